@@ -82,7 +82,7 @@ deny:
 	$(if $(filter no,$(ADVISORIES)),echo "known faults of dependencies were not looked for: ADVISORIES=$(ADVISORIES)")
 
 # Blocks synthesised as one netlist each: those of the core's clock, and those of the DRAM's with its period.
-FLAT_BLOCKS := multiplier_unit issue host_port monitor dma_reader row_generator rank_feeder segment_turns sum_resolver \
+FLAT_BLOCKS := multiplier_unit issue host_port monitor dma_reader row_generator rank_feeder segment_arbiter sum_resolver \
 	activation_tree activation_sums activation_sequencer link_controller link_transmitter link_receiver link_switch link_crc \
 	transfer_sender transfer_receiver
 # The same, but all recipes are tried: what is there 256 times, or barely meets 1 GHz.

@@ -29,7 +29,7 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("row_generator", front_end::row_generator::row_generator),
     ("list_writer", front_end::list_writer::list_writer),
     ("rank_feeder", front_end::rank_feeder::rank_feeder),
-    ("segment_turns", front_end::segment_turns::segment_turns),
+    ("segment_arbiter", front_end::segment_arbiter::segment_arbiter),
     ("rank_group", |c| gemv::rank_group::rank_group(c.gemv())),
     ("compute_tile", |c| gemv::compute_tile::compute_tile(c.gemv())),
     ("multiplier_unit", |c| arithmetic::multiplier_unit::multiplier_unit(c.gemv())),

@@ -94,7 +94,7 @@ impl Data {
     }
 
     /// An outline is told what the next selections will select.
-    pub fn foretell(&mut self, masks: impl Iterator<Item = u32>) {
+    pub fn set_selection_masks(&mut self, masks: impl Iterator<Item = u32>) {
         if let Self::Outline(outline) = self {
             outline.masks.extend(masks.map(Some));
         }

@@ -37,5 +37,5 @@ pub use prediction::{PortCycle, request_kind};
 pub(crate) use prediction::{PortLog, Replay};
 pub use program::ProgramRun;
 pub use recording::{InstructionRecord, PARTS, Recording, RequestRecord, part_of};
-pub(crate) use wire::at_once;
+pub(crate) use wire::poll_immediate;
 pub use wire::{Exchange, QUANTUM, Span};

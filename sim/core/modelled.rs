@@ -137,8 +137,8 @@ impl Modelled {
     }
 
     /// A core without data is told what the selections of its next programs will select.
-    pub fn foretell(&mut self, masks: impl Iterator<Item = u32>) {
-        self.with(|node, _| node.data.foretell(masks));
+    pub fn set_selection_masks(&mut self, masks: impl Iterator<Item = u32>) {
+        self.with(|node, _| node.data.set_selection_masks(masks));
     }
 
     /// Bursts that were read from the DRAM or written to it.

@@ -8,7 +8,7 @@ use super::modelled::{Access, Modelled};
 use super::prediction::PortCycle;
 use super::recording::{InstructionRecord, Recorder, Recording};
 use super::simulated::{Seen, Simulated};
-use super::wire::{Exchange, Wire, at_once, pause};
+use super::wire::{Exchange, Wire, pause, poll_immediate};
 use super::{LinkStatus, PartCycles};
 use crate::error::waits;
 use crate::ffi::{Clocks, Form, ModuleShare, OpenOptions, Rtl, WaveOptions, rtl};
@@ -230,9 +230,9 @@ impl NdpCore {
     }
 
     /// Tells an outline what the selections of its next programs will select, 32 elements each.
-    pub(crate) fn foretell(&mut self, masks: impl Iterator<Item = u32>) {
+    pub(crate) fn set_selection_masks(&mut self, masks: impl Iterator<Item = u32>) {
         if let Engine::Cycles(model) = &mut self.engine {
-            model.foretell(masks);
+            model.set_selection_masks(masks);
         }
     }
 
@@ -368,7 +368,7 @@ impl NdpCore {
 
     /// Runs a future that waits for no other core.
     pub(super) fn alone<T>(&mut self, run: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        at_once(self.cycle(), run(self))
+        poll_immediate(self.cycle(), run(self))
     }
 
     /// Queues a host's read or write of a burst; bit `dimm_burst_bits` selects the core's registers.

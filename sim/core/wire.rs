@@ -83,7 +83,7 @@ pub(super) async fn pause() {
 }
 
 /// The result of a future that never waits: a core without a wire answers in this cycle, `cycle`.
-pub(crate) fn at_once<T>(cycle: u64, future: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) fn poll_immediate<T>(cycle: u64, future: impl Future<Output = Result<T>>) -> Result<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
         Poll::Pending => Err(waits(cycle)),
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn only_a_future_that_does_not_pause_is_there_at_once() {
-        assert_eq!(at_once(9, async { Ok(3) }).unwrap(), 3);
-        let paused = at_once(9, async {
+        assert_eq!(poll_immediate(9, async { Ok(3) }).unwrap(), 3);
+        let paused = poll_immediate(9, async {
             pause().await;
             Ok(())
         });

@@ -6,7 +6,7 @@
 
 use super::bit_flip::BitFlip;
 use super::transfer::values_of;
-use super::unit::{GemvUnit, NEVER_STORED, ProgramFigures};
+use super::unit::{GemvUnit, POISON_NAN, ProgramFigures};
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_files::Result;
 use ndp_isa::Instruction;
@@ -138,7 +138,7 @@ impl GemvUnit {
             for (group, layouts) in (0..).zip(&groups) {
                 let (first, cols) = cut.columns(group);
                 for (layout, vector) in layouts.iter().zip(&vectors) {
-                    let never = vec![f16::from_bits(NEVER_STORED as u16); cols as usize];
+                    let never = vec![f16::from_bits(POISON_NAN as u16); cols as usize];
                     let values = if known { &vector[first as usize..][..cols as usize] } else { &never };
                     self.write_row(layout, row as u32, values);
                 }

@@ -147,7 +147,7 @@ impl Part {
         })
     }
 
-    /// Flips a bit of the first value: what a test does to see that it is noticed. Not of one in DRAM: [`GemvUnit::spoil_arrived`].
+    /// Flips a bit of the first value: what a test does to see that it is noticed. Not of one in DRAM: [`GemvUnit::corrupt_received`].
     pub fn spoil(&mut self, bit: u32) {
         match self {
             Self::Sums(sums) => sums.spoil(bit),
@@ -167,7 +167,7 @@ pub(crate) struct Selected {
 }
 
 /// The rows of each 32 elements among which a program selects.
-pub(crate) type Places = Vec<Vec<u32>>;
+pub(crate) type NeuronMap = Vec<Vec<u32>>;
 
 /// Exported sums of a batch of vectors: the bursts of [`ExportedSums::bursts`] that hold a column's sum, in that order. A short row leaves
 /// most of a wave empty, which need not travel.
@@ -375,7 +375,7 @@ impl GemvUnit {
         &mut self,
         matrices: (&MatrixLayout, Option<&MatrixLayout>),
         positive: &[u32],
-    ) -> Result<Places> {
+    ) -> Result<NeuronMap> {
         let Some(Kept { outputs, lists, rows, earlier_masks, map }) = self.kept.take() else {
             bail!("results in the buffer = 0 must be in 1..=1");
         };
@@ -450,7 +450,7 @@ impl GemvUnit {
     }
 
     /// Flips a bit of the first value of a part that has arrived: what a test does to see that it is noticed.
-    pub(crate) async fn spoil_arrived(&mut self, part: &Handed, batch: u32, cut: &Cut) -> Result<()> {
+    pub(crate) async fn corrupt_received(&mut self, part: &Handed, batch: u32, cut: &Cut) -> Result<()> {
         let config = self.core.config().clone();
         let cols = cut.cols();
         let burst = match part.format {

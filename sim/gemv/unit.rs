@@ -9,7 +9,7 @@ use super::estimates::{Estimated, Estimates, Shape};
 use super::product::{Orders, Product, Weights};
 use super::state::{Caches, Transfers};
 use crate::core::{
-    Backend, CoreOptions, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
+    Backend, CoreOptions, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, poll_immediate,
 };
 use crate::ffi::ModuleShare;
 use ndp_config::DesignConfig;
@@ -26,7 +26,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// Four FP16 values that no result is: NaNs other than the canonical one.
-pub(super) const NEVER_STORED: u64 = 0x7E5A_7E5A_7E5A_7E5A;
+pub(super) const POISON_NAN: u64 = 0x7E5A_7E5A_7E5A_7E5A;
 
 /// How a unit is opened.
 #[derive(Clone, Debug)]
@@ -367,7 +367,7 @@ impl GemvUnit {
 
     /// Runs a future that waits for no other core.
     pub(super) fn alone<T>(&mut self, run: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        at_once(self.core.cycle(), run(self))
+        poll_immediate(self.core.cycle(), run(self))
     }
 
     /// Runs a program.
@@ -424,7 +424,7 @@ impl GemvUnit {
 
     async fn run(&mut self, instructions: &[Instruction], selections: &[u32]) -> Result<ProgramFigures> {
         self.kept = None;
-        self.core.foretell(selections.iter().copied());
+        self.core.set_selection_masks(selections.iter().copied());
         self.flush().await?;
         if let Some(logged) = &mut self.logged {
             if let Some(LoggedProgram { program, .. }) = logged.last_mut() {
@@ -510,7 +510,7 @@ impl GemvUnit {
         if self.core.is_outline() {
             return Burst::default();
         }
-        self.inbox.get(&address).copied().unwrap_or([NEVER_STORED; 8])
+        self.inbox.get(&address).copied().unwrap_or([POISON_NAN; 8])
     }
 
     /// Writes a row of a matrix into the DRAM, by backdoor access.
@@ -562,7 +562,7 @@ impl GemvUnit {
     /// Makes a block look like no result: an earlier program may have left the same one there.
     pub(super) fn blank(&mut self, block: &VectorBlock) {
         if self.audit {
-            let blank = if self.core.is_outline() { Burst::default() } else { [NEVER_STORED; 8] };
+            let blank = if self.core.is_outline() { Burst::default() } else { [POISON_NAN; 8] };
             (0..block.bursts()).for_each(|index| self.write(block.burst(index), blank));
         }
     }

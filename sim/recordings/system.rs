@@ -10,7 +10,7 @@
 use super::timeline::fields_of;
 use crate::core::{PARTS, part_of};
 use crate::gemv::ProgramFigures;
-use crate::system::{Event, Operation, Place, Power, Segment};
+use crate::system::{Event, Operation, Power, Resource, Segment};
 use ndp_isa::Code;
 use ndp_report::Timeline;
 use serde_json::{Map, Value, json};
@@ -69,7 +69,7 @@ pub struct SystemTimeline<'a> {
 /// What `out` says.
 pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut timeline = Timeline::default();
-    let has_gpu = system.events.iter().any(|event| event.place == Place::Gpu);
+    let has_gpu = system.events.iter().any(|event| event.place == Resource::Gpu);
     timeline.process(CHANNELS, "memory channels");
     if has_gpu {
         timeline.process(GPU, "GPU");
@@ -84,18 +84,18 @@ pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -
         timeline.track((LINKS, MIGRATIONS), "neurons that migrate");
     }
     let events = system.events.iter().map(|event| event.place);
-    if events.chain(system.power.iter().map(|power| power.place)).any(|place| place == Place::Host) {
+    if events.chain(system.power.iter().map(|power| power.place)).any(|place| place == Resource::Host) {
         timeline.process(HOST, "host");
         timeline.track((HOST, 0), "predictor");
     }
-    if system.events.iter().any(|event| event.place == Place::Ssd) {
+    if system.events.iter().any(|event| event.place == Resource::Ssd) {
         timeline.process(SSD, "SSD");
         timeline.track((SSD, 0), "reads");
     }
     timeline.process(PATH, "critical path");
     timeline.track((PATH, 0), "what the token waits for");
     let channels = system.events.iter().filter_map(|event| match event.place {
-        Place::Channel(channel) => Some(channel + 1),
+        Resource::Channel(channel) => Some(channel + 1),
         _ => None,
     });
     for channel in 0..channels.max().unwrap_or(0) {
@@ -146,17 +146,17 @@ pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -
     timeline.write(out)
 }
 
-fn track_of(place: Place) -> (u32, u32) {
+fn track_of(place: Resource) -> (u32, u32) {
     match place {
-        Place::Gpu => (GPU, 0),
-        Place::BusDown => (BUS, 0),
-        Place::BusUp => (BUS, 1),
-        Place::Channel(channel) => (CHANNELS, channel),
-        Place::LinkIn(dimm) => (LINKS, 2 * dimm + 1),
-        Place::LinkOut(dimm) => (LINKS, 2 * dimm + 2),
-        Place::Dimm(dimm) => (FIRST_DIMM + dimm, 0),
-        Place::Host => (HOST, 0),
-        Place::Ssd => (SSD, 0),
+        Resource::Gpu => (GPU, 0),
+        Resource::BusDown => (BUS, 0),
+        Resource::BusUp => (BUS, 1),
+        Resource::Channel(channel) => (CHANNELS, channel),
+        Resource::LinkIn(dimm) => (LINKS, 2 * dimm + 1),
+        Resource::LinkOut(dimm) => (LINKS, 2 * dimm + 2),
+        Resource::Dimm(dimm) => (FIRST_DIMM + dimm, 0),
+        Resource::Host => (HOST, 0),
+        Resource::Ssd => (SSD, 0),
     }
 }
 
@@ -184,7 +184,7 @@ fn add(event: &Event, core_ps: u64, timeline: &mut Timeline) {
         None => (*what).to_owned(),
     };
     timeline.event(track_of(*place), name, (begin_ns * 1000, end_ns * 1000), args.clone());
-    if let (Place::Dimm(dimm), Some(program)) = (place, program) {
+    if let (Resource::Dimm(dimm), Some(program)) = (place, program) {
         add_instructions(FIRST_DIMM + dimm, (*begin_ns, core_ps), program, &args, timeline);
     }
 }
@@ -222,7 +222,7 @@ mod tests {
     use crate::core::InstructionRecord;
     use crate::system::{Cause, Shares};
 
-    fn event(place: Place, program: Option<ProgramFigures>) -> Event {
+    fn event(place: Resource, program: Option<ProgramFigures>) -> Event {
         Event {
             position: 7,
             layer: Some(2),
@@ -260,7 +260,7 @@ mod tests {
             records,
             ..ProgramFigures::default()
         };
-        let events = [event(Place::Dimm(1), Some(program)), event(Place::Gpu, None)];
+        let events = [event(Resource::Dimm(1), Some(program)), event(Resource::Gpu, None)];
         let moves = [Moves { position: 7, uploads: 3, upload_ns: 5, ..Moves::default() }];
         let path = [Segment { event: 1, begin_ns: 100, end_ns: 130, shares: Shares::of(Cause::Compute, 30) }];
         let system = SystemTimeline {
@@ -270,7 +270,7 @@ mod tests {
             events: &events,
             path: &path,
             moves: &moves,
-            power: &[Power { place: Place::Dimm(1), from_ns: 100, watts: 2.5 }],
+            power: &[Power { place: Resource::Dimm(1), from_ns: 100, watts: 2.5 }],
         };
         let mut text = Vec::new();
         write_system_timeline(&system, &mut text).unwrap();

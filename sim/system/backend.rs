@@ -3,21 +3,21 @@
 //! Which device does what, and which results are compared with what; the operations themselves are in `meet` (Q, K, V and FC2),
 //! `rows` (FC1) and `heads` (attention).
 
-use super::books::{Books, Event, Operation};
+use super::event_log::{Event, EventLog, Operation};
 use super::figures::{Differences, DimmFigures, MergeFigures, SystemFigures};
 use super::flash::{self, Flash, FlashOptions};
 use super::gpu::{Gpu, GpuNumerics};
 use super::links::{LinkOptions, Links, MovedNeurons};
-use super::live::{LivePredictor, layer_of, masked};
 use super::lone::{active_columns, active_inputs};
-use super::meet::OwnColumns;
-use super::place::Place;
-use super::places::Places;
+use super::neuron_map::NeuronMap;
+use super::online_predictor::{OnlinePredictor, layer_of, masked};
 use super::pool::together;
 use super::ran::Ran;
+use super::reduce::OwnColumns;
 use super::reference::Reference;
-use super::residence::{ImageMap, Neuron, Residence};
+use super::resource::Resource;
 use super::setup::llm_shape;
+use super::slot_table::{ImageMap, Neuron, SlotTable};
 use crate::core::{Backend, CoreOptions, Recording};
 use crate::error::Mismatch;
 use crate::gemv::{Backdoor, Cut, Estimated, GemvOptions, GemvUnit, LoggedProgram, MergeFormat, compare};
@@ -125,10 +125,10 @@ pub struct SystemBackend<P> {
     pub(super) reference: Reference,
     /// Keys and values of each core's heads: sequence, layer, core.
     pub(super) caches: BTreeMap<(u32, usize, usize), LayerCache>,
-    pub(super) books: Books,
+    pub(super) event_log: EventLog,
     /// A bit that is still to be flipped.
     pub(super) fault: Option<Fault>,
-    live: Option<LivePredictor>,
+    live: Option<OnlinePredictor>,
     /// What was predicted of the block in front of attention.
     predicted: Option<Vec<u64>>,
     /// The core on which Q, K and V have met, of each; none if each head's have met where it is attended to.
@@ -140,7 +140,7 @@ pub struct SystemBackend<P> {
     /// The links between the cores, if they are simulated.
     pub(super) links: Option<Links>,
     /// Where neurons are, and their weights.
-    pub(super) residence: Residence,
+    pub(super) residence: SlotTable,
     /// What is on the SSD, if the DIMMs do not hold all neurons.
     pub(super) flash: Option<Flash>,
     pub(super) shape: LlmShape,
@@ -150,7 +150,7 @@ pub struct SystemBackend<P> {
     loading_accesses: u64,
 }
 
-impl<P: Places> SystemBackend<P> {
+impl<P: NeuronMap> SystemBackend<P> {
     /// Opens the cores. The weights of `model` are written into their DRAM before the first operation.
     ///
     /// # Errors
@@ -215,7 +215,7 @@ impl<P: Places> SystemBackend<P> {
             ensure!((min..=max).contains(&value), "{key} = {value} must be in {min}..={max}");
         }
         flash::check(options, &places)?;
-        let (residence, map) = Residence::new(config, shape, dimms as u32, &places, options.flash)?;
+        let (residence, map) = SlotTable::new(config, shape, dimms as u32, &places, options.flash)?;
         let open = |index: usize| {
             let mut unit = unit.clone();
             unit.core.seed = unit.core.seed.wrapping_add(index as u64);
@@ -242,7 +242,7 @@ impl<P: Places> SystemBackend<P> {
             gpu: Gpu::new(options.gpu_numerics),
             reference: Reference::software(),
             caches: BTreeMap::new(),
-            books: Books::new(figures, &options.system, config.core()),
+            event_log: EventLog::new(figures, &options.system, config.core()),
             fault: None,
             live: None,
             predicted: None,
@@ -286,7 +286,7 @@ impl<P: Places> SystemBackend<P> {
 
     /// The events since this was asked last, for long runs; what follows is about later times.
     pub fn take_events(&mut self) -> Vec<Event> {
-        self.books.take_events()
+        self.event_log.take_events()
     }
 
     /// Flips a bit: the checks have to notice.
@@ -299,7 +299,7 @@ impl<P: Places> SystemBackend<P> {
     ///
     /// # Errors
     /// Low-rank predictors that do not fit; a system without data.
-    pub fn with_predictor(mut self, live: LivePredictor) -> Result<Self> {
+    pub fn with_predictor(mut self, live: OnlinePredictor) -> Result<Self> {
         if let Some(low_rank) = live.low_rank() {
             if self.flash.is_some() {
                 let found = "low-rank, which runs on the cores and reads a row of each of their neurons";
@@ -333,7 +333,7 @@ impl<P: Places> SystemBackend<P> {
     pub fn count_links(&mut self) -> Result<()> {
         if let Some(links) = &mut self.links {
             links.count(&mut self.cores)?;
-            self.books.figures.links = Some(links.figures.clone());
+            self.event_log.figures.links = Some(links.figures.clone());
         }
         Ok(())
     }
@@ -341,7 +341,7 @@ impl<P: Places> SystemBackend<P> {
     /// Takes down what the cycle model says of the programs of linked cores.
     pub(super) fn learn(&mut self) {
         if let Some(links) = &mut self.links {
-            self.books.predicted.append(&mut links.lockstep().take_predicted());
+            self.event_log.predicted.append(&mut links.lockstep().take_predicted());
         }
     }
 
@@ -384,18 +384,18 @@ impl<P: Places> SystemBackend<P> {
     /// Neurons change places over links as the scheduler wants it, until the projection that began at `begin` is over, or a move fails.
     fn move_neurons(&mut self, begin: u64) -> Result<()> {
         let Some(links) = &mut self.links else { return Ok(()) };
-        let (gap, mut now) = (self.books.now, begin);
+        let (gap, mut now) = (self.event_log.now, begin);
         loop {
             let MovedNeurons { programs, ways, arrived, failed } =
                 links.move_neurons(&mut self.cores, &mut self.residence)?;
-            self.books.predicted.append(&mut links.lockstep().take_predicted());
+            self.event_log.predicted.append(&mut links.lockstep().take_predicted());
             let mut end = now;
             for (dimm, figures) in programs {
-                end = end.max(self.books.program(dimm, ("neurons move", now), figures, &[]));
+                end = end.max(self.event_log.program(dimm, ("neurons move", now), figures, &[]));
             }
             for (place, bytes) in ways {
-                let what = if place == Place::BusUp { "neurons to the GPU" } else { "neurons move" };
-                self.books.moved(place, what, (now, end), bytes);
+                let what = if place == Resource::BusUp { "neurons to the GPU" } else { "neurons move" };
+                self.event_log.moved(place, what, (now, end), bytes);
             }
             let is_over = end == now || failed || end >= gap;
             now = end;
@@ -408,7 +408,7 @@ impl<P: Places> SystemBackend<P> {
                 break;
             }
         }
-        self.books.advance(now.max(gap));
+        self.event_log.advance(now.max(gap));
         Ok(())
     }
 
@@ -436,17 +436,17 @@ impl<P: Places> SystemBackend<P> {
 
     /// What has been done so far.
     pub fn figures(&self) -> &SystemFigures {
-        &self.books.figures
+        &self.event_log.figures
     }
 
     /// Everything that was done, in the order of the operations.
     pub fn events(&self) -> &[Event] {
-        &self.books.events
+        &self.event_log.events
     }
 
     /// Every output that differed from the reference; all of one operation at most, as the first one ends the run.
     pub fn mismatches(&self) -> &[Mismatch] {
-        &self.books.mismatches
+        &self.event_log.mismatches
     }
 
     pub fn places(&self) -> &P {
@@ -454,7 +454,7 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// The live predictor, if there is one.
-    pub fn live(&self) -> Option<&LivePredictor> {
+    pub fn live(&self) -> Option<&OnlinePredictor> {
         self.live.as_ref()
     }
 
@@ -476,7 +476,7 @@ impl<P: Places> SystemBackend<P> {
     pub fn into_ran(mut self) -> Ran {
         let recording = self.take_recording();
         let backdoor_accesses = self.backdoor_accesses();
-        Ran { backdoor_accesses, recording, ..Ran::new(self.books, &self.cores) }
+        Ran { backdoor_accesses, recording, ..Ran::new(self.event_log, &self.cores) }
     }
 
     /// Completes the wave file of the observed DIMM, if there is one.
@@ -491,21 +491,21 @@ impl<P: Places> SystemBackend<P> {
 
     /// The prompt, as far as it is the GPU's.
     fn on_gpu(&self) -> bool {
-        self.books.step.position < self.options.prompt_on_gpu
+        self.event_log.step.position < self.options.prompt_on_gpu
     }
 
     /// What comes is part of this operation; the first one of a pass begins a batch.
     fn begin(&mut self, layer: Option<u32>, operation: Operation, batch: usize) -> Result<()> {
-        if self.books.begin(layer, operation, batch) && !self.on_gpu() {
+        if self.event_log.begin(layer, operation, batch) && !self.on_gpu() {
             self.load()?;
-            self.books.begin_token();
+            self.event_log.begin_token();
             self.residence.plan(&self.places);
             if self.links.is_none() {
                 self.copy_neurons()?;
             }
         }
         if let Some(layer) = layer {
-            let position = self.books.step.position;
+            let position = self.event_log.step.position;
             let label = format!("position {position}, layer {layer}, {}", operation.name());
             self.cores.iter_mut().for_each(|core| core.label(&label));
         }
@@ -520,14 +520,14 @@ impl<P: Places> SystemBackend<P> {
 
     /// A dense product that only the GPU computes.
     fn dense(&mut self, what: &'static str, op: &GemvOp<'_>) {
-        let end = self.books.gpu((what, self.books.now), self.weight_bytes(op), op.batch(), &[]);
-        self.books.advance(end);
+        let end = self.event_log.gpu((what, self.event_log.now), self.weight_bytes(op), op.batch(), &[]);
+        self.event_log.advance(end);
     }
 
     /// Q, K or V: the inputs that take part are those that are not zero, or those that are predicted.
     fn qkv(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>> {
         let product = op.product();
-        if self.books.step.operation == Operation::Q
+        if self.event_log.step.operation == Operation::Q
             && let Some(live) = &mut self.live
         {
             self.predicted = live.attention(layer, product.activations())?;
@@ -535,12 +535,14 @@ impl<P: Places> SystemBackend<P> {
         if self.on_gpu() {
             return self.linear_on_gpu("prompt", op);
         }
-        if self.books.step.operation == Operation::Q {
+        if self.event_log.step.operation == Operation::Q {
             self.predict_on_host(product.cols(), self.predicted.is_some());
             // Which neurons of the MLP are active follows from what is known now.
             let known_ns = match self.options.flash {
-                Some(_) if self.predicted.is_some() => self.books.host_predicts(self.shape.ffn() as usize),
-                _ => self.books.now,
+                Some(_) if self.predicted.is_some() => {
+                    self.event_log.host_predicts(self.shape.ffn() as usize)
+                }
+                _ => self.event_log.now,
             };
             self.flash_knows(known_ns);
         }
@@ -559,10 +561,10 @@ impl<P: Places> SystemBackend<P> {
     fn predict_on_host(&mut self, neurons: usize, is_awaited: bool) {
         let is_wanted = self.options.activity != ActivitySource::Oracle && self.places.learns();
         if is_awaited || is_wanted {
-            self.books.host_predicts(neurons);
+            self.event_log.host_predicts(neurons);
         }
         if is_awaited {
-            self.books.await_host();
+            self.event_log.await_host();
         }
     }
 
@@ -654,7 +656,7 @@ impl<P: Places> SystemBackend<P> {
 
     /// Compares results with those of exact sums.
     pub(super) fn count_differences(&mut self, exact: &[f16], actual: &[f16]) {
-        let Differences { compared, different, largest } = &mut self.books.figures.differences;
+        let Differences { compared, different, largest } = &mut self.event_log.figures.differences;
         for (exact, actual) in exact.iter().zip(actual) {
             let distance = order(*exact).abs_diff(order(*actual));
             *compared += 1;
@@ -674,19 +676,19 @@ impl<P: Places> SystemBackend<P> {
         if self.reference.is_outline() {
             return Ok(expected.to_vec());
         }
-        self.books.judge(bits.len() as u64, compare(label, rows, expected, bits)?)?;
+        self.event_log.judge(bits.len() as u64, compare(label, rows, expected, bits)?)?;
         Ok(bits.iter().map(|bits| f16::from_bits(*bits)).collect())
     }
 }
 
-impl<P: Places> GemvBackend for SystemBackend<P> {
+impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
     /// A product without what follows it: on the GPU.
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         self.begin(None, Operation::Head, op.batch())?;
         self.dense("logits", op);
         if op.class() == GemvClass::Head {
             // Where the next token's neurons are follows from what the host predicts.
-            self.books.await_host();
+            self.event_log.await_host();
             self.places.end(op.batch() as u32);
         }
         if self.reference.is_outline() {
@@ -717,7 +719,7 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
             }
             _ => {
                 let what = if self.on_gpu() { "prompt" } else { "projection" };
-                let begin = self.books.now;
+                let begin = self.event_log.now;
                 if let Some(flash) = &mut self.flash {
                     flash.idle_ns = begin;
                 }
@@ -739,8 +741,8 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
         // Keys and values of all positions that are seen, read once.
         let positions = op.spans().iter().map(|span| span.position + span.tokens).sum::<usize>();
         let bytes = 4 * (positions * op.kv_width()) as u64;
-        let end = self.books.gpu(("prompt", self.books.now), bytes, op.tokens(), &[]);
-        self.books.advance(end);
+        let end = self.event_log.gpu(("prompt", self.event_log.now), bytes, op.tokens(), &[]);
+        self.event_log.advance(end);
         if self.gpu.numerics() == GpuNumerics::Exact || self.reference.is_outline() {
             return Ok(exact);
         }
@@ -780,7 +782,7 @@ pub(crate) fn unfit_model(what: &str, found: impl Display, expected: &str) -> Er
 /// Flips a bit of the first weight of each matrix of a neuron, in its slot.
 pub(super) fn flip_weights(
     (cores, links): (&mut [GemvUnit], Option<&mut Links>),
-    residence: &Residence,
+    residence: &SlotTable,
     neuron: Neuron,
     bit: u32,
 ) -> Result<()> {

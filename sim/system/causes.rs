@@ -4,9 +4,9 @@
 //! So the critical path is found backwards: from the end of the last token to an event whose result arrived then, from there to what
 //! that event had waited for. A device that has nothing to do waits for the device that the critical path is at.
 
-use super::books::Event;
+use super::event_log::Event;
 use super::figures::SystemFigures;
-use super::place::Place;
+use super::resource::Resource;
 use crate::gemv::ProgramFigures;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -133,11 +133,11 @@ pub struct Segment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceTime {
     #[serde(serialize_with = "by_name")]
-    pub place: Place,
+    pub place: Resource,
     pub busy_ns: Shares,
     /// Time in which it did not, by the device that the critical path was at.
     #[serde(serialize_with = "with_names")]
-    pub waits_for_ns: BTreeMap<Place, u64>,
+    pub waits_for_ns: BTreeMap<Resource, u64>,
 }
 
 /// Where the time of all generated tokens went.
@@ -149,19 +149,19 @@ pub struct Breakdown {
     /// The part of the critical path that no event explains.
     pub unexplained_ns: u64,
     #[serde(serialize_with = "with_names")]
-    pub critical_path_ns: BTreeMap<Place, Shares>,
+    pub critical_path_ns: BTreeMap<Resource, Shares>,
     pub devices: Vec<DeviceTime>,
     /// The critical path, in the order of time.
     #[serde(skip)]
     pub path: Vec<Segment>,
 }
 
-fn by_name<S: Serializer>(place: &Place, serializer: S) -> Result<S::Ok, S::Error> {
+fn by_name<S: Serializer>(place: &Resource, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(place)
 }
 
 fn with_names<S: Serializer, T: Serialize>(
-    times: &BTreeMap<Place, T>,
+    times: &BTreeMap<Resource, T>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_map(times.iter().map(|(place, time)| (place.to_string(), time)))
@@ -178,14 +178,14 @@ impl Breakdown {
     pub(super) fn of_tokens(dimms: u32, (tokens, begin, end): (u64, u64, u64), events: &[Event]) -> Self {
         let ns = end - begin;
         let path = critical_path(events, (begin, end));
-        let mut critical_path_ns: BTreeMap<Place, Shares> = BTreeMap::new();
+        let mut critical_path_ns: BTreeMap<Resource, Shares> = BTreeMap::new();
         for segment in &path {
             *critical_path_ns.entry(events[segment.event].place).or_default() += segment.shares;
         }
         let explained: u64 = critical_path_ns.values().map(Shares::total).sum();
-        let mut places: BTreeMap<Place, Vec<&Event>> = BTreeMap::new();
+        let mut places: BTreeMap<Resource, Vec<&Event>> = BTreeMap::new();
         for dimm in 0..dimms {
-            places.insert(Place::Dimm(dimm), Vec::new());
+            places.insert(Resource::Dimm(dimm), Vec::new());
         }
         for event in events.iter().filter(|event| event.end_ns > begin) {
             places.entry(event.place).or_default().push(event);
@@ -222,7 +222,7 @@ impl Breakdown {
         }
     }
 
-    /// The critical path by kinds of devices, in the order of [`Place::GROUPS`].
+    /// The critical path by kinds of devices, in the order of [`Resource::GROUPS`].
     pub fn critical_groups(&self) -> Vec<(&'static str, Shares)> {
         let group = |group| {
             let own = self.critical_path_ns.iter().filter(|(place, _)| place.group() == group);
@@ -231,14 +231,14 @@ impl Breakdown {
                 sum
             })
         };
-        Place::GROUPS.map(|name| (name, group(name))).to_vec()
+        Resource::GROUPS.map(|name| (name, group(name))).to_vec()
     }
 }
 
 impl DeviceTime {
-    /// Time in which it waited, by kinds of devices, in the order of [`Place::GROUPS`].
-    pub fn waits_for_groups(&self) -> [u64; Place::GROUPS.len()] {
-        Place::GROUPS.map(|group| {
+    /// Time in which it waited, by kinds of devices, in the order of [`Resource::GROUPS`].
+    pub fn waits_for_groups(&self) -> [u64; Resource::GROUPS.len()] {
+        Resource::GROUPS.map(|group| {
             self.waits_for_ns.iter().filter(|(place, _)| place.group() == group).map(|(_, ns)| ns).sum()
         })
     }
@@ -249,8 +249,9 @@ fn critical_path(events: &[Event], (begin, end): (u64, u64)) -> Vec<Segment> {
     // Of those whose results arrive at a time the one that waited least: it says most about what came before.
     let mut arrivals: BTreeMap<u64, usize> = BTreeMap::new();
     // The host comes last, as it may predict what nobody waits for.
-    let rank =
-        |event: &Event| (event.asked_ns, event.place != Place::Host, matches!(event.place, Place::Dimm(_)));
+    let rank = |event: &Event| {
+        (event.asked_ns, event.place != Resource::Host, matches!(event.place, Resource::Dimm(_)))
+    };
     for (number, event) in events.iter().enumerate() {
         if event.asked_ns >= begin && event.asked_ns < event.seen_ns {
             let best = arrivals.entry(event.seen_ns).or_insert(number);
@@ -280,7 +281,7 @@ fn critical_path(events: &[Event], (begin, end): (u64, u64)) -> Vec<Segment> {
 
 /// The time of a device between two times.
 fn device(
-    (place, mut own): (Place, Vec<&Event>),
+    (place, mut own): (Resource, Vec<&Event>),
     events: &[Event],
     path: &[Segment],
     (begin, end): (u64, u64),
@@ -317,7 +318,7 @@ mod tests {
     use super::*;
     use crate::system::{DimmFigures, Operation, TokenFigures};
 
-    fn event(place: Place, [asked_ns, begin_ns, end_ns, seen_ns]: [u64; 4], cause: Cause) -> Event {
+    fn event(place: Resource, [asked_ns, begin_ns, end_ns, seen_ns]: [u64; 4], cause: Cause) -> Event {
         Event {
             position: 0,
             layer: None,
@@ -349,15 +350,15 @@ mod tests {
     #[test]
     fn every_nanosecond_of_every_device_has_a_cause() {
         // The prompt takes 10 ns. Instructions wait 5 ns for the channel, two DIMMs work, the results go to the GPU.
-        let channel = Place::Channel(0);
+        let channel = Resource::Channel(0);
         let events = [
-            event(Place::Gpu, [0, 0, 10, 10], Cause::Compute),
+            event(Resource::Gpu, [0, 0, 10, 10], Cause::Compute),
             event(channel, [10, 15, 18, 22], Cause::Control),
-            event(Place::Dimm(0), [22, 22, 40, 40], Cause::Compute),
-            event(Place::Dimm(1), [22, 22, 30, 30], Cause::Dram),
+            event(Resource::Dimm(0), [22, 22, 40, 40], Cause::Compute),
+            event(Resource::Dimm(1), [22, 22, 30, 30], Cause::Dram),
             event(channel, [30, 30, 32, 38], Cause::Transfer),
             event(channel, [40, 40, 42, 48], Cause::Transfer),
-            event(Place::Gpu, [48, 48, 60, 60], Cause::Compute),
+            event(Resource::Gpu, [48, 48, 60, 60], Cause::Compute),
         ];
         let found = Breakdown::new(&figures(10, 50), &events);
         assert_eq!((found.tokens, found.ns, found.unexplained_ns), (1, 50, 0));
@@ -371,17 +372,17 @@ mod tests {
             assert_eq!(busy_ns.total() + waits_for_ns.values().sum::<u64>(), 50, "{place}");
         }
         let of = |place| found.devices.iter().find(|device| device.place == place).unwrap();
-        assert_eq!(of(Place::Dimm(1)).busy_ns.get(Cause::Dram), 8);
+        assert_eq!(of(Resource::Dimm(1)).busy_ns.get(Cause::Dram), 8);
         assert_eq!(
-            of(Place::Dimm(1)).waits_for_ns,
-            [(Place::Gpu, 12), (channel, 20), (Place::Dimm(0), 10)].into()
+            of(Resource::Dimm(1)).waits_for_ns,
+            [(Resource::Gpu, 12), (channel, 20), (Resource::Dimm(0), 10)].into()
         );
         assert_eq!(of(channel).busy_ns.total(), 7);
     }
 
     #[test]
     fn what_no_event_explains_is_said() {
-        let events = [event(Place::Gpu, [3, 3, 8, 8], Cause::Compute)];
+        let events = [event(Resource::Gpu, [3, 3, 8, 8], Cause::Compute)];
         let found = Breakdown::new(&figures(0, 10), &events);
         assert_eq!((found.ns, found.unexplained_ns), (10, 5));
     }

@@ -8,14 +8,14 @@
 //! - **DRAM, between programs**: closed banks and a refresh in every interval for the rest of the time.
 //! - **Cores**: cycles by what the logic does, times the power that was measured for such work.
 //! - **Links, channels, bus**: bytes of the payload times the energy of a bit. Flits that are repeated are left out.
-//! - **GPU, host, SSD**: idle and busy power times their times in the books. Synchronisation counts as idle.
+//! - **GPU, host, SSD**: idle and busy power times their times in the event log. Synchronisation counts as idle.
 //!
 //! Whatever no operation is responsible for, idle times and refreshes between programs, is the row without an operation.
 
-use super::books::{Event, Operation};
 use super::causes::Cause;
+use super::event_log::{Event, Operation};
 use super::figures::SystemFigures;
-use super::place::Place;
+use super::resource::Resource;
 use ndp_config::{BEAT_BITS, DesignConfig, DramConfig, LlmShape, SystemConfig};
 use ndp_energy::{CoreCosts, CorePart, DramCosts, DramPart, Energy, EnergyConstants, SystemCosts};
 use serde::Serialize;
@@ -99,7 +99,7 @@ pub struct EnergyCosts {
 /// What a device draws from a time on: a DIMM with its core, the GPU, the host or the SSD.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Power {
-    pub place: Place,
+    pub place: Resource,
     pub from_ns: u64,
     /// How much, in W: the mean of a program, or of a time without work.
     pub watts: f64,
@@ -175,7 +175,7 @@ pub(super) struct EnergyTally {
     tokens: u64,
     entries: Entries,
     /// Times without work.
-    idle_ns: BTreeMap<Place, u64>,
+    idle_ns: BTreeMap<Resource, u64>,
     /// All of the time, and that of the GPU at work.
     ns: u64,
     gpu_ns: u64,
@@ -183,7 +183,7 @@ pub(super) struct EnergyTally {
     weight_bytes: u64,
 }
 
-type Entries = BTreeMap<(Place, EnergyPart, Option<Operation>), Energy>;
+type Entries = BTreeMap<(Resource, EnergyPart, Option<Operation>), Energy>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EnergyBreakdown {
@@ -202,14 +202,14 @@ impl EnergyTally {
     pub fn add(&mut self, costs: &EnergyCosts, (tokens, begin, end): (u64, u64, u64), events: &[Event]) {
         self.tokens += tokens;
         self.ns += end - begin;
-        let mut busy_ns: BTreeMap<Place, u64> = BTreeMap::new();
+        let mut busy_ns: BTreeMap<Resource, u64> = BTreeMap::new();
         for event in events.iter().filter(|event| event.begin_ns >= begin && event.begin_ns < end) {
             let place = event.place;
             let mut add = |place, part, energy| {
                 *self.entries.entry((place, part, Some(event.operation))).or_default() += energy;
             };
             match place {
-                Place::Dimm(_) => {
+                Resource::Dimm(_) => {
                     let Some(program) = &event.program else { continue };
                     if !matches!(event.operation, Operation::Attention) {
                         self.weight_bytes += program.dram.counts.commands.reads * BURST_BYTES;
@@ -222,19 +222,21 @@ impl EnergyTally {
                     }
                     *busy_ns.entry(place).or_default() += event.end_ns - event.begin_ns;
                 }
-                Place::LinkIn(_) | Place::LinkOut(_) => {
+                Resource::LinkIn(_) | Resource::LinkOut(_) => {
                     add(place, EnergyPart::Bits, costs.system.links(event.bytes));
                 }
-                Place::BusDown | Place::BusUp => add(place, EnergyPart::Bits, costs.system.bus(event.bytes)),
-                Place::Channel(_) => {
+                Resource::BusDown | Resource::BusUp => {
+                    add(place, EnergyPart::Bits, costs.system.bus(event.bytes))
+                }
+                Resource::Channel(_) => {
                     add(place, EnergyPart::Bits, costs.system.channels(event.bytes));
                     if let Some(access) = event.access {
                         for (part, energy) in costs.host_access(event.bytes, access.is_read) {
-                            add(Place::Dimm(access.dimm), EnergyPart::HostAccess(part), energy);
+                            add(Resource::Dimm(access.dimm), EnergyPart::HostAccess(part), energy);
                         }
                     }
                 }
-                Place::Gpu | Place::Host | Place::Ssd => {
+                Resource::Gpu | Resource::Host | Resource::Ssd => {
                     let causes = [Cause::Compute, Cause::Prediction, Cause::Transfer];
                     let ns = causes.into_iter().map(|cause| event.shares.get(cause)).sum();
                     let [_, busy] = costs.device(place, 0, ns);
@@ -243,7 +245,7 @@ impl EnergyTally {
                 }
             }
         }
-        self.gpu_ns += busy_ns.get(&Place::Gpu).copied().unwrap_or(0);
+        self.gpu_ns += busy_ns.get(&Resource::Gpu).copied().unwrap_or(0);
         for place in costs.devices() {
             let busy = busy_ns.get(&place).copied().unwrap_or(0);
             *self.idle_ns.entry(place).or_default() += (end - begin).saturating_sub(busy);
@@ -254,7 +256,7 @@ impl EnergyTally {
         let mut entries = self.entries.clone();
         for (&place, &ns) in &self.idle_ns {
             let mut add = |part, energy| *entries.entry((place, part, None)).or_default() += energy;
-            if let Place::Dimm(_) = place {
+            if let Resource::Dimm(_) = place {
                 let clocks = ns * 1_000 / costs.clock_ps * costs.ranks;
                 costs
                     .dram
@@ -269,7 +271,7 @@ impl EnergyTally {
         }
         entries.retain(|_, energy| *energy != Energy::default());
         let row =
-            |(&(place, part, operation), &energy): (&(Place, EnergyPart, Option<Operation>), &Energy)| {
+            |(&(place, part, operation), &energy): (&(Resource, EnergyPart, Option<Operation>), &Energy)| {
                 EnergyRow { device: place.to_string(), part, operation, energy }
             };
         EnergyBreakdown {
@@ -339,7 +341,10 @@ impl EnergyBreakdown {
     }
 
     /// Sums of the entries by something that they have in common.
-    pub fn by<K: Ord>(&self, key: impl Fn(Place, EnergyPart, Option<Operation>) -> K) -> BTreeMap<K, Energy> {
+    pub fn by<K: Ord>(
+        &self,
+        key: impl Fn(Resource, EnergyPart, Option<Operation>) -> K,
+    ) -> BTreeMap<K, Energy> {
         let mut sums: BTreeMap<K, Energy> = BTreeMap::new();
         for (&(place, part, operation), &energy) in &self.entries {
             *sums.entry(key(place, part, operation)).or_default() += energy;
@@ -354,14 +359,14 @@ impl EnergyCosts {
         // fJ in a ns are uW.
         let watts = |energy: Energy, ns: u64| energy.watts(1_000 * ns);
         let of = |place, busy: Option<&Event>| match (place, busy) {
-            (Place::Dimm(_), Some(event)) => {
+            (Resource::Dimm(_), Some(event)) => {
                 let energy = event.program.as_ref().map(|program| {
                     let core: Energy = self.core.of(&program.core_use()).map(|(_, energy)| energy).sum();
                     self.dram.of(&program.dram).total() + core
                 });
                 watts(energy.unwrap_or_default(), event.end_ns - event.begin_ns)
             }
-            (Place::Dimm(_), None) => {
+            (Resource::Dimm(_), None) => {
                 let clocks = 1_000_000_000 / self.clock_ps * self.ranks;
                 let core = self.core.idle(1_000_000_000 / self.core_ps);
                 watts(self.dram.idle(clocks).total() + core, 1_000_000)
@@ -372,7 +377,7 @@ impl EnergyCosts {
         let mut power = Vec::new();
         for place in self.devices() {
             power.push(Power { place, from_ns: 0, watts: of(place, None) });
-            let works = |event: &&Event| event.program.is_some() || !matches!(place, Place::Dimm(_));
+            let works = |event: &&Event| event.program.is_some() || !matches!(place, Resource::Dimm(_));
             let own = events.iter().filter(|event| event.place == place && event.begin_ns < event.end_ns);
             for event in own.filter(works) {
                 power.push(Power { place, from_ns: event.begin_ns, watts: of(place, Some(event)) });
@@ -385,17 +390,17 @@ impl EnergyCosts {
     }
 
     /// What draws power whatever it does.
-    fn devices(&self) -> impl Iterator<Item = Place> {
-        let gpu = self.has_gpu.then_some(Place::Gpu);
-        let ssd = self.machine.ssd().map(|_| Place::Ssd);
-        (0..self.machine.dimms().count).map(Place::Dimm).chain(gpu).chain([Place::Host]).chain(ssd)
+    fn devices(&self) -> impl Iterator<Item = Resource> {
+        let gpu = self.has_gpu.then_some(Resource::Gpu);
+        let ssd = self.machine.ssd().map(|_| Resource::Ssd);
+        (0..self.machine.dimms().count).map(Resource::Dimm).chain(gpu).chain([Resource::Host]).chain(ssd)
     }
 
     /// The GPU, the host or the SSD, so many nanoseconds idle and busy.
-    fn device(&self, place: Place, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
+    fn device(&self, place: Resource, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
         match place {
-            Place::Gpu => self.system.gpu(idle_ns, busy_ns),
-            Place::Ssd => self.system.ssd(idle_ns, busy_ns),
+            Resource::Gpu => self.system.gpu(idle_ns, busy_ns),
+            Resource::Ssd => self.system.ssd(idle_ns, busy_ns),
             _ => self.system.host(idle_ns, busy_ns),
         }
     }

@@ -8,14 +8,14 @@
 //! cores for the same programs ([`TracedText`]).
 
 use super::backend::{ActivitySource, SystemBackend, SystemOptions};
-use super::books::Operation;
 use super::causes::Breakdown;
 use super::energy::{EnergyBreakdown, EnergyCosts};
+use super::event_log::Operation;
 use super::figures::TokenFigures;
 use super::flash::{FlashOptions, FlashSummary};
 use super::links::LinkOptions;
-use super::live::{LivePredictor, states_of};
-use super::online::{Known, Online, OnlineStart};
+use super::online_predictor::{OnlinePredictor, states_of};
+use super::online_scheduler::{Known, OnlineScheduler, OnlineStart};
 use super::text::TracedText;
 use crate::gemv::{Estimated, GemvOptions, MergeFormat};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
@@ -248,8 +248,8 @@ struct Prepared {
 
 struct Run {
     policy: Policy,
-    online: Online,
-    text: TracedText<Online>,
+    online: OnlineScheduler,
+    text: TracedText<OnlineScheduler>,
 }
 
 impl Run {
@@ -393,7 +393,7 @@ fn begin(
     options: &EvaluateOptions,
 ) -> Result<Run> {
     let Prepared { known, prompt, .. } = prepared;
-    let online = Online::new(&OnlineStart {
+    let online = OnlineScheduler::new(&OnlineStart {
         design,
         model,
         system: placed,
@@ -420,8 +420,11 @@ fn begin(
     }
     if options.activity == ActivitySource::Predicted {
         let shape = NeuronShape::of(model);
-        backend =
-            backend.with_predictor(LivePredictor::of_table(&shape, (*known.table).clone(), prompt.len()))?;
+        backend = backend.with_predictor(OnlinePredictor::of_table(
+            &shape,
+            (*known.table).clone(),
+            prompt.len(),
+        ))?;
     }
     let mut text = TracedText::new(backend, model, positions);
     if let Some(constants) = &options.energy {

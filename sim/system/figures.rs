@@ -1,6 +1,6 @@
 //! What a run on several devices comes to.
 
-use super::books::Operation;
+use super::event_log::Operation;
 use super::flash::FlashFigures;
 use crate::gemv::{MergeFormat, ProgramFigures};
 use serde::Serialize;

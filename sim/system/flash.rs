@@ -8,9 +8,9 @@
 
 use super::backend::{ActivitySource, Fault, SystemBackend, SystemOptions, flip_weights};
 use super::causes::{Breakdown, Shares};
-use super::place::Place;
-use super::places::{Device, Places};
+use super::neuron_map::{Device, NeuronMap};
 use super::pool::together;
+use super::resource::Resource;
 use super::rounds::Rounds;
 use crate::gemv::GemvUnit;
 use ndp_config::{BlockKind, LlmShape, SystemConfig};
@@ -104,7 +104,7 @@ impl FlashSummary {
         let per_token = |value: u64| value as f64 / figures.tokens.len().max(1) as f64;
         let share = |ns: u64| ns as f64 / time.ns.max(1) as f64;
         let loaded = figures.sum(|token| token.loaded);
-        let path = time.critical_path_ns.get(&Place::Ssd);
+        let path = time.critical_path_ns.get(&Resource::Ssd);
         Some(Self {
             resident_share: figures.resident_share(),
             hit_rate: figures.hit_rate(),
@@ -187,7 +187,7 @@ struct Chunk {
 }
 
 /// Refuses options with which the host does not know before an MLP which neurons it needs, or neurons move by other ways.
-pub(super) fn check(options: &SystemOptions, places: &impl Places) -> Result<()> {
+pub(super) fn check(options: &SystemOptions, places: &impl NeuronMap) -> Result<()> {
     let unfit = |what, found: &str, expected: &str| {
         Err(refusal!("with a flash tier the {what} is {found}: expected {expected}"))
     };
@@ -218,7 +218,7 @@ pub(super) fn check(options: &SystemOptions, places: &impl Places) -> Result<()>
     Ok(())
 }
 
-impl<P: Places> SystemBackend<P> {
+impl<P: NeuronMap> SystemBackend<P> {
     /// It is known from now on, or from `known_ns` on, which neurons the next MLP needs.
     pub(super) fn flash_knows(&mut self, known_ns: u64) {
         if let Some(flash) = &mut self.flash {
@@ -268,7 +268,7 @@ impl<P: Places> SystemBackend<P> {
         let block = BlockKind::Mlp.block(layer);
         let further_rounds = u64::from(further);
         let mut token =
-            FlashToken { position: self.books.step.position, further_rounds, ..FlashToken::default() };
+            FlashToken { position: self.event_log.step.position, further_rounds, ..FlashToken::default() };
         let (mut loaded, mut moves) = (Vec::new(), 0);
         for (dimm, needed) in self.cold(layer, neurons).into_iter().enumerate() {
             let window = &mut self.residence.windows[layer as usize][dimm];
@@ -307,17 +307,17 @@ impl<P: Places> SystemBackend<P> {
             Ok(written)
         })?;
         self.learn();
-        let (mut ready, mut port_cycles) = (self.books.now.max(known_ns), 0);
+        let (mut ready, mut port_cycles) = (self.event_log.now.max(known_ns), 0);
         for (dimm, written) in done {
             let mut free = 0;
             for (chunk, (bytes, cycles)) in chunks.iter().zip(written).filter(|(_, (bytes, _))| *bytes > 0) {
                 port_cycles += cycles;
                 let what = ("bundles", chunk.end.max(idle_ns), free);
-                let [end, there] = self.books.host_writes(dimm, what, bytes, cycles);
+                let [end, there] = self.event_log.host_writes(dimm, what, bytes, cycles);
                 (free, ready) = (end, ready.max(there));
             }
         }
-        self.books.advance(ready);
+        self.event_log.advance(ready);
         self.count(token, moves, port_cycles);
         if self.fault == Some(Fault::Bundles)
             && let Some((neuron, _)) = loaded.first().and_then(|(_, neurons)| neurons.first())
@@ -340,7 +340,8 @@ impl<P: Places> SystemBackend<P> {
         let of_row = |row: usize| loaded.iter().filter(|(_, neurons)| neurons.len() > row).count() as u64;
         let ssd = self.options.system.ssd();
         let ns = |bundles| ssd.map_or(0, |ssd| ssd.read_ns(bundles, bytes));
-        let begin = self.books.ssd_begins(asked, ns(loaded.iter().map(|(_, own)| own.len() as u64).sum()));
+        let begin =
+            self.event_log.ssd_begins(asked, ns(loaded.iter().map(|(_, own)| own.len() as u64).sum()));
         let (mut chunks, mut bundles): (Vec<Chunk>, u64) = (Vec::new(), 0);
         for row in 0..loaded.iter().map(|(_, neurons)| neurons.len()).max().unwrap_or(0) {
             bundles += of_row(row);
@@ -355,14 +356,14 @@ impl<P: Places> SystemBackend<P> {
         }
         let mut asked = asked;
         for Chunk { bundles, end, ns, .. } in &chunks {
-            self.books.ssd_has_read("bundles", asked, [end - ns, *end], bundles * bytes);
+            self.event_log.ssd_has_read("bundles", asked, [end - ns, *end], bundles * bytes);
             asked = *end;
         }
         chunks
     }
 
     fn count(&mut self, token: FlashToken, moves: u64, port_cycles: u64) {
-        let Some(figures) = &mut self.books.figures.flash else { return };
+        let Some(figures) = &mut self.event_log.figures.flash else { return };
         figures.moves_without_holes += moves;
         figures.port_cycles += port_cycles;
         match figures.tokens.last_mut().filter(|last| last.position == token.position) {

@@ -1,11 +1,11 @@
 //! Attention: each core has some of the heads, with their keys and values.
 
 use super::backend::SystemBackend;
-use super::books::Way;
+use super::event_log::Way;
 use super::links::{Message, Round};
-use super::place::Place;
-use super::places::Places;
+use super::neuron_map::NeuronMap;
 use super::pool::{alike, together};
+use super::resource::Resource;
 use crate::gemv::{GemvUnit, Rows, columns_of, heads_at};
 use ndp_config::{BEAT_ELEMS, BlockKind};
 use ndp_files::Result;
@@ -26,7 +26,7 @@ struct Share {
     queries: Vec<f16>,
 }
 
-impl<P: Places> SystemBackend<P> {
+impl<P: NeuronMap> SystemBackend<P> {
     /// Heads of keys and values of a core: as even as whole heads can be.
     pub(super) fn heads(&self, core: usize) -> Range<usize> {
         let (heads, cores) = (self.shape.kv_heads() as usize, self.cores.len());
@@ -116,12 +116,12 @@ impl<P: Places> SystemBackend<P> {
         if !self.shape.is_rotary() {
             return 0;
         }
-        let (begin, mut end) = (self.books.now, self.books.now);
+        let (begin, mut end) = (self.event_log.now, self.event_log.now);
         for core in 0..self.cores.len() {
             let bytes = self.rotated_bytes(op, core);
             if bytes > 0 {
                 let from = gathered.unwrap_or(core);
-                end = end.max(self.books.exchange(from, ("q, k", begin), bytes, Way::ToHost));
+                end = end.max(self.event_log.exchange(from, ("q, k", begin), bytes, Way::ToHost));
             }
         }
         end
@@ -129,7 +129,7 @@ impl<P: Places> SystemBackend<P> {
 
     /// Attention head by head where the heads live; `exact` is the reference.
     pub(super) fn by_heads(&mut self, op: &AttentionOp<'_>, exact: &[f16]) -> Result<Vec<f16>> {
-        let (width, begin) = (op.width(), self.books.now);
+        let (width, begin) = (op.width(), self.event_log.now);
         let mut came = self.send_qkv(op)?;
         self.learn();
         let gathered = self.gathered();
@@ -142,27 +142,28 @@ impl<P: Places> SystemBackend<P> {
             }
             let delivery = came.remove(&core);
             let handed = self.update_cache(op, (core, &heads));
-            self.books.figures.bytes.bus_prompt_cache += handed;
+            self.event_log.figures.bytes.bus_prompt_cache += handed;
             let mut start =
-                self.books.exchange(core, ("keys and values of the prompt", begin), handed, Way::Down);
+                self.event_log.exchange(core, ("keys and values of the prompt", begin), handed, Way::Down);
             let columns = self.head_columns(WeightMatrix::Q, core);
             let queries: Vec<f16> =
                 op.queries().chunks(width).flat_map(|query| &query[columns.clone()]).copied().collect();
             if rotated > 0 {
                 let own = self.rotated_bytes(op, core);
-                start = start.max(self.books.exchange(core, ("rotated q, k", rotated), own, Way::FromHost));
+                start =
+                    start.max(self.event_log.exchange(core, ("rotated q, k", rotated), own, Way::FromHost));
             }
             if let Some((from, gathered)) = gathered.as_ref().filter(|(from, _)| *from != core) {
                 let over_links = gathered.iter().filter(|matrix| rotated == 0 || **matrix == WeightMatrix::V);
                 let columns = over_links.map(|matrix| self.head_columns(*matrix, core).len());
                 let bytes = 2 * (op.tokens() * columns.sum::<usize>()) as u64;
-                self.books.figures.bytes.link_qkv += bytes;
-                let link = Place::LinkOut(*from as u32);
+                self.event_log.figures.bytes.link_qkv += bytes;
+                let link = Resource::LinkOut(*from as u32);
                 let arrived = match &delivery {
-                    None => self.books.carry(link, ("q, k, v", begin), bytes),
+                    None => self.event_log.carry(link, ("q, k, v", begin), bytes),
                     Some(round) => {
                         carried += round.cycles();
-                        self.books.round(sent, round, &[(link, "q, k, v", bytes)])
+                        self.event_log.round(sent, round, &[(link, "q, k, v", bytes)])
                     }
                 };
                 start = start.max(arrived);
@@ -205,17 +206,17 @@ impl<P: Places> SystemBackend<P> {
         let (mut slowest, mut ready) = (0, begin);
         for (core, (Share { start, columns, .. }, run)) in done {
             slowest = slowest.max(run.append.cycles + run.attend.cycles);
-            let appended = self.books.program(core, ("append", start), run.append, &[]);
-            let attended = self.books.program(core, ("attend", appended), run.attend, &[]);
+            let appended = self.event_log.program(core, ("append", start), run.append, &[]);
+            let attended = self.event_log.program(core, ("attend", appended), run.attend, &[]);
             let bytes = 2 * (columns.len() * op.tokens()) as u64;
-            self.books.figures.bytes.bus_results += bytes;
-            ready = ready.max(self.books.exchange(core, ("contexts", attended), bytes, Way::Up));
+            self.event_log.figures.bytes.bus_results += bytes;
+            ready = ready.max(self.event_log.exchange(core, ("contexts", attended), bytes, Way::Up));
             for (token, context) in run.context.chunks(columns.len()).enumerate() {
                 bits[token * width..][columns.clone()].copy_from_slice(context);
             }
         }
-        self.books.critical(carried + slowest);
-        self.books.advance(ready);
+        self.event_log.critical(carried + slowest);
+        self.event_log.advance(ready);
         self.verdict(op.label(), width, exact, &bits)
     }
 }

@@ -5,12 +5,12 @@
 //! to that. Messages of which one fails are repeated after the links have been told to go on; if they fail again and again, that is an error
 //! that names the link.
 //!
-//! Which neurons move is the scheduler's decision ([`super::Places`]). They move while the GPU computes a projection, and where a neuron is computed
-//! changes only when all of its weights have arrived ([`Residence`]).
+//! Which neurons move is the scheduler's decision ([`super::NeuronMap`]). They move while the GPU computes a projection, and where a neuron is computed
+//! changes only when all of its weights have arrived ([`SlotTable`]).
 
 use super::figures::{LinkCounters, LinkFigures};
-use super::place::Place;
-use super::residence::{Flight, Neuron, Residence};
+use super::resource::Resource;
+use super::slot_table::{Flight, Neuron, SlotTable};
 use crate::cluster::lockstep::{LaneFault, Lockstep};
 use crate::core::{Backend, LinkStatus};
 use crate::error::waits;
@@ -143,7 +143,7 @@ impl Round {
 pub(super) struct MovedNeurons {
     pub programs: Programs,
     /// Ways that were taken, with bytes.
-    pub ways: Vec<(Place, u64)>,
+    pub ways: Vec<(Resource, u64)>,
     /// Neurons that live on another DIMM now.
     pub arrived: Vec<Neuron>,
     /// Some did not get there.
@@ -375,7 +375,7 @@ impl Links {
     pub fn move_neurons(
         &mut self,
         cores: &mut [GemvUnit],
-        residence: &mut Residence,
+        residence: &mut SlotTable,
     ) -> Result<MovedNeurons> {
         let flights = residence.next_flights();
         let mut all = MovedNeurons::default();
@@ -427,7 +427,7 @@ impl Links {
                     *count += neurons.len() as u64;
                     neurons.iter().for_each(|(neuron, slot)| residence.settle(*neuron, *slot, arrived));
                     all.arrived.extend(neurons.iter().filter(|_| arrived).map(|(neuron, _)| *neuron));
-                    (Place::LinkIn(to as u32), bytes)
+                    (Resource::LinkIn(to as u32), bytes)
                 }
                 Flight::Upload { from, neurons } => {
                     let bytes: u64 = neurons.iter().map(|(block, _)| residence.bytes(*block)).sum();
@@ -435,10 +435,10 @@ impl Links {
                     self.figures.uploads += neurons.len() as u64;
                     let read = results[from].iter().flat_map(|moved| moved.read.iter().cloned());
                     read.for_each(|(neuron, weights)| residence.upload(neuron, weights));
-                    (Place::BusUp, bytes)
+                    (Resource::BusUp, bytes)
                 }
             };
-            match all.ways.iter_mut().find(|(other, _): &&mut (Place, u64)| *other == way) {
+            match all.ways.iter_mut().find(|(other, _): &&mut (Resource, u64)| *other == way) {
                 Some((_, sum)) => *sum += moved,
                 None => all.ways.push((way, moved)),
             }

@@ -4,9 +4,9 @@
 //! the DIMM. Inputs, lists, residuals and results go over the memory channel, which takes time by its bandwidth; biases count as
 //! weights. LayerNorm, embeddings and sampling are the host's and take no time.
 
-use super::books::{Books, Event, Operation, Way};
+use super::event_log::{Event, EventLog, Operation, Way};
 use super::figures::{DimmFigures, SystemFigures};
-use super::live::layer_of;
+use super::online_predictor::layer_of;
 use super::phases::products_of_attention;
 use super::ran::Ran;
 use super::reference::Reference;
@@ -73,7 +73,7 @@ pub struct LoneCore {
     /// Leading positions whose time is that of the prompt.
     prompt: usize,
     reference: Reference,
-    books: Books,
+    event_log: EventLog,
     classes: BTreeMap<GemvClass, ProductFigures>,
 }
 
@@ -116,7 +116,7 @@ impl LoneCore {
             neurons: Neurons::All,
             prompt: 0,
             reference: Reference::with_serial_steps(config.gemv().serial_steps())?,
-            books: Books::new(figures, system, config.core()),
+            event_log: EventLog::new(figures, system, config.core()),
             classes: BTreeMap::new(),
         })
     }
@@ -143,32 +143,32 @@ impl LoneCore {
     pub fn total(&self) -> ProductFigures {
         let mut total = ProductFigures::default();
         self.classes.values().for_each(|class| total += *class);
-        let SystemFigures { outputs_checked, dimms, .. } = &self.books.figures;
+        let SystemFigures { outputs_checked, dimms, .. } = &self.event_log.figures;
         ProductFigures { cycles: dimms[0].cycles, outputs_checked: *outputs_checked, ..total }
     }
 
     pub fn sums(&self) -> ProgramSums {
-        ProgramSums::of(&self.books.events)
+        ProgramSums::of(&self.event_log.events)
     }
 
     /// The cycles of all programs by the cycle model; 0 unless [`CoreOptions::predict`](crate::core::CoreOptions::predict) asks for them.
     pub fn model_cycles(&self) -> u64 {
-        self.books.figures.dimms[0].model_cycles
+        self.event_log.figures.dimms[0].model_cycles
     }
 
     /// What has been done so far.
     pub fn figures(&self) -> &SystemFigures {
-        &self.books.figures
+        &self.event_log.figures
     }
 
     /// Everything that was done, in the order of the operations.
     pub fn events(&self) -> &[Event] {
-        &self.books.events
+        &self.event_log.events
     }
 
     /// Every output that differed from the reference; all of one operation at most, as the first one ends the run.
     pub fn mismatches(&self) -> &[Mismatch] {
-        &self.books.mismatches
+        &self.event_log.mismatches
     }
 
     /// The way by which weights come into the DRAM before each product.
@@ -187,7 +187,7 @@ impl LoneCore {
 
     pub fn into_ran(mut self) -> Ran {
         let recording = self.unit.take_recording();
-        Ran { recording, ..Ran::new(self.books, std::slice::from_ref(&self.unit)) }
+        Ran { recording, ..Ran::new(self.event_log, std::slice::from_ref(&self.unit)) }
     }
 
     /// Computes a product over some rows of a matrix, in either mode, and checks it like any other. `op` is what it has to be
@@ -207,24 +207,24 @@ impl LoneCore {
 
     /// An operation of the layer that its label names, if it names one, begins.
     fn begin(&mut self, label: &str, operation: Operation, batch: usize) {
-        let begins_pass = self.books.begin(layer_of(label).ok(), operation, batch);
-        if begins_pass && self.books.step.position >= self.prompt {
-            self.books.begin_token();
+        let begins_pass = self.event_log.begin(layer_of(label).ok(), operation, batch);
+        if begins_pass && self.event_log.step.position >= self.prompt {
+            self.event_log.begin_token();
         }
     }
 
     /// Enters a program, its inputs and so many values of results. Everybody waits for it.
     fn enter(&mut self, what: &'static str, inputs: Inputs<'_>, figures: ProgramFigures, results: usize) {
-        let (begin, cycles) = (self.books.now, figures.cycles);
+        let (begin, cycles) = (self.event_log.now, figures.cycles);
         let Inputs { values, list, residual } = inputs;
         let mut start = begin;
         for (input, bytes) in [("inputs", 2 * values), ("list", 4 * list.len()), ("residual", 2 * residual)] {
-            start = start.max(self.books.exchange(0, (input, begin), bytes as u64, Way::FromHost));
+            start = start.max(self.event_log.exchange(0, (input, begin), bytes as u64, Way::FromHost));
         }
-        let end = self.books.program(0, (what, start), figures, list);
-        let end = self.books.exchange(0, ("results", end), 2 * results as u64, Way::ToHost);
-        self.books.critical(cycles);
-        self.books.advance(end);
+        let end = self.event_log.program(0, (what, start), figures, list);
+        let end = self.event_log.exchange(0, ("results", end), 2 * results as u64, Way::ToHost);
+        self.event_log.critical(cycles);
+        self.event_log.advance(end);
     }
 
     /// The rows of a product that a gate of `values` does not shut in every vector, with their bias; all others are +0.
@@ -316,17 +316,19 @@ impl LoneCore {
         let outputs_checked = run.bits.len() as u64;
         *self.classes.entry(op.class()).or_default() +=
             ProductFigures { calls: 1, outputs_checked, macs, cycles: run.figures.cycles, roofline_cycles };
-        match self.books.step.operation {
+        match self.event_log.step.operation {
             Operation::Q | Operation::K | Operation::V | Operation::Fc2 => {
-                self.books.figures.neurons(Some(0), inputs);
+                self.event_log.figures.neurons(Some(0), inputs);
             }
-            Operation::Fc1 if op.class() == GemvClass::Fc1 => self.books.figures.neurons(Some(0), op.rows()),
+            Operation::Fc1 if op.class() == GemvClass::Fc1 => {
+                self.event_log.figures.neurons(Some(0), op.rows())
+            }
             _ => {}
         }
         let what = if op.class() == GemvClass::Up { "up" } else { "product" };
         let given = Inputs { values: op.batch() * inputs, list, residual };
         self.enter(what, given, run.figures.clone(), run.bits.len());
-        self.books.judge(outputs_checked, compare(op.label(), op.rows(), expected, &run.bits)?)?;
+        self.event_log.judge(outputs_checked, compare(op.label(), op.rows(), expected, &run.bits)?)?;
         Ok(run.bits.iter().map(|bits| f16::from_bits(*bits)).collect())
     }
 }
@@ -371,17 +373,18 @@ impl GemvBackend for LoneCore {
     /// The rotated queries or keys, once each has been found equal to the reference.
     fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>> {
         let GemvRun { bits, figures, .. } = self.unit.rotate(op)?;
-        self.books.step.operation = if op.label().contains(".k_proj") { Operation::K } else { Operation::Q };
+        self.event_log.step.operation =
+            if op.label().contains(".k_proj") { Operation::K } else { Operation::Q };
         // States, cosines and sines.
         let values = 2 * op.states().len();
         self.enter("rotary", Inputs { values, ..Inputs::default() }, figures, bits.len());
-        self.books.judge(bits.len() as u64, compare(op.label(), op.width(), &op.rotated(), &bits)?)?;
+        self.event_log.judge(bits.len() as u64, compare(op.label(), op.width(), &op.rotated(), &bits)?)?;
         Ok(bits.into_iter().map(f16::from_bits).collect())
     }
 
     /// The contexts, once they and the keys and values that were appended have been found equal to the reference.
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
-        self.books.begin(Some(op.layer() as u32), Operation::Attention, op.tokens());
+        self.event_log.begin(Some(op.layer() as u32), Operation::Attention, op.tokens());
         let run = self.unit.attend(op)?;
         let [scores, context] = products_of_attention(&run.attend.parts, &run.attend.counters);
         let roofline = self.unit.config().roofline_macs_per_cycle(1);
@@ -412,7 +415,7 @@ impl GemvBackend for LoneCore {
         }
         mismatches.extend(compare(op.label(), op.width(), &self.reference.attend(op)?, &run.context)?);
         let appended = (run.keys.len() + run.values.len()) as u64;
-        self.books.judge(outputs_checked + appended, mismatches)?;
+        self.event_log.judge(outputs_checked + appended, mismatches)?;
         Ok(run.context.iter().map(|bits| f16::from_bits(*bits)).collect())
     }
 }

@@ -3,7 +3,7 @@
 //! Each cycle of a program belongs to one part of the core ([`PartCycles`]), and each part's cycles to one phase: what a product is
 //! for, or what computes beside it. So the phases add up to all cycles.
 
-use super::books::Operation;
+use super::event_log::Operation;
 use crate::core::PartCycles;
 use crate::gemv::ProgramFigures;
 use ndp_isa::Counters;

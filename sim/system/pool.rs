@@ -5,7 +5,7 @@
 //! the jobs. Cores on links do hear of each other: these run in [`crate::cluster::lockstep`], those without a job too.
 
 use super::links::Links;
-use crate::core::at_once;
+use crate::core::poll_immediate;
 use crate::gemv::GemvUnit;
 use ndp_files::Result;
 use std::sync::{Mutex, PoisonError};
@@ -29,7 +29,7 @@ pub(super) fn together<J: Send, T: Send>(
 ) -> Result<Vec<(usize, T)>> {
     let Some(links) = links else {
         return side_by_side(cores, threads, jobs, size, |core, job| {
-            at_once(core.core().cycle(), run(core, job))
+            poll_immediate(core.core().cycle(), run(core, job))
         });
     };
     let order: Vec<usize> = jobs.iter().map(|(core, _)| *core).collect();

@@ -1,6 +1,6 @@
 //! What a run leaves, whatever the system.
 
-use super::books::{Books, Event};
+use super::event_log::{Event, EventLog};
 use super::figures::SystemFigures;
 use crate::core::Recording;
 use crate::error::Mismatch;
@@ -25,12 +25,12 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// From the books of a run and its cores, without a recording.
-    pub(super) fn new(books: Books, cores: &[GemvUnit]) -> Self {
+    /// From the event log of a run and its cores, without a recording.
+    pub(super) fn new(event_log: EventLog, cores: &[GemvUnit]) -> Self {
         Self {
-            figures: books.figures,
-            events: books.events,
-            mismatches: books.mismatches,
+            figures: event_log.figures,
+            events: event_log.events,
+            mismatches: event_log.mismatches,
             violations: cores.iter().map(|core| core.core().protocol_violations()).sum(),
             backdoor_accesses: 0,
             recording: None,

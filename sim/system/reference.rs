@@ -1,6 +1,6 @@
 //! What results have to be: those of the software, or, in a run without data, what a trace says of them.
 
-use super::live::layer_of;
+use super::online_predictor::layer_of;
 use ndp_config::{BlockKind, LlmShape};
 use ndp_files::{Result, refusal};
 use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};

@@ -5,10 +5,10 @@
 //! FC2 is asked for. The GPU's neurons need no slots: they are computed before, and their sums with those of the last round.
 
 use super::backend::SystemBackend;
-use super::books::{Operation, Way};
-use super::meet::Piece;
-use super::places::{Device, Parts, Places, cold, split};
+use super::event_log::{Operation, Way};
+use super::neuron_map::{Device, NeuronMap, Parts, cold, split};
 use super::pool::together;
+use super::reduce::Piece;
 use crate::gemv::{GemvUnit, Mode, Part, Product, Weights};
 use ndp_config::BlockKind;
 use ndp_files::Result;
@@ -74,7 +74,7 @@ fn only(values: &[f16], rows: usize, neurons: &[u32]) -> Vec<f16> {
     own
 }
 
-impl<P: Places> SystemBackend<P> {
+impl<P: NeuronMap> SystemBackend<P> {
     /// FC1 of these neurons. Where they exceed the slots of a DIMM, the DIMMs compute theirs when FC2 is asked for.
     pub(super) fn fc1_of(
         &mut self,
@@ -143,9 +143,9 @@ impl<P: Places> SystemBackend<P> {
     /// A round of an MLP: its neurons come, and what has waited for them is computed. Nothing, if the MLP has but one.
     pub(super) fn begin_round(&mut self, round: usize) -> Result<()> {
         let Some(rounds) = self.flash.as_ref().and_then(|flash| flash.rounds.clone()) else { return Ok(()) };
-        let operation = std::mem::replace(&mut self.books.step.operation, Operation::Fc1);
+        let operation = std::mem::replace(&mut self.event_log.step.operation, Operation::Fc1);
         if let Some(flash) = self.flash.as_mut().filter(|_| round > 0) {
-            flash.idle_ns = self.books.now;
+            flash.idle_ns = self.event_log.now;
         }
         let here = &rounds.neurons[round];
         self.bring(rounds.layer, here, round > 0)?;
@@ -169,7 +169,7 @@ impl<P: Places> SystemBackend<P> {
         {
             flash.rounds = None;
         }
-        self.books.step.operation = operation;
+        self.event_log.step.operation = operation;
         Ok(())
     }
 
@@ -198,17 +198,18 @@ impl<P: Places> SystemBackend<P> {
             Ok((neurons, sums, figures))
         })?;
         self.learn();
-        let (begin, mut ready, mut slowest) = (self.books.now, self.books.now, 0);
+        let (begin, mut ready, mut slowest) = (self.event_log.now, self.event_log.now, 0);
         let mut early = Vec::new();
         for (dimm, (neurons, sums, figures)) in done {
             slowest = figures.cycles.max(slowest);
-            let end = self.books.program(dimm, ("partial sums", begin), figures, &neurons);
+            let end = self.event_log.program(dimm, ("partial sums", begin), figures, &neurons);
             let part = Part::Sums(sums);
-            ready = ready.max(self.books.exchange(dimm, ("partial sums", end), part.bytes(), Way::ToHost));
+            ready =
+                ready.max(self.event_log.exchange(dimm, ("partial sums", end), part.bytes(), Way::ToHost));
             early.push(Early { neurons, part });
         }
-        self.books.critical(slowest);
-        self.books.advance(ready);
+        self.event_log.critical(slowest);
+        self.event_log.advance(ready);
         Ok(early)
     }
 }

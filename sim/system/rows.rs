@@ -1,9 +1,9 @@
 //! FC1, and what a gate is multiplied with: each neuron's output where the neuron lives.
 
 use super::backend::{Fault, SystemBackend, unfit_model};
-use super::books::Way;
+use super::event_log::Way;
 use super::gpu::GpuNumerics;
-use super::places::{Device, Places, cold, split};
+use super::neuron_map::{Device, NeuronMap, cold, split};
 use super::pool::together;
 use crate::gemv::{Epilogue, GemvUnit, Mode, Product, Weights};
 use ndp_config::BlockKind;
@@ -15,7 +15,7 @@ use ndp_planner::{KeptOutputs, WeightMatrix};
 use ndp_predictor::LowRankLayer;
 use std::collections::BTreeMap;
 
-impl<P: Places> SystemBackend<P> {
+impl<P: NeuronMap> SystemBackend<P> {
     /// The outputs of some neurons, `[batch x rows]`, of FC1 or behind its gate; those of all others are +0. `exact` is what exact sums give. If
     /// devices predict which of these neurons are active, `predicted` is what they have to find.
     pub(super) fn by_neuron(
@@ -32,7 +32,7 @@ impl<P: Places> SystemBackend<P> {
         let is_gated = self.shape.mlp_matrices() == 3;
         let mut bits = vec![0; batch * rows];
         let mut expected = exact.to_vec();
-        let begin = self.books.now;
+        let begin = self.event_log.now;
         let mut ready = begin;
         let block = BlockKind::Mlp.block(layer);
         let mut parts = split(|neuron| self.residence.device((block, neuron)), neurons);
@@ -43,7 +43,7 @@ impl<P: Places> SystemBackend<P> {
         let mut of_gpu = Vec::new();
         let mut gpu_begin = begin;
         if let (Some(neurons), Some(low_rank)) = (parts.get_mut(&Device::Gpu), low_rank) {
-            gpu_begin = self.books.gpu_predicts(begin, low_rank.bytes_of(neurons.len()), neurons);
+            gpu_begin = self.event_log.gpu_predicts(begin, low_rank.bytes_of(neurons.len()), neurons);
             ready = gpu_begin;
             neurons.retain(is_predicted);
         }
@@ -64,8 +64,8 @@ impl<P: Places> SystemBackend<P> {
             if is_first {
                 let matrices = if is_gated { 2 } else { 1 };
                 let weights = self.shape.weight_bytes((matrices * neurons.len() * product.cols()) as u64);
-                ready = self.books.gpu(("neurons", gpu_begin), weights, batch, neurons);
-                self.books.figures.neurons(None, neurons.len());
+                ready = self.event_log.gpu(("neurons", gpu_begin), weights, batch, neurons);
+                self.event_log.figures.neurons(None, neurons.len());
             }
         }
         let job = |(dimm, neurons): (usize, &'_ Vec<u32>)| {
@@ -78,13 +78,13 @@ impl<P: Places> SystemBackend<P> {
         // Every core needs the whole input, and has to be told which neurons are wanted.
         let dimms: Vec<usize> = jobs.iter().map(|(dimm, _)| *dimm).collect();
         let bytes = 2 * product.activations().len() as u64;
-        self.books.figures.bytes.bus_inputs += if dimms.is_empty() { 0 } else { bytes };
-        let inputs = self.books.broadcast(&dimms, ("inputs", begin), bytes);
+        self.event_log.figures.bytes.bus_inputs += if dimms.is_empty() { 0 } else { bytes };
+        let inputs = self.event_log.broadcast(&dimms, ("inputs", begin), bytes);
         let mut starts = BTreeMap::new();
         for ((dimm, (neurons, ..)), there) in jobs.iter().zip(inputs) {
             // What a predictor adds comes in the order of the list.
             let list = if low_rank.is_some() { 6 } else { 4 } * neurons.len() as u64;
-            let listed = self.books.exchange(*dimm, ("list", begin), list, Way::FromHost);
+            let listed = self.event_log.exchange(*dimm, ("list", begin), list, Way::FromHost);
             starts.insert(*dimm, there.max(listed));
         }
         let (cols, vectors) = (product.cols() as u32, product.activations());
@@ -143,23 +143,23 @@ impl<P: Places> SystemBackend<P> {
             let computed: &[u32] = found.as_deref().unwrap_or(&neurons);
             let (figures, values) = (run.figures, run.bits);
             slowest = figures.cycles.max(slowest);
-            let mut end = self.books.program(dimm, ("neurons", starts[&dimm]), figures, computed);
+            let mut end = self.event_log.program(dimm, ("neurons", starts[&dimm]), figures, computed);
             // The host reads outputs that FC2 cannot take from the core, and those whose activity it cannot learn from the monitor.
             let stay = self.cores[dimm].kept_outputs().is_some();
             if !stay || self.wants_activity() && !self.asks_monitor(dimm, batch) {
                 let bytes = (2 * batch * neurons.len()) as u64;
-                end = self.books.exchange(dimm, ("outputs", end), bytes, Way::ToHost);
+                end = self.event_log.exchange(dimm, ("outputs", end), bytes, Way::ToHost);
             }
             ready = ready.max(end);
             if is_first {
-                self.books.figures.neurons(Some(dimm), computed.len());
+                self.event_log.figures.neurons(Some(dimm), computed.len());
             }
             for (b, values) in values.chunks(neurons.len()).enumerate() {
                 neurons.iter().zip(values).for_each(|(&row, &value)| bits[b * rows + row as usize] = value);
             }
         }
-        self.books.critical(slowest);
-        self.books.advance(ready);
+        self.event_log.critical(slowest);
+        self.event_log.advance(ready);
         if !is_first {
             // The host multiplies by the gate.
             let mut values: Vec<f16> = bits.iter().map(|bits| f16::from_bits(*bits)).collect();

@@ -1,6 +1,6 @@
 //! What a run on several devices begins with: the model's sizes, a machine for it, and the activity of another text.
 
-use super::online::{Known, Online, OnlineStart};
+use super::online_scheduler::{Known, OnlineScheduler, OnlineStart};
 use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig};
 use ndp_files::{Context, Result, ensure, refusal};
 use ndp_model::{Decoder, GemvBackend, GenerateOptions, Model, SoftwareBackend, generate};
@@ -49,8 +49,8 @@ impl Setup {
         system: &SystemConfig,
         policy: Policy,
         (prompt_tokens, seed): (usize, u64),
-    ) -> Result<Online> {
-        Online::new(&OnlineStart {
+    ) -> Result<OnlineScheduler> {
+        OnlineScheduler::new(&OnlineStart {
             design,
             model: &self.shape,
             system,

@@ -1,6 +1,6 @@
 //! Sums over the programs of a run: by phase, by instruction and by operation.
 
-use super::books::{Event, Operation};
+use super::event_log::{Event, Operation};
 use super::phases::PhaseCycles;
 use ndp_energy::{CoreUse, DramUse};
 use ndp_isa::{Counters, Opcode};

@@ -6,7 +6,7 @@
 use super::backend::SystemBackend;
 use super::causes::Breakdown;
 use super::energy::{EnergyBreakdown, EnergyCosts, EnergyTally};
-use super::places::Places;
+use super::neuron_map::NeuronMap;
 use super::reference::outline_values;
 use ndp_config::{BlockKind, LlmShape};
 use ndp_files::Result;
@@ -31,7 +31,7 @@ pub struct TracedText<P> {
     energy: EnergyTally,
 }
 
-impl<P: Places> TracedText<P> {
+impl<P: NeuronMap> TracedText<P> {
     /// A text of `positions` tokens at most, prompt included.
     pub fn new(system: SystemBackend<P>, model: &LlmShape, positions: usize) -> Self {
         let cache = LayerCache::new(model.kv_heads() as usize, model.head_width() as usize);

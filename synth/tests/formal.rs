@@ -67,7 +67,7 @@ fn all_hold(names: impl IntoIterator<Item = &'static str>) {
 
 #[test]
 fn queues_arbiter_places_and_receiver_are_proved_and_their_mutants_found() {
-    all_hold(["fifo", "sram_fifo", "oldest_first", "rank_intake", "link_receiver"]);
+    all_hold(["fifo", "sram_fifo", "matrix_arbiter", "rank_intake", "link_receiver"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Whether each nanosecond of a generation has a cause.
 
-use ndp_sim::system::{Breakdown, Event, Place, Shares, SystemFigures};
+use ndp_sim::system::{Breakdown, Event, Resource, Shares, SystemFigures};
 
 /// The critical path goes from the end of the prompt to the end of the last token without a gap, and each device has all of that time accounted for.
 pub fn every_nanosecond_has_a_cause(figures: &SystemFigures, events: &[Event]) -> Breakdown {
@@ -15,7 +15,7 @@ pub fn every_nanosecond_has_a_cause(figures: &SystemFigures, events: &[Event]) -
     assert_eq!(now, figures.prompt_ns + ns);
     assert_eq!(found.critical_path_ns.values().map(Shares::total).sum::<u64>(), ns);
     for dimm in 0..figures.dimms.len() as u32 {
-        assert!(found.devices.iter().any(|device| device.place == Place::Dimm(dimm)));
+        assert!(found.devices.iter().any(|device| device.place == Resource::Dimm(dimm)));
     }
     for device in &found.devices {
         let waited: u64 = device.waits_for_ns.values().sum();

@@ -5,7 +5,7 @@ use ndp_energy::{
     CoreCosts, CorePart, CoreUse, DramCosts, DramEnergy, DramPart, DramUse, Energy, EnergyConstants,
     SystemCosts,
 };
-use ndp_sim::system::{Cause, EnergyBreakdown, EnergyCosts, EnergyPart, Event, Place, SystemFigures};
+use ndp_sim::system::{Cause, EnergyBreakdown, EnergyCosts, EnergyPart, Event, Resource, SystemFigures};
 use std::error::Error;
 
 /// Events without what only RTL knows: the bits on the data buses of the DRAM.
@@ -43,7 +43,7 @@ pub fn all_energy_has_a_use(
         (DramCosts::new(&constants.dram, design.dram()), SystemCosts::new(&constants.system));
     let events = || events.iter().filter(|event| event.begin_ns >= figures.prompt_ns);
     let part = |part| found.by(|_, of, _| of == part).remove(&true).unwrap_or_default();
-    let place = |wanted: fn(Place) -> bool, part| {
+    let place = |wanted: fn(Resource) -> bool, part| {
         found.by(|place, of, _| wanted(place) && of == part).remove(&true).unwrap_or_default()
     };
     // All programs as one.
@@ -70,7 +70,7 @@ pub fn all_energy_has_a_use(
     // Between programs DRAM and logic wait.
     let (_, _, ns) = figures.generated();
     let (mut waiting, mut idle) = (DramEnergy::default(), core.idle(cycles.other));
-    for dimm in (0..dimms).map(Place::Dimm) {
+    for dimm in (0..dimms).map(Resource::Dimm) {
         let busy: u64 = events()
             .filter(|event| event.place == dimm && event.program.is_some())
             .map(|event| event.end_ns - event.begin_ns)
@@ -93,25 +93,25 @@ pub fn all_energy_has_a_use(
     }
     // Bytes.
     let bytes =
-        |of: fn(Place) -> bool| events().filter(|event| of(event.place)).map(|event| event.bytes).sum();
-    let links: fn(Place) -> bool = |place| matches!(place, Place::LinkIn(_) | Place::LinkOut(_));
-    let bus: fn(Place) -> bool = |place| matches!(place, Place::BusDown | Place::BusUp);
-    let channels: fn(Place) -> bool = |place| matches!(place, Place::Channel(_));
+        |of: fn(Resource) -> bool| events().filter(|event| of(event.place)).map(|event| event.bytes).sum();
+    let links: fn(Resource) -> bool = |place| matches!(place, Resource::LinkIn(_) | Resource::LinkOut(_));
+    let bus: fn(Resource) -> bool = |place| matches!(place, Resource::BusDown | Resource::BusUp);
+    let channels: fn(Resource) -> bool = |place| matches!(place, Resource::Channel(_));
     assert_eq!(place(links, EnergyPart::Bits), system.links(bytes(links)));
     assert_eq!(place(bus, EnergyPart::Bits), system.bus(bytes(bus)));
     assert_eq!(place(channels, EnergyPart::Bits), system.channels(bytes(channels)));
     // Times.
     let gpu: u64 = events()
-        .filter(|event| event.place == Place::Gpu)
+        .filter(|event| event.place == Resource::Gpu)
         .map(|event| event.shares.get(Cause::Compute) + event.shares.get(Cause::Prediction))
         .sum();
     let [idle, busy] = system.gpu(ns - gpu, gpu);
-    assert_eq!(place(|place| place == Place::Gpu, EnergyPart::Idle), idle);
-    assert_eq!(place(|place| place == Place::Gpu, EnergyPart::Busy), busy);
-    let reads = events().filter(|event| event.place == Place::Ssd);
+    assert_eq!(place(|place| place == Resource::Gpu, EnergyPart::Idle), idle);
+    assert_eq!(place(|place| place == Resource::Gpu, EnergyPart::Busy), busy);
+    let reads = events().filter(|event| event.place == Resource::Ssd);
     let read: u64 = reads.map(|event| event.end_ns - event.begin_ns).sum();
     let [idle, busy] = system.ssd(ns - read, read);
-    assert_eq!(place(|place| place == Place::Ssd, EnergyPart::Idle), idle);
-    assert_eq!(place(|place| place == Place::Ssd, EnergyPart::Busy), busy);
+    assert_eq!(place(|place| place == Resource::Ssd, EnergyPart::Idle), idle);
+    assert_eq!(place(|place| place == Resource::Ssd, EnergyPart::Busy), busy);
     Ok(found)
 }

@@ -179,7 +179,7 @@ fn fixed_shares_agree(config: &HbmConfig, channels: impl Fn() -> Opened) -> Outc
         assert_texts(&model, &prompts, &outcome);
         assert_eq!((outcome.checked.products > 0, outcome.copies_checked > 0), (ffn > 0, mha > 0));
         assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
-        // What the books say of each channel is what the channel has seen.
+        // What the event log says of each channel is what the channel has seen.
         for (channel, statistics) in machine.channels().map(Pins::statistics).enumerate() {
             let mut given = Commands::default();
             outcome

@@ -9,8 +9,8 @@ use ndp_sim::core::{Backend, CoreOptions, HostStalls};
 use ndp_sim::error::Mismatches;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
-    ActivitySource, Device, Event, Fault, FlashOptions, LinkOptions, LivePredictor, Load, Place, Places,
-    PredictedSoftware, Setup, StaticPlaces, SystemBackend, SystemFigures, SystemOptions,
+    ActivitySource, Device, Event, Fault, FlashOptions, LinkOptions, Load, NeuronMap, OnlinePredictor,
+    PredictedSoftware, Resource, Setup, StaticPlaces, SystemBackend, SystemFigures, SystemOptions,
 };
 use ndp_traces::Activity;
 use ndp_traces::capture::{Capture, shape_of};
@@ -123,7 +123,7 @@ impl Case {
 /// What the events say of the SSD adds up to the figures; nobody does two things at once, and the MLP begins when its neurons are there.
 fn accounts_agree(figures: &SystemFigures, events: &[Event]) -> Outcome {
     let flash = figures.flash.as_ref().ok_or("no figures of the SSD")?;
-    let reads = || events.iter().filter(|event| event.place == Place::Ssd);
+    let reads = || events.iter().filter(|event| event.place == Resource::Ssd);
     let loaded = flash.sum(|token| token.loaded);
     assert_eq!(reads().map(|event| event.bytes).sum::<u64>(), loaded * flash.bundle_bytes);
     assert_eq!(figures.bytes.ssd_bundles, loaded * flash.bundle_bytes);
@@ -132,7 +132,7 @@ fn accounts_agree(figures: &SystemFigures, events: &[Event]) -> Outcome {
         flash.sum(|token| token.ssd_ns)
     );
     let writes = || {
-        let of = |event: &&Event| event.what == "bundles" && matches!(event.place, Place::Dimm(_));
+        let of = |event: &&Event| event.what == "bundles" && matches!(event.place, Resource::Dimm(_));
         events.iter().filter(of)
     };
     assert_eq!(writes().map(|event| event.end_ns - event.begin_ns).sum::<u64>(), flash.port_cycles);
@@ -216,7 +216,7 @@ fn an_mlp_that_exceeds_its_slots_is_computed_in_rounds() -> Outcome {
                 // A round's sums are over before bundles come into the slots of its neurons.
                 let waits = events
                     .iter()
-                    .filter(|event| event.place == Place::Ssd && event.asked_ns < event.begin_ns);
+                    .filter(|event| event.place == Resource::Ssd && event.asked_ns < event.begin_ns);
                 assert!(waits.count() > 0, "no round has been read behind another one");
             }
         }
@@ -305,16 +305,16 @@ fn predicted_neurons_are_read_before_they_are_computed() -> Outcome {
     let model = model("golden/model")?;
     let shape = shape_of(&model.config);
     let profile = Setup::profile(&model, PROMPT.as_bytes(), &text(40))?.profile;
-    let live = || LivePredictor::new(&shape, &profile, PROMPT.len());
+    let live = || OnlinePredictor::new(&shape, &profile, PROMPT.len());
     let case = Case { activity: ActivitySource::Predicted, ..CASE };
     let mut software = PredictedSoftware::new(live()?);
     let expected = generate(&model, &mut software, PROMPT.as_bytes(), &text(case.tokens), |_| {})?;
     let (found, figures, events) = case.complete(case.open(&model)?.with_predictor(live()?)?, &model)?;
     assert_eq!((&found.text, &found.logits_digests), (&expected.text, &expected.logits_digests));
     // The SSD begins when the host has predicted, while Q, K and V are computed.
-    let read = events.iter().find(|event| event.place == Place::Ssd).ok_or("nothing was read")?;
+    let read = events.iter().find(|event| event.place == Resource::Ssd).ok_or("nothing was read")?;
     let same = |event: &&Event| (event.position, event.layer) == (read.position, read.layer);
-    let host = events.iter().filter(same).filter(|event| event.place == Place::Host);
+    let host = events.iter().filter(same).filter(|event| event.place == Resource::Host);
     assert_eq!(host.map(|event| event.end_ns).max(), Some(read.asked_ns));
     assert!(figures.flash.is_some_and(|flash| flash.sum(|token| token.loaded) > 0));
     Ok(())
@@ -330,9 +330,9 @@ fn bundles_are_written_while_the_ssd_reads_the_next_ones() -> Outcome {
     let (_, figures, events) = CASE.complete(CASE.open_with(&options, &model)?, &model)?;
     let mut overlaps = 0;
     for write in
-        events.iter().filter(|event| event.what == "bundles" && matches!(event.place, Place::Dimm(_)))
+        events.iter().filter(|event| event.what == "bundles" && matches!(event.place, Resource::Dimm(_)))
     {
-        let reads = |event: &&Event| event.place == Place::Ssd && event.layer == write.layer;
+        let reads = |event: &&Event| event.place == Resource::Ssd && event.layer == write.layer;
         let own = events.iter().filter(reads).filter(|event| event.position == write.position);
         overlaps += own.filter(|read| read.begin_ns < write.end_ns && write.begin_ns < read.end_ns).count();
     }
@@ -399,7 +399,7 @@ fn what_cannot_be_is_refused() -> Outcome {
 /// Places that follow from what was active.
 struct Learners;
 
-impl Places for Learners {
+impl NeuronMap for Learners {
     fn device(&self, _: u32, _: BlockKind, neuron: u32) -> Device {
         Device::Dimm(neuron % 2)
     }
@@ -412,7 +412,7 @@ impl Places for Learners {
 /// Dealt out at random, with two of three neurons of an MLP in the DIMMs at first.
 struct Tiers(StaticPlaces);
 
-impl Places for Tiers {
+impl NeuronMap for Tiers {
     fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
         self.0.device(layer, kind, neuron)
     }

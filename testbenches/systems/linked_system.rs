@@ -9,8 +9,8 @@ use ndp_sim::core::{Backend, CoreOptions, HostStalls};
 use ndp_sim::error::Mismatches;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
-    Device, Fault, LinkFigures, LinkOptions, Load, Place, Places, StaticPlaces, SystemBackend, SystemFigures,
-    SystemOptions,
+    Device, Fault, LinkFigures, LinkOptions, Load, NeuronMap, Resource, StaticPlaces, SystemBackend,
+    SystemFigures, SystemOptions,
 };
 use std::error::Error;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn options(dimms: u32) -> Result<SystemOptions, Box<dyn Error>> {
     Ok(SystemOptions { prompt_on_gpu, load: Load::Backdoor, ..SystemOptions::new(&system) })
 }
 
-fn open<P: Places>(
+fn open<P: NeuronMap>(
     model: &Model,
     options: &SystemOptions,
     links: &LinkOptions,
@@ -44,7 +44,7 @@ fn open<P: Places>(
     open_as(Backend::Rtl, model, options, links, places)
 }
 
-fn open_as<P: Places>(
+fn open_as<P: NeuronMap>(
     backend: Backend,
     model: &Model,
     options: &SystemOptions,
@@ -73,7 +73,7 @@ struct Wanderers {
     turn: u32,
 }
 
-impl Places for Wanderers {
+impl NeuronMap for Wanderers {
     fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
         let place = layer + neuron / 3;
         if place.wrapping_add(self.turn).is_multiple_of(10) {
@@ -326,7 +326,7 @@ fn nobody_does_two_things_at_once() -> Outcome {
     let mut system = open(&model, &options(3)?, &links, Wanderers { dimms: 3, turn: 0 })?;
     generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
     let events = system.events();
-    let mut places: Vec<Place> = events.iter().map(|event| event.place).collect();
+    let mut places: Vec<Resource> = events.iter().map(|event| event.place).collect();
     places.sort();
     places.dedup();
     assert_eq!(
@@ -343,7 +343,7 @@ fn nobody_does_two_things_at_once() -> Outcome {
     }
     let figures = system.figures();
     for (dimm, of) in (0..).zip(&figures.dimms) {
-        let own = events.iter().filter(|event| event.place == Place::Dimm(dimm));
+        let own = events.iter().filter(|event| event.place == Resource::Dimm(dimm));
         let programs: Vec<_> = own.filter_map(|event| event.program.as_ref()).collect();
         assert_eq!(programs.len() as u64, of.programs);
         assert_eq!(programs.iter().map(|program| program.cycles).sum::<u64>(), of.cycles);

@@ -11,8 +11,8 @@ use ndp_predictor::{Confusion, Evaluation, LowRank};
 use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::system::{
-    Cause, Device, Event, Fault, Knowledge, LinkOptions, LivePredictor, Load, Operation, Perplexity, Place,
-    Places, PredictedSoftware, Setup, StaticPlaces, SystemBackend, SystemOptions, perplexity,
+    Cause, Device, Event, Fault, Knowledge, LinkOptions, Load, NeuronMap, OnlinePredictor, Operation,
+    Perplexity, PredictedSoftware, Resource, Setup, StaticPlaces, SystemBackend, SystemOptions, perplexity,
 };
 use ndp_traces::capture::shape_of;
 use serde_json::Value;
@@ -54,7 +54,7 @@ fn rates(counts: &Confusion) -> (f64, f64) {
 /// What came of a text with one predictor.
 struct Found {
     perplexity: Perplexity,
-    live: LivePredictor,
+    live: OnlinePredictor,
 }
 
 impl Found {
@@ -99,18 +99,18 @@ fn compare(name: &str, text: &[u8], prompt: &[u8]) -> Result<(Perplexity, Found,
     let model = Model::load(&golden(name))?;
     let shape = shape_of(&model.config);
     let prompt_tokens = model.vocabulary.tokens(prompt)?.len();
-    let with = |live: LivePredictor| -> Result<Found, Box<dyn Error>> {
+    let with = |live: OnlinePredictor| -> Result<Found, Box<dyn Error>> {
         let mut software = PredictedSoftware::new(live);
         let perplexity = perplexity(&model, &mut software, text, prompt_tokens)?;
         Ok(Found { perplexity, live: software.live().clone() })
     };
     let exact = perplexity(&model, &mut SoftwareBackend::new(), text, prompt_tokens)?;
     let profile = Setup::profile(&model, prompt, &PROFILE)?.profile;
-    let found = with(LivePredictor::of_low_rank(&shape, low_rank(name, &model)?, prompt_tokens))?;
-    let hermes = with(LivePredictor::new(&shape, &profile, prompt_tokens)?)?;
-    let told = LivePredictor::new(&shape, &profile, prompt_tokens)?.with_knowledge(Knowledge::Everything);
+    let found = with(OnlinePredictor::of_low_rank(&shape, low_rank(name, &model)?, prompt_tokens))?;
+    let hermes = with(OnlinePredictor::new(&shape, &profile, prompt_tokens)?)?;
+    let told = OnlinePredictor::new(&shape, &profile, prompt_tokens)?.with_knowledge(Knowledge::Everything);
     let told = with(told)?;
-    let nothing = with(LivePredictor::exact(&shape, prompt_tokens))?;
+    let nothing = with(OnlinePredictor::exact(&shape, prompt_tokens))?;
     assert_eq!(nothing.perplexity, exact, "{name}: exact");
     assert_eq!(nothing.live.evaluation().all().total(), 0);
     println!("{name}: exact perplexity {:.4}, {} tokens", exact.per_token, exact.tokens);
@@ -164,7 +164,7 @@ fn a_text_with_low_rank_predictions_has_another_digest_and_the_same_prompt() -> 
         let options = GenerateOptions { tokens: 4, temperature_percent: 0, seed: 0 };
         let exact = generate(&model, &mut SoftwareBackend::new(), b"She was", &options, |_| {})?;
         let prompt_tokens = model.vocabulary.tokens(b"She was")?.len();
-        let live = LivePredictor::of_low_rank(&shape, low_rank(name, &model)?, prompt_tokens);
+        let live = OnlinePredictor::of_low_rank(&shape, low_rank(name, &model)?, prompt_tokens);
         // The prompt is exact; behind it the MLP cannot be predicted without its input, attention needs no
         // prediction.
         assert_eq!(live.predict(0, BlockKind::Mlp)?, None);
@@ -188,7 +188,7 @@ fn a_text_with_low_rank_predictions_has_another_digest_and_the_same_prompt() -> 
 /// A few tokens of a model, in software and from DIMMs that predict.
 struct Job {
     model: Model,
-    live: LivePredictor,
+    live: OnlinePredictor,
     prompt_tokens: usize,
     expected: Generation,
     evaluation: Evaluation,
@@ -202,14 +202,14 @@ impl Job {
         let (model, _) = Model::load(&golden(name))?.quantised(weights)?;
         let prompt_tokens = model.vocabulary.tokens(PROMPT)?.len();
         let predictor = low_rank(name, &model)?;
-        let live = LivePredictor::of_low_rank(&shape_of(&model.config), predictor, prompt_tokens);
+        let live = OnlinePredictor::of_low_rank(&shape_of(&model.config), predictor, prompt_tokens);
         let mut software = PredictedSoftware::new(live.clone());
         let expected = generate(&model, &mut software, PROMPT, &TOKENS, |_| {})?;
         let evaluation = *software.live().evaluation();
         Ok(Self { model, live, prompt_tokens, expected, evaluation })
     }
 
-    fn open<P: Places>(
+    fn open<P: NeuronMap>(
         &self,
         config: &str,
         backend: Backend,
@@ -223,7 +223,7 @@ impl Job {
     }
 
     /// Text, logits and predictions are those of the software, cycles those of the model.
-    fn check<P: Places>(&self, mut system: SystemBackend<P>) -> Result<SystemBackend<P>, Box<dyn Error>> {
+    fn check<P: NeuronMap>(&self, mut system: SystemBackend<P>) -> Result<SystemBackend<P>, Box<dyn Error>> {
         system = system.with_predictor(self.live.clone())?;
         let found = generate(&self.model, &mut system, PROMPT, &TOKENS, |_| {})?;
         assert_eq!(
@@ -245,7 +245,7 @@ struct Wanderers {
     turn: u32,
 }
 
-impl Places for Wanderers {
+impl NeuronMap for Wanderers {
     fn device(&self, layer: u32, _: BlockKind, neuron: u32) -> Device {
         let turn = if neuron.is_multiple_of(7) { self.turn } else { 0 };
         if neuron % 5 == 1 { Device::Gpu } else { Device::Dimm((layer + neuron + turn) % self.dimms) }
@@ -267,7 +267,8 @@ fn a_system_predicts_and_computes_what_the_software_does() -> Outcome {
         assert!(of(&rtl) == of(&modelled), "{name}: RTL and models differ");
         // Every device predicts its own neurons, before it computes them, and of these alone.
         let (figures, events) = of(&rtl);
-        let gpu = |what| events.iter().filter(move |event| event.place == Place::Gpu && event.what == what);
+        let gpu =
+            |what| events.iter().filter(move |event| event.place == Resource::Gpu && event.what == what);
         let layers = job.model.config.num_hidden_layers();
         assert_eq!(gpu("prediction").count(), layers * figures.tokens.len());
         assert!(gpu("prediction").all(|event| event.shares.get(Cause::Prediction) > 0));

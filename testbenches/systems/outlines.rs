@@ -7,7 +7,7 @@ use ndp_scheduler::Policy;
 use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
-    ActivitySource, Breakdown, Cause, FlashOptions, LinkOptions, LivePredictor, Load, Place, Setup,
+    ActivitySource, Breakdown, Cause, FlashOptions, LinkOptions, Load, OnlinePredictor, Resource, Setup,
     SystemBackend, SystemFigures, SystemOptions, TracedText,
 };
 use ndp_traces::capture::{Capture, shape_of};
@@ -84,7 +84,7 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
             system = system.with_links(&LinkOptions::default())?;
         }
         if case.activity == ActivitySource::Predicted {
-            system = system.with_predictor(LivePredictor::new(&shape, &setup.profile, prompt_tokens)?)?;
+            system = system.with_predictor(OnlinePredictor::new(&shape, &setup.profile, prompt_tokens)?)?;
         }
         Ok(system)
     };
@@ -129,7 +129,7 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     let of_token: u64 = shape.blocks().iter().map(|block| block_ns(case.host, block.neurons)).sum();
     let predicted = if case.activity == ActivitySource::Oracle { 0 } else { of_token * time.tokens };
     for time in [time, &of_data] {
-        let host = time.devices.iter().find(|device| device.place == Place::Host);
+        let host = time.devices.iter().find(|device| device.place == Resource::Host);
         assert_eq!(host.map_or(0, |host| host.busy_ns.get(Cause::Prediction)), predicted);
     }
     Ok(([with_data.figures().clone(), outline.system().figures().clone()], of_data))
@@ -142,7 +142,7 @@ fn block_ns((cores, ps): (u32, u64), neurons: u32) -> u64 {
 
 /// Nanoseconds that all wait for the host's predictor.
 fn awaited(time: &Breakdown) -> u64 {
-    time.critical_path_ns.get(&Place::Host).map_or(0, |shares| shares.total())
+    time.critical_path_ns.get(&Resource::Host).map_or(0, |shares| shares.total())
 }
 
 fn same_times(case: Case) -> Result<SystemFigures, Box<dyn Error>> {

@@ -10,8 +10,8 @@ use ndp_sim::core::{CoreOptions, HostStalls};
 use ndp_sim::error::Mismatches;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
-    ActivitySource, Device, Event, Fault, GpuNumerics, LivePredictor, Load, Operation, Place, Places,
-    PredictedSoftware, Setup, StaticPlaces, SystemBackend, SystemOptions, perplexity,
+    ActivitySource, Device, Event, Fault, GpuNumerics, Load, NeuronMap, OnlinePredictor, Operation,
+    PredictedSoftware, Resource, Setup, StaticPlaces, SystemBackend, SystemOptions, perplexity,
 };
 use ndp_traces::capture::{Capture, shape_of};
 use std::error::Error;
@@ -33,7 +33,7 @@ fn system(dimms: u32) -> Result<SystemConfig, Box<dyn Error>> {
     Ok(SystemConfig::preset("hermes")?.with_dimms(dimms)?)
 }
 
-fn open<P: Places>(
+fn open<P: NeuronMap>(
     model: &Model,
     options: &SystemOptions,
     places: P,
@@ -146,7 +146,7 @@ fn the_prompt_may_be_the_gpus_and_threads_change_nothing() -> Outcome {
 fn accounts_agree(system: &SystemConfig, figures: &ndp_sim::system::SystemFigures, events: &[Event]) {
     for dimm in 0..system.dimms().count {
         let of = &figures.dimms[dimm as usize];
-        let own: Vec<&Event> = events.iter().filter(|event| event.place == Place::Dimm(dimm)).collect();
+        let own: Vec<&Event> = events.iter().filter(|event| event.place == Resource::Dimm(dimm)).collect();
         let programs: Vec<_> = own.iter().filter_map(|event| event.program.as_ref()).collect();
         assert_eq!(programs.len() as u64, of.programs);
         assert!(programs.iter().enumerate().all(|(index, program)| program.number == index as u64));
@@ -167,7 +167,7 @@ fn accounts_agree(system: &SystemConfig, figures: &ndp_sim::system::SystemFigure
         }
         assert!(programs.windows(2).all(|p| p[0].first_cycle + p[0].cycles <= p[1].first_cycle));
     }
-    let mut places: Vec<Place> = events.iter().map(|event| event.place).collect();
+    let mut places: Vec<Resource> = events.iter().map(|event| event.place).collect();
     places.sort();
     places.dedup();
     for place in places {
@@ -178,13 +178,16 @@ fn accounts_agree(system: &SystemConfig, figures: &ndp_sim::system::SystemFigure
             "{place} does two things at once"
         );
     }
-    let bytes = |wanted: fn(Place) -> bool| -> u64 {
+    let bytes = |wanted: fn(Resource) -> bool| -> u64 {
         events.iter().filter(|event| wanted(event.place)).map(|event| event.bytes).sum()
     };
-    assert_eq!(bytes(|place| matches!(place, Place::BusUp | Place::BusDown)), figures.bytes.bus());
-    assert_eq!(bytes(|place| matches!(place, Place::Channel(_))), figures.bytes.channels());
+    assert_eq!(bytes(|place| matches!(place, Resource::BusUp | Resource::BusDown)), figures.bytes.bus());
+    assert_eq!(bytes(|place| matches!(place, Resource::Channel(_))), figures.bytes.channels());
     assert!(figures.bytes.channels() > figures.bytes.bus(), "the bus has no instructions");
-    assert_eq!(bytes(|place| matches!(place, Place::LinkIn(_) | Place::LinkOut(_))), figures.bytes.links());
+    assert_eq!(
+        bytes(|place| matches!(place, Resource::LinkIn(_) | Resource::LinkOut(_))),
+        figures.bytes.links()
+    );
     let end = events.iter().map(|event| event.end_ns).max().unwrap_or(0);
     let (_, critical, ns) = figures.generated();
     assert_eq!(end, figures.prompt_ns + ns);
@@ -197,7 +200,7 @@ struct Wanderers {
     turn: u32,
 }
 
-impl Places for Wanderers {
+impl NeuronMap for Wanderers {
     fn device(&self, layer: u32, _: BlockKind, neuron: u32) -> Device {
         let place = layer + neuron + self.turn;
         if place.is_multiple_of(10) { Device::Gpu } else { Device::Dimm(place % 3) }
@@ -244,7 +247,7 @@ fn one_wrong_bit_on_the_way_ends_the_generation() -> Outcome {
 /// Places that follow from what was active, so that the host asks the cores.
 struct Learners(StaticPlaces);
 
-impl Places for Learners {
+impl NeuronMap for Learners {
     fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
         self.0.device(layer, kind, neuron)
     }
@@ -326,7 +329,7 @@ fn rounding_on_the_way_is_checked_to_the_bit_and_its_differences_are_counted() -
 fn a_live_predictor_decides_what_is_computed() -> Outcome {
     let model = model()?;
     let setup = Setup::profile(&model, PROMPT.as_bytes(), &OTHER)?;
-    let live = LivePredictor::new(&shape_of(&model.config), &setup.profile, PROMPT.len())?;
+    let live = OnlinePredictor::new(&shape_of(&model.config), &setup.profile, PROMPT.len())?;
     let tokens = GenerateOptions { tokens: 4, ..OPTIONS };
     let exact = reference(&model, &tokens)?;
     let mut software = PredictedSoftware::new(live.clone());
@@ -383,10 +386,10 @@ fn fc2_needs_nothing_that_the_machine_does_not_know() -> Outcome {
         for event in system.events().iter().filter(|event| event.position >= PROMPT.len()) {
             match (event.operation, event.place, event.what) {
                 (Operation::Fc1, _, "neurons") => computed += event.neurons.len() as u64,
-                (Operation::Fc2, Place::BusDown, what) => {
+                (Operation::Fc2, Resource::BusDown, what) => {
                     assert!(["sums of the GPU", "residual"].contains(&what), "the host sends {what}");
                 }
-                (Operation::Fc2, Place::Dimm(_), "partial sums") => {
+                (Operation::Fc2, Resource::Dimm(_), "partial sums") => {
                     let program = event.program.as_ref().ok_or("no program")?;
                     let opcodes: Vec<_> = program
                         .records

@@ -2,7 +2,7 @@
 
 use super::{Method, Proof, arithmetic, axi, bank, clocks, issue, link, multiplier, rank, scheduler};
 use ndp_hdl::blocks::common::fifo::fifo;
-use ndp_hdl::blocks::common::oldest_first::oldest_first;
+use ndp_hdl::blocks::common::matrix_arbiter::matrix_arbiter;
 use ndp_hdl::blocks::common::sram_fifo::sram_fifo;
 use ndp_hdl_language::mutate::Mutation;
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, all, cat, lit, mux};
@@ -41,7 +41,7 @@ pub const PROOFS: &[Proof] = &[
         ..PLAIN
     },
     Proof {
-        name: "oldest_first",
+        name: "matrix_arbiter",
         says: "gives a turn to one of those that want it, and passes each over at most once by each of the others",
         module: || arbiter(4),
         method: Method::AnyLength,
@@ -307,7 +307,7 @@ pub(super) fn followed(
 fn arbiter(count: u32) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(format!("arbiter_{count}"), "Arbitration among a few.");
     let wants = m.input("wants_i", count, "who wants a turn");
-    let turns = oldest_first(&m, "turn", &(0..count).map(|i| wants.bit(i)).collect::<Vec<_>>());
+    let turns = matrix_arbiter(&m, "turn", &(0..count).map(|i| wants.bit(i)).collect::<Vec<_>>());
     m.output("turns_o", cat(turns.into_iter().rev()), "who gets it");
     m.finish()
 }

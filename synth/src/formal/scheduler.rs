@@ -113,7 +113,7 @@ pub(super) fn choices() -> Result<Rc<Module>, HdlError> {
     let passed: Vec<Bits> = (1..due.len()).map(|k| any_of(&due[..k]) & given[k]).collect();
     m.assert("oldest", !(of_entry & any_of(&passed)), "the oldest entry goes first");
     m.assert(
-        "at_once",
+        "poll_immediate",
         !(step & !&of_entry & any_of(&due)),
         "a row is closed and opened as soon as it may be",
     );

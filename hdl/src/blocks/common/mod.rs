@@ -1,12 +1,12 @@
 //! What blocks of all parts are built from. Knows no other folder.
 //!
 //! Reading order: `encoding`, `row_layout` and `weight_format` (widths and signals, no modules), [`sram`], [`fifo`], [`sram_fifo`],
-//! [`phase_ring`], [`oldest_first`] (an arbiter); between two clocks: [`synchroniser`], [`two_clock_sram`], [`async_fifo`].
+//! [`phase_ring`], [`matrix_arbiter`] (an arbiter); between two clocks: [`synchroniser`], [`two_clock_sram`], [`async_fifo`].
 
 pub mod async_fifo;
 pub(crate) mod encoding;
 pub mod fifo;
-pub mod oldest_first;
+pub mod matrix_arbiter;
 pub mod phase_ring;
 pub(crate) mod row_layout;
 pub mod sram;
@@ -20,7 +20,7 @@ pub(crate) mod prelude {
     pub(crate) use super::async_fifo::{Storage, async_fifo};
     pub(crate) use super::encoding::{bits_for, log2, one_hot};
     pub(crate) use super::fifo::{fifo, fifo_of};
-    pub(crate) use super::oldest_first::oldest_first;
+    pub(crate) use super::matrix_arbiter::matrix_arbiter;
     pub(crate) use super::phase_ring::phase_ring;
     pub(crate) use super::row_layout::{Layout, position_bits, rank_bits, wave_bits, words};
     pub(crate) use super::sram::sram;

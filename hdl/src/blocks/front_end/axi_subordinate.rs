@@ -79,7 +79,7 @@ pub fn axi_subordinate(config: &DesignConfig) -> Block {
         .input("read_data_i", response_data);
     writes.expose(Direction::Input, of_axi);
     let wants = [&reads, &writes].map(|side| side.output("req_valid_o") & room);
-    let granted = oldest_first(&m, "turn", &wants);
+    let granted = matrix_arbiter(&m, "turn", &wants);
     turns.iter().zip(&granted).for_each(|(turn, granted)| turn.drive(granted));
     let write = writes.output("req_write_o");
     let kinds =

@@ -151,7 +151,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
         .iter()
         .map(|(name, valid, at)| m.wire(format!("{name}_can"), valid & (readies & at).any()))
         .collect();
-    let turns = oldest_first(&m, "turn", &can);
+    let turns = matrix_arbiter(&m, "turn", &can);
     let (host_goes, store_goes) = (turns[0], turns[1]);
     let transfer_goes = turns.get(2).cloned().unwrap_or_else(|| zeros(1));
     let to: Vec<Bits> = sources.iter().zip(&turns).map(|((_, _, at), goes)| at.gated(goes)).collect();
@@ -214,7 +214,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
     }
     offers.push(answer & room);
     words.push(cat!(write, tag, answer_data));
-    let chosen = oldest_first(&m, "answer", &offers);
+    let chosen = matrix_arbiter(&m, "answer", &offers);
     for (g, RankResponse { valid, tag, .. }) in responses.iter().enumerate() {
         let mut taken = vec![acknowledged[g], chosen[g]];
         if transfer.is_some() {

@@ -1,7 +1,7 @@
 //! From the host's port to the units: instructions are decoded and issued, rows are asked for, ranks are fed. The core itself.
 //!
 //! Reading order: [`instruction_decoder`] with [`command_decoder`], [`issue`], [`row_generator`], [`rank_feeder`],
-//! [`list_writer`], [`dma_reader`], [`segment_turns`], [`host_port`], [`monitor`], [`ndp_core`];
+//! [`list_writer`], [`dma_reader`], [`segment_arbiter`], [`host_port`], [`monitor`], [`ndp_core`];
 //! then AXI4 in front of it: [`axi_bursts`], [`axi_reads`], [`axi_writes`], [`axi_subordinate`], [`ndp_core_axi`].
 
 pub mod axi_bursts;
@@ -19,7 +19,7 @@ pub mod ndp_core;
 pub mod ndp_core_axi;
 pub mod rank_feeder;
 pub mod row_generator;
-pub mod segment_turns;
+pub mod segment_arbiter;
 
 /// Names that several blocks of this folder use.
 mod prelude {

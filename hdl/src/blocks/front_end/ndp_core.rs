@@ -8,7 +8,7 @@ use super::issue::{PARTS, issue, parts};
 use super::list_writer::{list_writer, selection_bits};
 use super::monitor::{COUNTER_BITS, COUNTERS, monitor};
 use super::prelude::*;
-use super::segment_turns::segment_turns;
+use super::segment_arbiter::segment_arbiter;
 use crate::blocks::activation::activation_lane::shared_suffix;
 use crate::blocks::gemv::gemv_unit::{UnitStarts, gemv_unit};
 use crate::blocks::gemv::selector::element_bits;
@@ -281,7 +281,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     let request = host.req.q();
 
     // Ranks. The reader has reserved a place for all that it asks for.
-    let (feeder, turns) = (rank_feeder(config)?, segment_turns(config)?);
+    let (feeder, turns) = (rank_feeder(config)?, segment_arbiter(config)?);
     let port = rank_port(config.dram(), &RankPorts::new(config.core(), 1, request_tag_bits(config)))?;
     let (mut room, mut all_asked) = (vec![tokens.ready.q()], vec![generator_idle]);
     for g in 0..ranks {
@@ -291,7 +291,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
         let [feeder_valid, feeder_addr, feeder_len] = feeder_segment;
         let reader_segment = [(); 3].map(|()| later());
         let [reader_valid, reader_addr, reader_len] = reader_segment;
-        let turns = segment_turns::In {
+        let turns = segment_arbiter::In {
             reader_valid,
             reader_addr,
             reader_len,

@@ -134,7 +134,7 @@ pub const BLOCKS: &[Block] = &[
     arithmetic("pim_lane", ("librapim-tiny", "pim_channel"), CHANNEL),
     control("fifo", ("tiny", "ndp_core"), CORE, &["fifo"]),
     control("sram_fifo", ("tiny", "ndp_core"), CORE, &["sram_fifo"]),
-    control("oldest_first", ("tiny", "host_port"), &["host_port::"], &["oldest_first"]),
+    control("matrix_arbiter", ("tiny", "host_port"), &["host_port::"], &["matrix_arbiter"]),
     control(
         "host_port",
         ("tiny", "host_port"),

@@ -15,7 +15,7 @@ use ndp_report::{
 };
 use ndp_scheduler::TokenRecord;
 use ndp_sim::core::Backend;
-use ndp_sim::system::{Differences, Event, Operation, PathBytes, Place, TokenFigures, imbalance};
+use ndp_sim::system::{Differences, Event, Operation, PathBytes, Resource, TokenFigures, imbalance};
 use serde::Serialize;
 use serde_json::json;
 
@@ -24,20 +24,20 @@ fn operations(events: &[Event], behind: u64) -> Values {
     let of = |operation| events.iter().filter(move |e| e.operation == operation && e.begin_ns >= behind);
     rows! { Operation::ALL.into_iter().filter(|operation| of(*operation).next().is_some()) => |operation|
         let programs = || of(operation).filter_map(|event| event.program.as_ref());
-        let ns = |is: fn(Place) -> bool| {
+        let ns = |is: fn(Resource) -> bool| {
             of(operation).filter(|event| is(event.place)).map(|event| event.end_ns - event.begin_ns).sum::<u64>()
         };
         "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits" = operation;
         "programs" "programs" {Count} Screen: "programs of all cores" = programs().count();
         "dimm_cycles" "cycles of DIMMs" {Cycles} Screen: "core cycles of these programs, added up"
             = programs().map(|program| program.cycles).sum::<u64>();
-        "dimm_ns" "DIMMs ns" {Count} Screen: "time of these programs, added up" = ns(|place| matches!(place, Place::Dimm(_)));
-        "gpu_ns" "GPU ns" {Count} Screen: "time of the GPU, by its bandwidth and throughput" = ns(|place| matches!(place, Place::Gpu));
-        "bus_ns" "bus ns" {Count} Screen: "time of the bus, by its bandwidth" = ns(|place| matches!(place, Place::BusDown | Place::BusUp));
-        "channel_ns" "channels ns" {Count} Screen: "time of the memory channels, by their bandwidth" = ns(|place| matches!(place, Place::Channel(_)));
-        "link_ns" "links ns" {Count} Screen: "time of the links" = ns(|place| matches!(place, Place::LinkIn(_) | Place::LinkOut(_)));
-        "host_ns" "host ns" {Count} Screen: "time of the host's predictor" = ns(|place| matches!(place, Place::Host));
-        "ssd_ns" "SSD ns" {Count} Screen: "time of the SSD" = ns(|place| matches!(place, Place::Ssd));
+        "dimm_ns" "DIMMs ns" {Count} Screen: "time of these programs, added up" = ns(|place| matches!(place, Resource::Dimm(_)));
+        "gpu_ns" "GPU ns" {Count} Screen: "time of the GPU, by its bandwidth and throughput" = ns(|place| matches!(place, Resource::Gpu));
+        "bus_ns" "bus ns" {Count} Screen: "time of the bus, by its bandwidth" = ns(|place| matches!(place, Resource::BusDown | Resource::BusUp));
+        "channel_ns" "channels ns" {Count} Screen: "time of the memory channels, by their bandwidth" = ns(|place| matches!(place, Resource::Channel(_)));
+        "link_ns" "links ns" {Count} Screen: "time of the links" = ns(|place| matches!(place, Resource::LinkIn(_) | Resource::LinkOut(_)));
+        "host_ns" "host ns" {Count} Screen: "time of the host's predictor" = ns(|place| matches!(place, Resource::Host));
+        "ssd_ns" "SSD ns" {Count} Screen: "time of the SSD" = ns(|place| matches!(place, Resource::Ssd));
     }
 }
 
@@ -506,7 +506,7 @@ fn programs(host: &Host<'_>, outcome: &Outcome) -> Folds {
 /// DIMM, number, first and last cycle of a core's program.
 fn event_values(event: &Event) -> Vec<String> {
     match (event.place, &event.program) {
-        (Place::Dimm(dimm), Some(ran)) => {
+        (Resource::Dimm(dimm), Some(ran)) => {
             [dimm.into(), ran.number, ran.first_cycle, ran.first_cycle + ran.cycles]
                 .map(|n: u64| n.to_string())
                 .to_vec()

@@ -21,7 +21,7 @@ use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::recordings::{Moves, SystemTimeline};
 use ndp_sim::system::{
     ActivitySource, Breakdown, EnergyBreakdown, EnergyCosts, FlashSummary, GpuNumerics, Knowledge,
-    LinkOptions, LivePredictor, LoneCore, Perplexity, Power, PredictedSoftware, ProgramSums, Ran, Setup,
+    LinkOptions, LoneCore, OnlinePredictor, Perplexity, Power, PredictedSoftware, ProgramSums, Ran, Setup,
     SystemBackend, SystemOptions, perplexity,
 };
 use ndp_traces::capture::{Capture, shape_of};
@@ -562,13 +562,13 @@ pub fn quality(host: &Host<'_>) -> anyhow::Result<Option<Quality>> {
 }
 
 /// The predictor that is asked for.
-fn live_predictor(host: &Host<'_>, setup: &Setup, prompt_tokens: usize) -> anyhow::Result<LivePredictor> {
+fn live_predictor(host: &Host<'_>, setup: &Setup, prompt_tokens: usize) -> anyhow::Result<OnlinePredictor> {
     let shape = shape_of(&host.model.config);
     Ok(match host.args.predictor {
-        PredictorChoice::Hermes => LivePredictor::new(&shape, &setup.profile, prompt_tokens)?,
+        PredictorChoice::Hermes => OnlinePredictor::new(&shape, &setup.profile, prompt_tokens)?,
         PredictorChoice::LowRank => {
             let path = host.job.model.join("predictor.safetensors");
-            LivePredictor::of_low_rank(&shape, LowRank::load(&path, &shape)?, prompt_tokens)
+            OnlinePredictor::of_low_rank(&shape, LowRank::load(&path, &shape)?, prompt_tokens)
         }
     })
 }

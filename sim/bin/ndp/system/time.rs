@@ -2,7 +2,7 @@
 
 use super::run::Outcome;
 use ndp_report::{Chart, ChartKind, Gantt, Level, Report, ReportError, fields};
-use ndp_sim::system::{Breakdown, Cause, DeviceTime, Place, Shares};
+use ndp_sim::system::{Breakdown, Cause, DeviceTime, Resource, Shares};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ pub fn critical((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec
 
 fn devices((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec<Part> {
     let of = |device: &DeviceTime| {
-        let waits = Place::GROUPS.into_iter().zip(device.waits_for_groups()).filter(|(_, ns)| *ns > 0);
+        let waits = Resource::GROUPS.into_iter().zip(device.waits_for_groups()).filter(|(_, ns)| *ns > 0);
         let busy = device.busy_ns.iter().map(|(cause, ns)| (cause.name().to_owned(), ns));
         let all = busy.chain(waits.map(|(group, ns)| (format!("waits for {group}"), ns)));
         let row = |(does, ns)| part(breakdown, *policy, device.place.to_string(), does, ns);

@@ -13,9 +13,9 @@ const PASSED: u32 = 7;
 const BLOCK_BITS: u32 = 8;
 
 /// The choice for a rank.
-#[block(m, "segment_turns_a{}_p{}", config.dram().burst_bits(), log2(pairs(config.dram()) as u32),
+#[block(m, "segment_arbiter_a{}_p{}", config.dram().burst_bits(), log2(pairs(config.dram()) as u32),
     "Whose segment a rank takes: the reader's, or one of the feeder as long as a row would be in the way.")]
-pub fn segment_turns(config: &DesignConfig) -> Block {
+pub fn segment_arbiter(config: &DesignConfig) -> Block {
     let dram = config.dram();
     let (addr_bits, pair_bits) = (dram.burst_bits(), log2(pairs(dram) as u32));
     let reader_valid = m.input(1, "the reader offers a segment");

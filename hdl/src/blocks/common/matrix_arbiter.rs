@@ -7,7 +7,7 @@ use super::prelude::*;
 
 /// Who gets its turn in a cycle, one bit each: exactly one of those in `wants` if there are any. After reset the first one is the
 /// oldest.
-pub fn oldest_first(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec<Bits> {
+pub fn matrix_arbiter(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec<Bits> {
     let count = wants.len();
     // Whether the first of a pair is older than the second.
     let older: Vec<Vec<_>> = each(count, |i| {

@@ -11,7 +11,7 @@ pub enum Device {
 }
 
 /// Where the neurons of a model are computed. It may change from token to token.
-pub trait Places {
+pub trait NeuronMap {
     /// The device of a neuron of a layer.
     fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device;
 
@@ -55,7 +55,7 @@ impl StaticPlaces {
     }
 }
 
-impl Places for StaticPlaces {
+impl NeuronMap for StaticPlaces {
     fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
         let place = u64::from(layer) << 33 | (kind as u64) << 32 | u64::from(neuron);
         let random = SplitMix64::new(self.seed ^ place.wrapping_mul(0x9E37_79B9_7F4A_7C15)).next_u64();

@@ -54,7 +54,7 @@ impl Missed {
 
 /// The predictor of a text that is being generated.
 #[derive(Clone, Debug)]
-pub struct LivePredictor {
+pub struct OnlinePredictor {
     shape: NeuronShape,
     source: Source,
     rules: PredictorRules,
@@ -71,7 +71,7 @@ pub struct LivePredictor {
     missed: Missed,
 }
 
-impl LivePredictor {
+impl OnlinePredictor {
     /// For a prompt of so many tokens, with parents from the activity of other texts.
     pub fn new(shape: &NeuronShape, profile: &[Activity], prompt_tokens: usize) -> Result<Self> {
         let table = LayerTable::sample(shape, profile.iter().cloned())?;
@@ -150,7 +150,7 @@ impl LivePredictor {
     /// later those that are active, if they are known.
     ///
     /// # Errors
-    /// An MLP and low-rank predictors, which need [`LivePredictor::predict_from`].
+    /// An MLP and low-rank predictors, which need [`OnlinePredictor::predict_from`].
     pub fn predict(&self, layer: u32, kind: BlockKind) -> Result<Option<Vec<u64>>> {
         self.predicted(layer, kind, None)
     }
@@ -172,7 +172,7 @@ impl LivePredictor {
     }
 
     /// Says what was active in a block: `values` are the block's outputs of each vector, `[batch x neurons]`. `predicted` is what
-    /// [`LivePredictor::predict`] has said; of the MLP no more than that is known.
+    /// [`OnlinePredictor::predict`] has said; of the MLP no more than that is known.
     pub fn observe(
         &mut self,
         layer: u32,
@@ -314,17 +314,17 @@ pub(super) fn masked(values: &[f16], neurons: usize, bits: &[u64]) -> Vec<f16> {
 #[derive(Debug)]
 pub struct PredictedSoftware {
     software: SoftwareBackend,
-    live: LivePredictor,
+    live: OnlinePredictor,
     /// What was predicted of the block in front of attention.
     predicted: Option<Vec<u64>>,
 }
 
 impl PredictedSoftware {
-    pub fn new(live: LivePredictor) -> Self {
+    pub fn new(live: OnlinePredictor) -> Self {
         Self { software: SoftwareBackend::new(), live, predicted: None }
     }
 
-    pub fn live(&self) -> &LivePredictor {
+    pub fn live(&self) -> &OnlinePredictor {
         &self.live
     }
 }
@@ -405,8 +405,8 @@ mod tests {
         let shape = NeuronShape::new(3, 70, 130);
         let (profile, text) = (tokens(&shape, 90, 1), tokens(&shape, 60, 2));
         let prompt = 20;
-        let live = LivePredictor::new(&shape, &profile, prompt).unwrap();
-        let run = |mut live: LivePredictor, batch: usize| {
+        let live = OnlinePredictor::new(&shape, &profile, prompt).unwrap();
+        let run = |mut live: OnlinePredictor, batch: usize| {
             for chunk in text[..prompt].chunks(batch).chain(text[prompt..].chunks(1)) {
                 for (number, block) in shape.blocks().iter().enumerate() {
                     let predicted = live.predict(block.layer, block.kind).unwrap();

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Who did something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum Resource {
     Gpu,
     /// The bus, from the GPU to the host.
     BusDown,
@@ -22,7 +22,7 @@ pub enum Place {
     Ssd,
 }
 
-impl Place {
+impl Resource {
     pub const GROUPS: [&str; 7] = ["GPU", "DIMMs", "links", "channels", "bus", "host", "SSD"];
 
     pub fn group(self) -> &'static str {
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Resource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Gpu => f.write_str("GPU"),

@@ -1,11 +1,11 @@
 //! The host software of [`ndp_scheduler`] in the loop: neurons change places while a text is generated.
 //!
-//! [`Online`] begins with an offline placement from a profile. While the prompt runs it counts activity for the predictor's first
+//! [`OnlineScheduler`] begins with an offline placement from a profile. While the prompt runs it counts activity for the predictor's first
 //! states; from then on each token's activity goes to a [`Session`], which adjusts, remaps and migrates in its own time model, and
 //! the next token is computed where neurons are then: at once, or with linked cores when they have moved over simulated links.
 
-use super::live::states_of;
-use super::places::{Device, Places};
+use super::neuron_map::{Device, NeuronMap};
+use super::online_predictor::states_of;
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_files::Result;
 use ndp_placement::{Instance, Options, Placement, place_random, place_structured};
@@ -96,9 +96,9 @@ impl State {
 
 /// A handle of an online run: one half is told what was active, the other says where neurons are.
 #[derive(Clone)]
-pub struct Online(Rc<RefCell<State>>);
+pub struct OnlineScheduler(Rc<RefCell<State>>);
 
-impl Online {
+impl OnlineScheduler {
     /// Places the neurons.
     ///
     /// # Errors
@@ -175,7 +175,7 @@ impl Online {
     }
 }
 
-impl Places for Online {
+impl NeuronMap for OnlineScheduler {
     fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
         if self.0.borrow().residency().on_gpu(kind.block(layer), neuron) {
             return Device::Gpu;

@@ -9,7 +9,7 @@
 use super::causes::{Cause, Shares};
 use super::figures::{SystemFigures, TokenFigures};
 use super::links::Round;
-use super::place::Place;
+use super::resource::Resource;
 use crate::error::{Mismatch, Mismatches};
 use crate::gemv::ProgramFigures;
 use ndp_config::{CoreConfig, SystemConfig};
@@ -76,7 +76,7 @@ pub struct Event {
     /// The operation that it was part of.
     pub operation: Operation,
     pub what: &'static str,
-    pub place: Place,
+    pub place: Resource,
     /// When what it needs was there, in the time of the system.
     pub asked_ns: u64,
     /// Begin: later if its place had something else to do.
@@ -148,7 +148,7 @@ pub(super) struct Step {
 
 /// The clock, the figures and the record.
 #[derive(Clone, Debug)]
-pub(super) struct Books {
+pub(super) struct EventLog {
     pub figures: SystemFigures,
     pub events: Vec<Event>,
     pub step: Step,
@@ -163,12 +163,12 @@ pub(super) struct Books {
     system: SystemConfig,
     core: CoreConfig,
     /// When bus, channels and links are taken, in the order of time.
-    taken: BTreeMap<Place, Vec<Taken>>,
+    taken: BTreeMap<Resource, Vec<Taken>>,
     /// Cycles by the model of programs of linked cores, by core and first cycle.
     pub predicted: BTreeMap<(usize, u64), u64>,
 }
 
-impl Books {
+impl EventLog {
     pub fn new(figures: SystemFigures, system: &SystemConfig, core: &CoreConfig) -> Self {
         Self {
             figures,
@@ -286,7 +286,7 @@ impl Books {
         let shares = Shares::of_program(&program, end - begin);
         // Events are the same whether somebody predicts or not.
         program.model_cycles = None;
-        let event = self.push(Place::Dimm(dimm as u32), what, Span::new(begin, end), shares);
+        let event = self.push(Resource::Dimm(dimm as u32), what, Span::new(begin, end), shares);
         (event.neurons, event.program) = (neurons.to_vec(), Some(program));
         end
     }
@@ -314,7 +314,7 @@ impl Books {
         let (asked, begin) = (self.now, self.now.max(self.host_free));
         let end = begin + self.system.predictor_ps(neurons).div_ceil(1_000);
         let span = Span { asked, begin, end, seen: end };
-        self.push(Place::Host, "prediction", span, Shares::of(Cause::Prediction, end - begin));
+        self.push(Resource::Host, "prediction", span, Shares::of(Cause::Prediction, end - begin));
         self.host_free = end;
         end
     }
@@ -337,20 +337,20 @@ impl Books {
         let end = begin + (self.system.gpu_ns(weights, batch) + sync_ns).ceil() as u64;
         let mut shares = Shares::of(Cause::Synchronisation, (sync_ns as u64).min(end - begin));
         shares += Shares::of(cause, end - begin - shares.total());
-        self.push(Place::Gpu, what, Span::new(begin, end), shares).neurons = neurons.to_vec();
+        self.push(Resource::Gpu, what, Span::new(begin, end), shares).neurons = neurons.to_vec();
         end
     }
 
     /// The SSD will read for so many nanoseconds, one list of chunks after the other; returns when it begins.
     pub fn ssd_begins(&mut self, asked: u64, ns: u64) -> u64 {
-        if ns == 0 { asked } else { self.reserve(Place::Ssd, asked, ns, (false, 0)) }
+        if ns == 0 { asked } else { self.reserve(Resource::Ssd, asked, ns, (false, 0)) }
     }
 
     /// What it has read between two times of that.
     pub fn ssd_has_read(&mut self, what: &'static str, asked: u64, [begin, end]: [u64; 2], bytes: u64) {
         let span = Span { asked, begin, end, seen: end };
         self.figures.bytes.ssd_bundles += bytes;
-        self.push(Place::Ssd, what, span, Shares::of(Cause::Transfer, end - begin)).bytes = bytes;
+        self.push(Resource::Ssd, what, span, Shares::of(Cause::Transfer, end - begin)).bytes = bytes;
     }
 
     /// The host writes bytes into the DRAM of a DIMM whose core runs no program: over the channel, while the DIMM's port takes them in so many cycles,
@@ -367,7 +367,7 @@ impl Books {
         let begin = arrives.max(free);
         let end = begin + self.core.cycles_to_ns(cycles);
         let span = Span { asked, begin, end, seen: end };
-        self.push(Place::Dimm(dimm as u32), what, span, Shares::of(Cause::Dram, end - begin));
+        self.push(Resource::Dimm(dimm as u32), what, span, Shares::of(Cause::Dram, end - begin));
         [end, there.max(end)]
     }
 
@@ -382,20 +382,20 @@ impl Books {
                 self.channel(dimm, (what, begin), bytes, (way, Cause::Transfer))
             }
             Way::Down => {
-                let last = self.carry(Place::BusDown, (what, begin), bytes);
+                let last = self.carry(Resource::BusDown, (what, begin), bytes);
                 self.follow(dimm, (what, begin), bytes, last)
             }
             Way::Up => {
                 self.figures.bytes.channel_data += bytes;
                 let last = self.channel(dimm, (what, begin), bytes, (way, Cause::Transfer));
-                self.carry(Place::BusUp, (what, begin), bytes).max(last)
+                self.carry(Resource::BusUp, (what, begin), bytes).max(last)
             }
         }
     }
 
     /// The same bytes from the GPU to several DIMMs: once over the bus. Returns when each has them.
     pub fn broadcast(&mut self, dimms: &[usize], (what, begin): (&'static str, u64), bytes: u64) -> Vec<u64> {
-        let last = if dimms.is_empty() { begin } else { self.carry(Place::BusDown, (what, begin), bytes) };
+        let last = if dimms.is_empty() { begin } else { self.carry(Resource::BusDown, (what, begin), bytes) };
         dimms.iter().map(|dimm| self.follow(*dimm, (what, begin), bytes, last)).collect()
     }
 
@@ -418,7 +418,7 @@ impl Books {
             return asked;
         }
         let channel = *self.system.channel();
-        let place = Place::Channel(dimm as u32 / channel.dimms);
+        let place = Resource::Channel(dimm as u32 / channel.dimms);
         let ns = (bytes as f64 / channel.bandwidth_gbps).ceil() as u64;
         let turnaround = channel.turnaround_ns.ceil() as u64;
         let begin = self.reserve(place, asked, ns, (way.is_read(), turnaround));
@@ -437,23 +437,29 @@ impl Books {
     }
 
     /// Bytes over the bus or a link, which carries one thing after the other; returns when they have arrived.
-    pub fn carry(&mut self, place: Place, (what, begin): (&'static str, u64), bytes: u64) -> u64 {
+    pub fn carry(&mut self, place: Resource, (what, begin): (&'static str, u64), bytes: u64) -> u64 {
         if bytes == 0 {
             return begin;
         }
         let rate = match place {
-            Place::LinkIn(_) | Place::LinkOut(_) => self.system.dimms().link_gbps,
+            Resource::LinkIn(_) | Resource::LinkOut(_) => self.system.dimms().link_gbps,
             _ => self.system.bus().bandwidth_gbps,
         };
         self.carry_in(place, (what, begin), bytes, (bytes as f64 / rate).ceil() as u64)
     }
 
     /// The same in a time that is known.
-    pub fn carry_in(&mut self, place: Place, (what, asked): (&'static str, u64), bytes: u64, ns: u64) -> u64 {
+    pub fn carry_in(
+        &mut self,
+        place: Resource,
+        (what, asked): (&'static str, u64),
+        bytes: u64,
+        ns: u64,
+    ) -> u64 {
         let begin = self.reserve(place, asked, ns, (false, 0));
         let end = begin + ns;
         // What comes from the GPU goes on over a channel.
-        let seen = if place == Place::BusDown { end + self.latency() } else { end };
+        let seen = if place == Resource::BusDown { end + self.latency() } else { end };
         let span = Span { asked, begin, end, seen };
         self.push(place, what, span, Shares::of(Cause::Transfer, ns)).bytes = bytes;
         end
@@ -461,7 +467,7 @@ impl Books {
 
     /// The first time from `begin` on in which a place is free for so long; it is taken then. Between reads and others it is idle for a while. Who asks
     /// later may come earlier: operations of several cores are entered core by core.
-    fn reserve(&mut self, place: Place, begin: u64, ns: u64, (is_read, turnaround): (bool, u64)) -> u64 {
+    fn reserve(&mut self, place: Resource, begin: u64, ns: u64, (is_read, turnaround): (bool, u64)) -> u64 {
         let taken = self.taken.entry(place).or_default();
         let mut index = taken.partition_point(|other| other.end + turnaround <= begin);
         let mut begin = begin;
@@ -479,7 +485,7 @@ impl Books {
 
     /// Messages over links at the same time, each with its way, what it is and its bytes, and the programs of all cores that take part. Returns
     /// when they have arrived.
-    pub fn round(&mut self, begin: u64, round: &Round, ways: &[(Place, &'static str, u64)]) -> u64 {
+    pub fn round(&mut self, begin: u64, round: &Round, ways: &[(Resource, &'static str, u64)]) -> u64 {
         let (mut end, mut span) = (begin, None);
         for programs in &round.tries {
             // All cores begin when the last one has its instructions.
@@ -510,13 +516,13 @@ impl Books {
     }
 
     /// Neurons that changed places between two times.
-    pub fn moved(&mut self, place: Place, what: &'static str, (begin, end): (u64, u64), bytes: u64) {
+    pub fn moved(&mut self, place: Resource, what: &'static str, (begin, end): (u64, u64), bytes: u64) {
         let shares = Shares::of(Cause::Transfer, end - begin);
         self.push(place, what, Span::new(begin, end), shares).bytes = bytes;
     }
 
     /// Takes down an event without bytes, neurons and a program.
-    fn push(&mut self, place: Place, what: &'static str, span: Span, shares: Shares) -> &mut Event {
+    fn push(&mut self, place: Resource, what: &'static str, span: Span, shares: Shares) -> &mut Event {
         let Step { position, layer, operation } = self.step;
         let event = Event {
             position,
@@ -554,30 +560,30 @@ mod tests {
                 ndp_config::DesignConfig::from_toml(&format!("name = \"x\"\n[core]\n{keys}")).unwrap();
             design.core().clone()
         };
-        let mut slow = Books::new(figures.clone(), &system, &core("clock_mhz = 800"));
+        let mut slow = EventLog::new(figures.clone(), &system, &core("clock_mhz = 800"));
         let program = ProgramFigures { cycles: 30, ..ProgramFigures::default() };
         // 217 ps a neuron: 217.2 ns, and behind them 2.2 ns.
         assert_eq!((slow.host_predicts(1_001), slow.host_predicts(10), slow.now), (218, 221, 0));
         let times = |event: &Event| [event.asked_ns, event.begin_ns, event.end_ns, event.seen_ns];
         assert_eq!(times(&slow.events[1]), [0, 218, 221, 221]);
-        assert_eq!(slow.events[1].place, Place::Host);
+        assert_eq!(slow.events[1].place, Resource::Host);
         assert_eq!(slow.events[1].shares.get(Cause::Prediction), 3);
         slow.await_host();
         assert_eq!(slow.now, 221);
         // 30 cycles of 1.25 ns; 64 bytes of status at 25.6 GB/s, 40 ns there and 40 back.
         assert_eq!(slow.program(1, ("x", 300), program, &[]), 338 + 3 + 80);
-        let mut books = Books::new(figures, &system, &core(""));
+        let mut event_log = EventLog::new(figures, &system, &core(""));
         // 936 GB/s and two synchronisations of 10 us, which K and V share with Q; 330 TFLOP/s from a batch of 353 on.
-        assert_eq!(books.gpu(("x", 5), 936_000, 1, &[]), 5 + 1_000 + 20_000);
-        assert_eq!(books.gpu(("x", 0), 936_000, 706, &[]), 20_000 + 2_003);
-        assert_eq!(books.gpu(("x", 7), 0, 1, &[]), 7);
+        assert_eq!(event_log.gpu(("x", 5), 936_000, 1, &[]), 5 + 1_000 + 20_000);
+        assert_eq!(event_log.gpu(("x", 0), 936_000, 706, &[]), 20_000 + 2_003);
+        assert_eq!(event_log.gpu(("x", 7), 0, 1, &[]), 7);
         // A link of 25 GB/s carries one thing after the other, each link its own.
-        assert_eq!(books.carry(Place::LinkIn(0), ("x", 10), 2_500), 110);
-        assert_eq!(books.carry(Place::LinkIn(0), ("x", 20), 50), 112);
-        assert_eq!(books.carry(Place::LinkIn(1), ("x", 20), 50), 22);
-        assert_eq!(books.carry(Place::BusDown, ("x", 0), 65), 2);
-        books.advance(300);
-        books.begin_token();
+        assert_eq!(event_log.carry(Resource::LinkIn(0), ("x", 10), 2_500), 110);
+        assert_eq!(event_log.carry(Resource::LinkIn(0), ("x", 20), 50), 112);
+        assert_eq!(event_log.carry(Resource::LinkIn(1), ("x", 20), 50), 22);
+        assert_eq!(event_log.carry(Resource::BusDown, ("x", 0), 65), 2);
+        event_log.advance(300);
+        event_log.begin_token();
         let program = ProgramFigures {
             number: 4,
             first_cycle: 99,
@@ -586,24 +592,24 @@ mod tests {
             ..ProgramFigures::default()
         };
         // Two bursts of instructions, and 40 ns.
-        assert_eq!(books.program(1, ("x", 300), program, &[3, 5]), 300 + 5 + 40 + 30 + 3 + 80);
-        books.advance(330);
-        books.advance(320);
-        let token = &books.figures.tokens[0];
+        assert_eq!(event_log.program(1, ("x", 300), program, &[3, 5]), 300 + 5 + 40 + 30 + 3 + 80);
+        event_log.advance(330);
+        event_log.advance(320);
+        let token = &event_log.figures.tokens[0];
         assert_eq!(
-            (books.figures.prompt_ns, token.ns, token.dimm_cycles.as_slice()),
+            (event_log.figures.prompt_ns, token.ns, token.dimm_cycles.as_slice()),
             (300, 30, &[0, 30][..])
         );
-        let event = &books.events[books.events.len() - 2];
+        let event = &event_log.events[event_log.events.len() - 2];
         assert_eq!(event.program.as_ref().map(|p| (p.number, p.first_cycle)), Some((4, 99)));
-        assert_eq!((event.begin_ns, event.end_ns, books.events.len()), (345, 375, 9));
+        assert_eq!((event.begin_ns, event.end_ns, event_log.events.len()), (345, 375, 9));
         // Both channels work at the same time, and the bus with either: 25,600 bytes in 1,000 and 400 ns.
-        let both = books.broadcast(&[0, 2], ("x", 2_000), 25_600);
+        let both = event_log.broadcast(&[0, 2], ("x", 2_000), 25_600);
         assert_eq!(both, [2_000 + 1_000 + 40; 2]);
         // Before it there is room for what is asked for later, and for a read of 10 ns until 20 ns before; behind it from 20 ns on.
-        assert_eq!(books.exchange(3, ("x", 1_900), 2_560, Way::FromHost), 1_900 + 100 + 40);
-        assert_eq!(books.exchange(1, ("x", 1_970), 256, Way::Up), 1_970 + 10 + 80);
-        assert_eq!(books.exchange(1, ("x", 1_980), 256, Way::Up), 3_020 + 10 + 80);
-        assert_eq!(books.figures.bytes.channels(), 128 + 64 + 2 * 25_600 + 2_560 + 2 * 256);
+        assert_eq!(event_log.exchange(3, ("x", 1_900), 2_560, Way::FromHost), 1_900 + 100 + 40);
+        assert_eq!(event_log.exchange(1, ("x", 1_970), 256, Way::Up), 1_970 + 10 + 80);
+        assert_eq!(event_log.exchange(1, ("x", 1_980), 256, Way::Up), 3_020 + 10 + 80);
+        assert_eq!(event_log.figures.bytes.channels(), 128 + 64 + 2 * 25_600 + 2_560 + 2 * 256);
     }
 }

@@ -2,11 +2,11 @@
 //! on one ([`Meeting`]).
 
 use super::backend::{Fault, SystemBackend};
-use super::books::{Operation, Way};
+use super::event_log::{Operation, Way};
 use super::links::{Message, Round};
-use super::place::Place;
-use super::places::{Device, Parts, Places, cold, split};
+use super::neuron_map::{Device, NeuronMap, Parts, cold, split};
 use super::pool::{alike, together};
+use super::resource::Resource;
 use super::rounds::Early;
 use crate::gemv::{Cut, Epilogue, GemvUnit, Handed, Mode, Part, Product, Selected, Weights, columns_of};
 use ndp_config::BlockKind;
@@ -59,7 +59,7 @@ impl Piece<'_> {
 pub(super) type OwnColumns = ((u32, u32), Range<u32>);
 
 /// A link that a message takes, what it is, and its bytes.
-type Path = (Place, &'static str, u64);
+type Path = (Resource, &'static str, u64);
 
 /// What a core adds up: neurons, the slots that hold their weights, and their values.
 struct Share<'a> {
@@ -98,7 +98,7 @@ struct Finish<'a> {
     spoilt: Option<Handed>,
 }
 
-impl<P: Places> SystemBackend<P> {
+impl<P: NeuronMap> SystemBackend<P> {
     /// The product of some inputs (`neurons`; all others are zero), each device's its own. Piece by piece, if a core's buffer does not
     /// hold the sums of all outputs and vectors at once.
     pub(super) fn meet(
@@ -145,7 +145,7 @@ impl<P: Places> SystemBackend<P> {
             }
             for (device, neurons) in parts {
                 let dimm = if let Device::Dimm(dimm) = device { Some(*dimm as usize) } else { None };
-                self.books.figures.neurons(dimm, neurons.len());
+                self.event_log.figures.neurons(dimm, neurons.len());
             }
             for (tile, piece, early) in &mut pieces {
                 let of = (block, matrix, *tile);
@@ -200,19 +200,19 @@ impl<P: Places> SystemBackend<P> {
 
     /// What the cores have to be told: the values of their neurons and which they are. K and V have those of Q; what FC1 has computed the host has.
     fn send_inputs(&mut self, parts: &Parts, batch: usize) {
-        if matches!(self.books.step.operation, Operation::K | Operation::V) {
+        if matches!(self.event_log.step.operation, Operation::K | Operation::V) {
             return;
         }
-        let (begin, mut end) = (self.books.now, self.books.now);
+        let (begin, mut end) = (self.event_log.now, self.event_log.now);
         for (dimm, neurons) in cold(parts) {
             let values = (2 * batch * neurons.len()) as u64;
-            let way = if self.books.step.operation == Operation::Fc2 { Way::FromHost } else { Way::Down };
-            self.books.figures.bytes.bus_inputs += if way == Way::Down { values } else { 0 };
-            end = end.max(self.books.exchange(dimm, ("inputs", begin), values, way));
+            let way = if self.event_log.step.operation == Operation::Fc2 { Way::FromHost } else { Way::Down };
+            self.event_log.figures.bytes.bus_inputs += if way == Way::Down { values } else { 0 };
+            end = end.max(self.event_log.exchange(dimm, ("inputs", begin), values, way));
             let list = 4 * neurons.len() as u64;
-            end = end.max(self.books.exchange(dimm, ("list", begin), list, Way::FromHost));
+            end = end.max(self.event_log.exchange(dimm, ("list", begin), list, Way::FromHost));
         }
-        self.books.advance(end);
+        self.event_log.advance(end);
     }
 
     /// A piece of a product, `[vectors x outputs]`, with the sums of earlier rounds: what the core says, and, unless all sums are exact, the sums
@@ -227,7 +227,7 @@ impl<P: Places> SystemBackend<P> {
         let (cols, batch) = (piece.outputs.len() as u32, piece.vectors.len() as u32);
         let bias: Option<Vec<f16>> = epilogue.bias.map(|bias| bias[piece.outputs.clone()].to_vec());
         let residual: Option<Vec<f16>> = epilogue.residual.map(|residual| piece.of(residual));
-        let (begin, format) = (self.books.now, self.options.merge);
+        let (begin, format) = (self.event_log.now, self.options.merge);
         let empty = ExactSum::new(self.config.gemv().acc_bits())?;
         let gpu = parts.get(&Device::Gpu);
         let is_outline = self.reference.is_outline();
@@ -310,7 +310,7 @@ impl<P: Places> SystemBackend<P> {
         let (mut slowest, mut ready) = (0, begin);
         if let Some(neurons) = gpu {
             let weights = self.shape.weight_bytes(neurons.len() as u64 * u64::from(cols));
-            let end = self.books.gpu(("partial sums", begin), weights, piece.vectors.len(), neurons);
+            let end = self.event_log.gpu(("partial sums", begin), weights, piece.vectors.len(), neurons);
             for Finish { meeting, parts, .. } in &mut finishes {
                 let part = match &gpu_sums {
                     Some(sums) => {
@@ -320,8 +320,8 @@ impl<P: Places> SystemBackend<P> {
                     None => Part::outline(format, &self.config, batch, &meeting.cut)?,
                 };
                 let sums = ("sums of the GPU", end);
-                ready = ready.max(self.books.exchange(meeting.core, sums, part.bytes(), Way::Down));
-                let figures = &mut self.books.figures;
+                ready = ready.max(self.event_log.exchange(meeting.core, sums, part.bytes(), Way::Down));
+                let figures = &mut self.event_log.figures;
                 figures.gpu_sent_bytes += part.bytes();
                 figures.bytes.bus_gpu_sums += part.bytes();
                 figures.merge.bus_bytes += part.bytes();
@@ -332,31 +332,31 @@ impl<P: Places> SystemBackend<P> {
             for Early { part, .. } in early {
                 let part = part.slice(&self.config, (cols, batch), &meeting.cut)?;
                 let sums = ("partial sums", begin);
-                ready = ready.max(self.books.exchange(meeting.core, sums, part.bytes(), Way::FromHost));
+                ready = ready.max(self.event_log.exchange(meeting.core, sums, part.bytes(), Way::FromHost));
                 parts.push(part);
             }
         }
         let (mut waiting, mut computed_by) = (Vec::new(), begin);
         for (dimm, (computed, selected, left, neurons)) in done {
             let cycles = computed.cycles;
-            let end = self.books.program(dimm, ("partial sums", begin), computed, neurons);
+            let end = self.event_log.program(dimm, ("partial sums", begin), computed, neurons);
             if let Some(Selected { mut rows, bytes }) = selected {
                 if self.fault == Some(Fault::Activity) && rows.pop().is_some() {
                     self.fault = None;
                 }
                 self.check_selected(piece.op, (block, dimm), neurons, &rows)?;
-                ready = ready.max(self.books.exchange(dimm, ("activity", end), bytes, Way::ToHost));
+                ready = ready.max(self.event_log.exchange(dimm, ("activity", end), bytes, Way::ToHost));
             }
             if let Some((part, slices)) = left {
-                self.books.figures.merge.handed_over += 1;
+                self.event_log.figures.merge.handed_over += 1;
                 if let Part::Arrived(part) = part {
                     waiting.push((dimm, part));
                 }
                 let others = finishes.iter_mut().filter(|of| of.meeting.core != dimm);
                 for (Finish { meeting, parts, .. }, part) in others.zip(slices) {
-                    self.books.figures.sent(dimm, part.bytes());
-                    let link = Place::LinkIn(meeting.core as u32);
-                    ready = ready.max(self.books.carry(link, ("partial sums", end), part.bytes()));
+                    self.event_log.figures.sent(dimm, part.bytes());
+                    let link = Resource::LinkIn(meeting.core as u32);
+                    ready = ready.max(self.event_log.carry(link, ("partial sums", end), part.bytes()));
                     parts.push(part);
                 }
             }
@@ -367,7 +367,7 @@ impl<P: Places> SystemBackend<P> {
         // Messages are sent when all cores have computed.
         for round in self.send_sums(&waiting, &mut finishes, batch)? {
             let (round, ways) = round;
-            computed_by = self.books.round(computed_by, &round, &ways);
+            computed_by = self.event_log.round(computed_by, &round, &ways);
             slowest += round.cycles();
         }
         ready = ready.max(computed_by);
@@ -388,8 +388,8 @@ impl<P: Places> SystemBackend<P> {
         let own_bytes = |meeting: &Meeting| 2 * meeting.cut.own.len() as u64 * u64::from(batch);
         for Finish { meeting, .. } in finishes.iter().filter(|_| residual.is_some()) {
             let bytes = own_bytes(meeting);
-            self.books.figures.bytes.bus_inputs += bytes;
-            ready = ready.max(self.books.exchange(meeting.core, ("residual", begin), bytes, Way::Down));
+            self.event_log.figures.bytes.bus_inputs += bytes;
+            ready = ready.max(self.event_log.exchange(meeting.core, ("residual", begin), bytes, Way::Down));
         }
         let meets = finishes.iter().any(|finish| !finish.parts.is_empty());
         let jobs = finishes.iter().map(|finish| (finish.meeting.core, finish)).collect();
@@ -397,7 +397,7 @@ impl<P: Places> SystemBackend<P> {
         let done = together(cores, self.options.threads, jobs, alike, async |core: &mut GemvUnit, job| {
             let Finish { meeting, parts, epilogue, own, output, spoilt } = job;
             if let Some(part) = spoilt {
-                core.spoil_arrived(part, batch, &meeting.cut).await?;
+                core.corrupt_received(part, batch, &meeting.cut).await?;
             }
             let run = core.meet_async((batch, &meeting.cut), parts, *own, epilogue, *output).await?;
             Ok((*meeting, run))
@@ -412,14 +412,14 @@ impl<P: Places> SystemBackend<P> {
             let cycles = run.figures.cycles;
             longest = longest.max(cycles);
             if meets {
-                self.books.figures.merge.meetings += 1;
-                self.books.figures.merge.meet_cycles += cycles;
+                self.event_log.figures.merge.meetings += 1;
+                self.event_log.figures.merge.meet_cycles += cycles;
             }
-            let mut met = self.books.program(core, ("meet", ready), run.figures, &[]);
-            if self.books.step.operation == Operation::Fc2 {
+            let mut met = self.event_log.program(core, ("meet", ready), run.figures, &[]);
+            if self.event_log.step.operation == Operation::Fc2 {
                 let bytes = own_bytes(meeting);
-                self.books.figures.bytes.bus_results += bytes;
-                met = self.books.exchange(core, ("results", met), bytes, Way::Up);
+                self.event_log.figures.bytes.bus_results += bytes;
+                met = self.event_log.exchange(core, ("results", met), bytes, Way::Up);
             }
             end = end.max(met);
             let rows = bits.chunks_mut(piece.outputs.len());
@@ -429,8 +429,8 @@ impl<P: Places> SystemBackend<P> {
                 row[own.start as usize..][..own.len()].copy_from_slice(values);
             }
         }
-        self.books.critical(slowest + longest);
-        self.books.advance(end);
+        self.event_log.critical(slowest + longest);
+        self.event_log.advance(end);
         Ok((bits, merged))
     }
 
@@ -499,13 +499,13 @@ impl<P: Places> SystemBackend<P> {
                 let coming = leaving.at(self.cores[to].coming(*from)?);
                 let ranges = leaving.ranges.iter().copied().zip(coming.ranges.iter().copied()).collect();
                 messages.push(Message { from: *from, to, ranges });
-                ways.push((Place::LinkIn(to as u32), "partial sums", leaving.bytes()));
-                self.books.figures.sent(*from, leaving.bytes());
+                ways.push((Resource::LinkIn(to as u32), "partial sums", leaving.bytes()));
+                self.event_log.figures.sent(*from, leaving.bytes());
                 finish.parts.push(Part::Arrived(coming));
             }
         }
         let rounds = links.deliver(&mut self.cores, &messages)?;
-        self.books.predicted.append(&mut links.lockstep().take_predicted());
+        self.event_log.predicted.append(&mut links.lockstep().take_predicted());
         let with_ways = |round: Round| {
             let ways = round.messages.iter().map(|number| ways[*number]).collect();
             (round, ways)
@@ -515,7 +515,7 @@ impl<P: Places> SystemBackend<P> {
 
     /// Which matrix the present operation multiplies by.
     fn matrix(&self) -> WeightMatrix {
-        match self.books.step.operation {
+        match self.event_log.step.operation {
             Operation::Q => WeightMatrix::Q,
             Operation::K => WeightMatrix::K,
             Operation::V => WeightMatrix::V,

@@ -1,11 +1,11 @@
 //! Where neurons are while the scheduler moves them, and the image that holds their weights.
 //!
-//! A neuron has a home, which is a slot of a DIMM ([`Slots`]), and perhaps a copy on the GPU. What the scheduler wants ([`Places`]) is
+//! A neuron has a home, which is a slot of a DIMM ([`Slots`]), and perhaps a copy on the GPU. What the scheduler wants ([`NeuronMap`]) is
 //! compared with that, and what differs is put on its way, some neurons at a time. The tables change when all weights have arrived. A DIMM
 //! computes with what is in its slots; the GPU with the model's weights, which it got before, or with what the host has read of a slot.
 
 use super::flash::{BlockWindow, FlashFigures, FlashOptions};
-use super::places::{Device, Places};
+use super::neuron_map::{Device, NeuronMap};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, WeightFormat};
 use ndp_files::Result;
 use ndp_layout::{DimmMap, MatrixLayout, PackedBurst, RowRange, VectorBlock};
@@ -79,7 +79,7 @@ pub(super) enum Flight {
 
 /// The tables, and what the GPU has got.
 #[derive(Clone, Debug)]
-pub(super) struct Residence {
+pub(super) struct SlotTable {
     image: ModelImage,
     slots: Slots,
     on_gpu: Vec<Vec<bool>>,
@@ -97,7 +97,7 @@ pub(super) struct Residence {
     pub qkv: [VectorBlock; 3],
 }
 
-impl Residence {
+impl SlotTable {
     /// Gives each neuron of a model a slot on the DIMM where it shall be, and divides a DIMM accordingly. With a flash tier neurons of the MLP get
     /// theirs when they are needed.
     ///
@@ -107,7 +107,7 @@ impl Residence {
         config: &DesignConfig,
         shape: &LlmShape,
         dimms: u32,
-        places: &impl Places,
+        places: &impl NeuronMap,
         flash: Option<FlashOptions>,
     ) -> Result<(Self, DimmMap)> {
         let size = |block| shape.block_neurons(BlockKind::of_block(block)) as usize;
@@ -326,7 +326,7 @@ impl Residence {
     }
 
     /// Asks the scheduler where neurons shall be. A copy that is given up is gone at once: the home DIMM has the neuron.
-    pub fn plan(&mut self, places: &impl Places) {
+    pub fn plan(&mut self, places: &impl NeuronMap) {
         self.pending.clear();
         for block in 0..self.wanted.len() {
             for neuron in 0..self.wanted[block].len() as u32 {
@@ -462,7 +462,7 @@ impl Residence {
 }
 
 /// Home DIMM and copy on the GPU of a neuron, as the scheduler wants it.
-fn want((block, neuron): Neuron, dimms: u32, places: &impl Places) -> (u32, bool) {
+fn want((block, neuron): Neuron, dimms: u32, places: &impl NeuronMap) -> (u32, bool) {
     let (layer, kind) = (block as u32 / 2, BlockKind::of_block(block));
     let home = match places.device(layer, kind, neuron) {
         Device::Dimm(dimm) => return (dimm.min(dimms - 1), false),
@@ -472,7 +472,7 @@ fn want((block, neuron): Neuron, dimms: u32, places: &impl Places) -> (u32, bool
 }
 
 /// Neurons of an MLP that a DIMM has from the beginning and computes, if the placement says which.
-fn residents(places: &impl Places, layer: u32, wanted: &[Vec<(u32, bool)>], dimm: u32) -> Vec<u32> {
+fn residents(places: &impl NeuronMap, layer: u32, wanted: &[Vec<(u32, bool)>], dimm: u32) -> Vec<u32> {
     let neurons = (0..).zip(&wanted[BlockKind::Mlp.block(layer)]);
     let own = neurons.filter(|(_, (home, on_gpu))| *home == dimm && !on_gpu).map(|(neuron, _)| neuron);
     own.filter(|neuron| places.resident(layer, *neuron) == Some(true)).collect()
