@@ -147,10 +147,13 @@ FUSESOC ?= $(shell command -v fusesoc)
 # Python with cocotb and cocotbext-axi, with which one of the long tests drives AXI4; left out if there is none.
 COCOTB ?= $(shell python3 -c 'import cocotb_tools.runner, cocotbext.axi' 2>/dev/null && command -v python3)
 
+# They need nextpnr: `make fpga` installs it and runs them.
+PLACE_AND_ROUTE := a_rank_port_meets_its_target what_does_not_fit_says_so
+
 ## exhaustive: the long tests too (more than an hour on two cores)
 exhaustive:
 	@.ci/install build test
-	$(call cargo_test,--workspace -- --include-ignored $(if $(FUSESOC),,--skip fusesoc_runs) $(if $(COCOTB),,--skip cocotb_drives),NDP_WHOLE_SERIES=1 $(if $(COCOTB),COCOTB=$(COCOTB)))
+	$(call cargo_test,--workspace -- --include-ignored $(PLACE_AND_ROUTE:%=--skip %) $(if $(FUSESOC),,--skip fusesoc_runs) $(if $(COCOTB),,--skip cocotb_drives),NDP_WHOLE_SERIES=1 $(if $(COCOTB),COCOTB=$(COCOTB)))
 	$(if $(COCOTB),,echo "cocotb did not run: pip install cocotb cocotbext-axi" >&2)
 	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_TESTS),NDP_WHOLE_SERIES=1 NDP_FORM=verilated,target/verilated-test.log)
 	python3 docs/tutorial/run.py || echo "step failed: docs/tutorial/run.py" >> $(TEST_LOG)
