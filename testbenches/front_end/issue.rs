@@ -1,4 +1,4 @@
-//! The issuer at its ports, with all parts idle: does it take every instruction apart as the document says, and refuse what is none?
+//! The issuer at its ports, with all parts idle: does it decode every instruction as the document says, and refuse all other words?
 //!
 //! Instructions of random programs, and transfers, each with some field at a limit or one bit changed. What they mean says `ndp_isa`,
 //! which shares nothing with the hardware.
