@@ -150,7 +150,8 @@ pub(crate) fn svg(source: &Source, top: &Module) -> String {
          <svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
          <text x=\"{MARGIN}\" y=\"{}\" font-size=\"16\">{}: {}</text>\n",
-        escaped(&source.words()),
+        // Two hyphens would end the comment.
+        escaped(&source.words()).replace("--", "- -"),
         MARGIN + 6,
         escaped(&source.block),
         escaped(top.doc()),

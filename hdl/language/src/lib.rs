@@ -30,6 +30,7 @@ mod keywords;
 mod lower;
 mod module;
 pub mod mutate;
+mod mutation;
 mod netlist;
 mod ports;
 mod proof;
