@@ -189,7 +189,7 @@ impl Prediction {
         while host.log.is_pending() {
             model.step(&mut host);
         }
-        model.run_to_end(&mut host);
+        model.run_while_busy(u64::MAX, &mut host);
         model.cycle() + self.log.origin
     }
 }

@@ -335,11 +335,8 @@ fn shown(seen: &Seen) -> EndOutputs {
     EndOutputs {
         ready,
         offers: arrival.map(|Arrival { last, flit_last, dest, source, label, .. }| Arrived {
-            last,
+            beat: Beat { last, dest: dest as u8, source: source as u8, label },
             flit_last,
-            dest: dest as u8,
-            source: source as u8,
-            label,
         }),
         holds,
         up,

@@ -9,7 +9,7 @@ use ndp_cycles::{
 use ndp_layout::{MatrixLayout, row_order};
 use std::collections::VecDeque;
 use std::error::Error;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Name and text; `{}` in a line is replaced by numbers `0..repeats`.
 const PROGRAMS: [(&str, &str); 13] = [
@@ -116,28 +116,41 @@ const SETTLED: u64 = 20_000;
 /// Cycles that a system is run at a time.
 const STEP: u64 = 10_000;
 
+/// Prints the cycles of a run, and the speed of the fastest of several: others may use the processor too.
+fn report(
+    name: &str,
+    runs: u32,
+    mut run: impl FnMut() -> Result<(u64, Duration), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let (mut cycles, mut best) = (0, Duration::MAX);
+    for _ in 0..runs {
+        let (of_run, time) = run()?;
+        (cycles, best) = (of_run, best.min(time));
+    }
+    let speed = cycles as f64 / best.as_secs_f64() / 1e6;
+    println!("{name:34} {cycles:9} cycles, {speed:7.2} M cycles/s");
+    Ok(())
+}
+
 fn pairs(config: &DesignConfig, wanted: &str, runs: u32) -> Result<(), Box<dyn Error>> {
     for (name, first, second) in PAIRS.into_iter().filter(|(name, ..)| name.contains(wanted)) {
-        let mut best = f64::INFINITY;
-        let mut cycles = 0;
-        for _ in 0..runs {
+        report(name, runs, || {
             let mut model =
                 LinkedModel::new(config, Topology::Pair, ClockRelation::after_reset(config), LATENCY);
             model.run_until(SETTLED, &mut [Sends::new("")?, Sends::new("")?]);
             let mut hosts = [Sends::new(first)?, Sends::new(second)?];
             let start = Instant::now();
-            loop {
+            let end = loop {
                 model.run_until(model.cycle() + STEP, &mut hosts);
                 let ends: Option<Vec<u64>> = (0..2).map(|core| model.idle_since(core)).collect();
                 if let Some(end) = ends.and_then(|ends| ends.into_iter().max()) {
-                    cycles = end - SETTLED;
-                    break;
+                    break end;
                 }
-            }
-            best = best.min(start.elapsed().as_secs_f64());
+            };
+            let time = start.elapsed();
             assert_eq!(model.link(0).failures | model.link(1).failures, 0, "{name}");
-        }
-        println!("{name:34} {cycles:9} cycles, {:7.2} M cycles/s", cycles as f64 / best / 1e6);
+            Ok((end - SETTLED, time))
+        })?;
     }
     Ok(())
 }
@@ -158,33 +171,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runs = std::env::args().nth(2).map_or(Ok(5), |text| text.parse())?;
     for (name, text) in PROGRAMS.into_iter().filter(|(name, _)| name.contains(&wanted)) {
         let words = ndp_isa::parse(text)?.words().repeat(8);
-        // The fastest of several runs: others may use the processor too.
-        let mut best = f64::INFINITY;
-        let mut cycles = 0;
-        for _ in 0..runs {
+        report(name, runs, || {
             let mut model = CycleModel::new(&config, ClockRelation::after_reset(&config));
             let start = Instant::now();
             let run = run_program(&mut model, &words, entries, &[]);
-            best = best.min(start.elapsed().as_secs_f64());
+            let time = start.elapsed();
             assert_eq!(run.status.malformed, 0, "{name}");
-            cycles = run.cycles;
-        }
-        println!("{name:34} {cycles:9} cycles, {:7.2} M cycles/s", cycles as f64 / best / 1e6);
+            Ok((run.cycles, time))
+        })?;
     }
     for (name, write) in [("reads of the host", false), ("writes of the host", true)] {
         if !name.contains(&wanted) {
             continue;
         }
-        let mut best = f64::INFINITY;
-        let mut cycles = 0;
-        for _ in 0..runs {
+        report(name, runs, || {
             let mut model = CycleModel::new(&config, ClockRelation::after_reset(&config));
             let start = Instant::now();
             model.serve((0..20_000).map(|burst| (burst, write)));
-            best = best.min(start.elapsed().as_secs_f64());
-            cycles = model.cycle();
-        }
-        println!("{name:34} {cycles:9} cycles, {:7.2} M cycles/s", cycles as f64 / best / 1e6);
+            Ok((model.cycle(), start.elapsed()))
+        })?;
     }
     pairs(&config, &wanted, runs)
 }

@@ -57,9 +57,9 @@ pub(crate) struct Beats {
     /// First core edge at which the head can be read, if there is one.
     readable: u64,
     /// First core cycle in which the head is offered, if it is there and not for the reader; else the end of time.
-    weight_from: u64,
+    pub weight_from: u64,
     /// The same of a head that is for the reader.
-    reader_from: u64,
+    pub reader_from: u64,
     /// Beats taken so far, and the edges at which the last ones were read, by number.
     count: u64,
     /// As many as there are places: what the rank does not know of yet still has its place.
@@ -122,8 +122,8 @@ impl Beats {
         self.known = self.known.max(if taken < self.count { taken } else { known });
     }
 
-    /// In core cycle `cycle`, the `clock`th of the DRAM: the same comes of both.
-    pub fn is_alike(&mut self, other: &mut Self, cycle: u64, clock: u64) -> bool {
+    /// Both have the same future from core cycle `cycle` on, the `clock`th of the DRAM.
+    pub fn is_symmetric(&mut self, other: &mut Self, cycle: u64, clock: u64) -> bool {
         let [state, others] = [&mut *self, &mut *other].map(|beats| {
             beats.look(clock.saturating_sub(2));
             // To a queue without a head all that was before is the same.
@@ -210,18 +210,6 @@ impl Beats {
             }
             None => (u64::MAX, u64::MAX),
         };
-    }
-
-    /// First core cycle in which the head is offered, if it is there and not for the reader; else the end of time.
-    #[inline]
-    pub fn weight_from(&self) -> u64 {
-        self.weight_from
-    }
-
-    /// First core cycle in which the head is offered, if it is there and for the reader; else the end of time.
-    #[inline]
-    pub fn reader_from(&self) -> u64 {
-        self.reader_from
     }
 
     /// The head is taken at core edge `edge`.

@@ -57,21 +57,6 @@ impl ClockRelation {
         Self::new(core, dram, lead)
     }
 
-    /// Period of the core's clock in ps.
-    pub fn core_ps(self) -> u64 {
-        self.core.ps
-    }
-
-    /// Period of the DRAM's clock in ps.
-    pub fn dram_ps(self) -> u64 {
-        self.dram.ps
-    }
-
-    /// Core's edge 0 less the DRAM's edge 0, in ps.
-    pub fn lead_ps(self) -> i64 {
-        self.lead_ps
-    }
-
     /// The first edge of the DRAM's clock after edge `edge` of the core's.
     #[inline]
     pub fn dram_after(self, edge: u64) -> u64 {

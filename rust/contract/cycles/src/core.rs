@@ -1,10 +1,10 @@
 //! The whole core, cycle by cycle (docs/timing.md). What is skipped is in `skip`, what a link has to
 //! do with it in `linked`.
 
-mod alike;
 mod linked;
 mod serve;
 mod skip;
+mod symmetric;
 
 use crate::clock::ClockRelation;
 use crate::counters::{COUNTERS, CounterFile};
@@ -19,7 +19,6 @@ use crate::rows::{Feeder, Generator, Rows, Turn};
 use crate::shape::{Cut, Shape};
 use crate::transfer::{Given, TRANSFER_TAG, TransferUnit, Wanted};
 use crate::unit::{Inputs, Kind, Unit};
-use alike::Aside;
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_isa::Status;
 use ndp_isa::{Instruction, Numbers, Product, block_words, vector_words};
@@ -44,13 +43,16 @@ pub struct CycleModel {
     lag: u64,
     /// No row and no segment can go before this cycle; 0 if that is to be found out.
     rows_wake: u64,
-    /// Of these and what else there is of each of them only the first, if the others are put aside.
+    /// One per rank, as feeders and turns; only rank 0 while the others are its replicas.
     ranks: Vec<Rank>,
-    aside: Vec<Aside>,
-    /// Ranks that are alike are computed once, and whether they are is to be looked at.
+    replicas: Vec<Rank>,
+    /// Symmetric ranks are computed once.
     joins: bool,
-    times_alike: u64,
+    times_symmetric: u64,
+    /// A row was named: ranks that were not symmetric may be so now.
     compares: bool,
+    /// Recorded commands of rank 0 when its replicas were made.
+    traced: usize,
     unit: Unit,
     reader: Reader,
     reads_list: bool,
@@ -75,9 +77,9 @@ pub struct CycleModel {
     issue: Issue,
     counters: CounterFile,
     recorder: Option<Recorder>,
-    transfers: Option<Box<TransferUnit>>,
+    pub(crate) transfers: Option<Box<TransferUnit>>,
     /// It matters what the transfers' unit does: the unit is as far as the core.
-    engaged: bool,
+    pub(crate) engaged: bool,
     /// A `receive` waits, and nothing can come for it.
     waiting: bool,
     /// Somebody else sees to it that the unit is.
@@ -87,10 +89,17 @@ pub struct CycleModel {
     /// Cycle of the system that is the core's first.
     origin: u64,
     /// The first cycle of those in which it has not been busy up to now.
-    idle_since: Option<u64>,
+    pub(crate) idle_since: Option<u64>,
     dimm_mask: u32,
     rank_log2: u32,
 }
+
+ndp_config::getters!(CycleModel {
+    /// The configuration.
+    config: &DesignConfig,
+    /// Cycles of the core since reset.
+    cycle: u64,
+});
 
 impl CycleModel {
     /// The core of a configuration after its reset.
@@ -106,10 +115,11 @@ impl CycleModel {
             dense: false,
             rows_wake: 0,
             ranks,
-            aside: Vec::new(),
+            replicas: Vec::new(),
             joins: true,
-            times_alike: 0,
+            times_symmetric: 0,
             compares: false,
+            traced: 0,
             unit: Unit::new(shape),
             reader: Reader::new(shape.ranks, rank_bursts),
             reads_list: false,
@@ -129,7 +139,7 @@ impl CycleModel {
             queue: SramFifo::default(),
             words: VecDeque::new(),
             issue: Issue::new(config),
-            counters: CounterFile::default(),
+            counters: CounterFile::new(),
             recorder: None,
             transfers: config.core().link().then(|| Box::new(linked::unlinked(config))),
             engaged: false,
@@ -146,7 +156,7 @@ impl CycleModel {
 
     /// Records instructions and commands of the DRAM from now on.
     pub fn record(&mut self) {
-        self.part_ranks();
+        self.split_ranks();
         self.recorder = Some(Recorder::default());
         self.ranks.iter_mut().for_each(Rank::record);
     }
@@ -158,7 +168,7 @@ impl CycleModel {
 
     /// What was recorded; nothing is recorded any more.
     pub fn take_record(&mut self) -> Record {
-        self.part_ranks();
+        self.split_ranks();
         self.catch_up(self.cycle);
         Record {
             instructions: self.recorder.take().unwrap_or_default().instructions,
@@ -166,33 +176,23 @@ impl CycleModel {
         }
     }
 
-    /// The configuration.
-    pub fn config(&self) -> &DesignConfig {
-        &self.config
-    }
-
-    /// Cycles of the core since reset.
-    pub fn cycle(&self) -> u64 {
-        self.cycle
-    }
-
     /// What each rank was used for before the present cycle.
     pub fn activity(&mut self) -> Vec<RankActivity> {
-        self.part_ranks();
+        self.split_ranks();
         self.catch_up(self.cycle);
         self.ranks.iter().map(|rank| rank.activity(self.cycle)).collect()
     }
 
     /// A number that grows whenever bursts are read or written.
     pub fn moved(&self) -> u64 {
-        self.ranks.iter().map(Rank::moved).sum::<u64>() + self.moved_aside()
+        self.ranks.iter().chain(&self.replicas).map(Rank::moved).sum()
     }
 
     /// The core's status as it would be read now.
     pub fn status(&self) -> Status {
         Status {
             busy: self.is_busy(),
-            free: self.config.core().queue_entries() - self.queue.count - self.port.unpacking(),
+            free: self.config.core().queue_entries() - self.queue.count - self.port.unpacking.len() as u32,
             cycles: self.cycle as u32,
             selection: self.naming.selection,
             ..self.issue.status
@@ -202,13 +202,16 @@ impl CycleModel {
     /// Whether an instruction waits or is in work.
     #[inline]
     pub fn is_busy(&self) -> bool {
-        self.busy != 0 || self.issue.is_busy(self.cycle) || self.queue.valid || self.port.is_unpacking()
+        self.busy != 0
+            || self.issue.is_busy(self.cycle)
+            || self.queue.valid
+            || !self.port.unpacking.is_empty()
     }
 
     /// The counters of register 1, words 0 to 14, as they would be read now.
     pub fn counters(&mut self) -> [u32; COUNTERS] {
         self.counters.count(self.cycle, self.busy, self.unit.is_no_dot());
-        self.part_ranks();
+        self.split_ranks();
         self.catch_up(self.cycle);
         let causes = self.unit.causes(self.cycle.saturating_sub(1), &mut self.ranks);
         self.counters.register(causes, self.shape.ranks)
@@ -229,16 +232,18 @@ impl CycleModel {
         let product = self.product_starts || self.busy >> PRODUCT & 1 == 1 && self.unit.multiplies(cycle);
         let bit = |part: usize, busy: bool| u32::from(busy) << part;
         if !self.dense {
-            return bit(PRODUCT, product) | bit(ROUND, self.unit.rounds(cycle)) | self.busy_with_link();
+            return bit(PRODUCT, product)
+                | bit(ROUND, self.unit.round.is_busy(cycle))
+                | self.busy_with_link();
         }
         let reads = self.reader.is_busy();
-        bit(LOAD, self.unit.loads() || reads && !self.reads_list)
+        bit(LOAD, self.unit.load_writer.is_busy() || reads && !self.reads_list)
             | bit(LIST, reads && self.reads_list)
             | bit(STORE, self.unit.stores() || self.port.stores > 0)
-            | bit(ZERO, self.unit.zeroes())
+            | bit(ZERO, self.unit.zero_left > 0)
             | bit(PRODUCT, product)
-            | bit(ROUND, self.unit.rounds(cycle))
-            | bit(ACTIVATION, self.unit.activates())
+            | bit(ROUND, self.unit.round.is_busy(cycle))
+            | bit(ACTIVATION, self.unit.activation.is_busy())
             | self.busy_with_link()
     }
 
@@ -258,7 +263,7 @@ impl CycleModel {
             if let Some(request) = host.offer(cycle) {
                 self.take_request(request);
             }
-            if self.unit.decides_by_beats(cycle, !self.port.is_free())
+            if self.unit.decides_by_beats(cycle, self.port.pending.is_some())
                 || !self.tokens.is_empty() && self.unit.asks_for_row_room(cycle, &self.ranks)
             {
                 // What is read later is of no interest yet.
@@ -286,7 +291,7 @@ impl CycleModel {
         let offered = self.reader.offers();
         let HostCycle { store_taken, pushed, overflow } = self.move_host(cycle, host);
         let load = offered.is_some() && !self.reads_list;
-        let mask = if self.unit.wants_mask() { host.mask(cycle) } else { 0 };
+        let mask = if self.unit.selector.begins { host.mask(cycle) } else { 0 };
         let inputs = Inputs { load, store_taken, row: self.tokens.front().copied(), exact: true, mask };
         let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
         self.naming.step(outputs.named, &mut self.list);
@@ -307,7 +312,7 @@ impl CycleModel {
     /// A product is in work, or starts.
     #[inline]
     fn multiplies(&self) -> bool {
-        self.unit.is_multiplying() || self.product_starts || self.ahead || self.busy >> PRODUCT & 1 == 1
+        self.unit.product_active || self.product_starts || self.ahead || self.busy >> PRODUCT & 1 == 1
     }
 
     /// Something happens to instructions in this cycle, even if none is pushed.
@@ -328,7 +333,7 @@ impl CycleModel {
     fn step_sparse(&mut self, cycle: u64) {
         if self.multiplies() {
             let row = if self.rows_wake <= cycle { self.move_rows(cycle) } else { None };
-            let exact = !self.port.is_free();
+            let exact = self.port.pending.is_some();
             let inputs = Inputs { row: self.tokens.front().copied(), exact, ..Inputs::default() };
             let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
             self.end_rows(cycle, outputs.row_taken, row);
@@ -363,36 +368,38 @@ impl CycleModel {
         }
         self.dense = self.is_dense();
         if self.dense {
-            self.part_ranks();
+            self.split_ranks();
         }
         let cycle = self.cycle;
-        self.fetching = self.generator.is_active() || self.feeders.iter().any(|feeder| feeder.is_busy(cycle));
+        self.fetching = self.generator.left > 0 || self.feeders.iter().any(|feeder| feeder.is_busy(cycle));
         let busy = self.busy_parts();
         if busy != self.busy {
             self.counters.count(self.cycle, self.busy, self.unit.is_no_dot());
             self.busy = busy;
-            self.follow();
+            self.note_ends();
+        }
+        if self.is_busy() {
+            self.idle_since = None;
+        } else if self.idle_since.is_none() {
+            self.idle_since = Some(cycle);
         }
     }
 
     /// Steps until a cycle is reached.
     pub fn run_until(&mut self, cycle: u64, host: &mut impl Host) {
-        while self.cycle < cycle {
-            self.step(host);
-            self.skip(cycle, host);
-        }
-    }
-
-    /// Steps until the core is not busy.
-    pub fn run_to_end(&mut self, host: &mut impl Host) {
-        self.run_while_busy(u64::MAX, host);
+        self.run_while(cycle, host, |_| true);
     }
 
     /// Steps until the core is not busy or a cycle is reached.
     pub fn run_while_busy(&mut self, limit: u64, host: &mut impl Host) {
-        while self.cycle < limit && self.is_busy() {
+        self.run_while(limit, host, Self::is_busy);
+    }
+
+    /// Steps as long as it `goes_on`, but not beyond a cycle.
+    fn run_while(&mut self, limit: u64, host: &mut impl Host, goes_on: impl Fn(&Self) -> bool) {
+        while self.cycle < limit && goes_on(self) {
             self.step(host);
-            if self.is_busy() {
+            if goes_on(self) {
                 self.skip(limit, host);
             }
         }
@@ -406,7 +413,7 @@ impl CycleModel {
             if multiplies {
                 self.unit.drain(g, true, &mut rank.beats, cycle);
             }
-            if rank.beats.reader_from() <= cycle {
+            if rank.beats.reader_from <= cycle {
                 rank.beats.pop(cycle);
                 delivered |= 1 << g;
             }
@@ -469,7 +476,7 @@ impl CycleModel {
         }
         if row.is_some() {
             self.generator.taken(cycle, &self.list);
-            self.compares = self.aside.is_empty();
+            self.compares = self.replicas.is_empty();
         }
         row.map(|_| start as u8)
     }
@@ -481,7 +488,7 @@ impl CycleModel {
             && !self.engaged
             && self.port.outstanding == 0
             && self.port.stores == 0
-            && !self.unit.offers_store()
+            && self.unit.stored == 0
         {
             if let Some(request) = host.offer(cycle) {
                 self.take_request(request);
@@ -491,7 +498,7 @@ impl CycleModel {
         let response = self.port.response;
         let response_taken = response.is_some() && host.ready(cycle);
         let room = response.is_none() || response_taken;
-        let free = self.port.is_free();
+        let free = self.port.pending.is_none();
         let core_answer = self.port.core_answer();
         let access = self.port.access(self.queue.count);
         let wanted = self.wanted();
@@ -545,7 +552,7 @@ impl CycleModel {
             _ => None,
         };
         // What the status counts as on its way is in the queue from the next cycle on.
-        let pushed = self.port.unpack();
+        let pushed = self.port.unpacking.pop_front();
         if access != CoreAccess::Nothing {
             self.port.done(access, register);
         }
@@ -564,7 +571,7 @@ impl CycleModel {
     #[inline]
     fn request_to_rank(&mut self, cycle: u64, transfer: Option<Wanted>) -> Passed {
         let host = self.port.wants();
-        let store = self.unit.offers_store();
+        let store = self.unit.stored > 0;
         let store = store.then(|| (self.port.store_to.burst(&self.shape) & self.dimm_mask, true, STORE_TAG));
         let transfer = transfer.map(|Wanted { rank, burst, write }| {
             (burst << self.rank_log2 | rank as u32, write, TRANSFER_TAG)
@@ -591,7 +598,7 @@ impl CycleModel {
             }
             TRANSFER_TAG => Passed::Transfer,
             _ => {
-                self.port.passed();
+                self.port.pending = None;
                 self.port.outstanding += 1;
                 Passed::Host
             }
@@ -664,7 +671,7 @@ impl CycleModel {
             Instruction::Activate { operation, cols, batch, heads, .. } => {
                 self.unit.start_activation(operation, vector_words(&self.config, cols), batch * heads);
             }
-            Instruction::Zero { count, .. } => self.unit.start_zero(count),
+            Instruction::Zero { count, .. } => self.unit.zero_left = count,
             Instruction::Dot(_)
             | Instruction::Axpy(_)
             | Instruction::Merge { .. }
@@ -709,8 +716,8 @@ impl CycleModel {
         let Some((_, product, count @ 1..)) = self.product_of(instruction) else { return };
         let cut = Cut::new(self.config.gemv(), product.cols);
         let rows = Rows::new(&self.config, &Product { count, ..product }, cut);
-        if !rows.are_even(&self.shape) {
-            self.part_ranks();
+        if !rows.cut.is_even(&self.shape) {
+            self.split_ranks();
         }
         self.rows = Some(rows);
         self.rows_start = true;
@@ -727,7 +734,7 @@ impl CycleModel {
     }
 
     /// Notes which parts have become idle.
-    fn follow(&mut self) {
+    fn note_ends(&mut self) {
         let (cycle, busy) = (self.cycle, self.busy);
         let Some(recorder) = &mut self.recorder else { return };
         for (part, running) in recorder.running.iter_mut().enumerate() {

@@ -8,28 +8,22 @@ pub const COUNTERS: usize = 15;
 const CAUSES: usize = 4;
 
 /// The counters but for the groups' causes, which these count themselves.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct CounterFile {
     /// Of the cycles before this one.
     axpy: u64,
     cycles: u64,
-    /// Cycles by the parts at work in them.
-    masks: Masks,
+    /// Cycles by the set of parts at work in them.
+    masks: Box<[u64]>,
     /// Those at work in the last cycle.
     last: usize,
 }
 
-/// A number for each set of parts.
-#[derive(Clone, Debug)]
-struct Masks(Box<[u64; 1 << PARTS.len()]>);
-
-impl Default for Masks {
-    fn default() -> Self {
-        Self(Box::new([0; 1 << PARTS.len()]))
-    }
-}
-
 impl CounterFile {
+    pub fn new() -> Self {
+        Self { axpy: 0, cycles: 0, masks: vec![0; 1 << PARTS.len()].into(), last: 0 }
+    }
+
     /// All cycles before `cycle` that were not counted are alike: busy parts, AXPY.
     #[inline]
     pub fn count(&mut self, cycle: u64, busy: u32, axpy: bool) {
@@ -39,14 +33,14 @@ impl CounterFile {
         }
         self.axpy += u64::from(busy >> PRODUCT & 1 == 1 && axpy) * cycles;
         self.cycles = cycle;
-        self.last = busy as usize % self.masks.0.len();
-        self.masks.0[self.last] += cycles;
+        self.last = busy as usize % self.masks.len();
+        self.masks[self.last] += cycles;
     }
 
     /// Cycles by the parts at work in them, but for the last cycle.
     pub fn busy_times(&self) -> impl Iterator<Item = (u32, u64)> {
         let last = |busy: usize| u64::from(busy == self.last && self.cycles > 0);
-        let times = self.masks.0.iter().enumerate().filter(|(_, cycles)| **cycles > 0);
+        let times = self.masks.iter().enumerate().filter(|(_, cycles)| **cycles > 0);
         times.map(move |(busy, cycles)| (busy as u32, cycles - last(busy)))
     }
 
@@ -55,7 +49,7 @@ impl CounterFile {
     pub fn register(&self, causes: [u64; CAUSES], ranks: u32) -> [u32; COUNTERS] {
         let [working, row, weights, room] = causes;
         let cycles = |of: &dyn Fn(usize) -> bool| -> u64 {
-            self.masks.0.iter().enumerate().filter(|(busy, _)| of(*busy)).map(|(_, cycles)| cycles).sum()
+            self.masks.iter().enumerate().filter(|(busy, _)| of(*busy)).map(|(_, cycles)| cycles).sum()
         };
         let part = |part: usize| cycles(&|busy| busy >> part & 1 == 1);
         let products = part(PRODUCT) - (self.last >> PRODUCT & 1) as u64;

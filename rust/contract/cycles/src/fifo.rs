@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 
 /// The places of a queue between the clocks, as the side that takes them knows them. Each becomes free again at a known time.
 #[derive(Clone, Debug, Default)]
-struct Places {
+pub(crate) struct Places {
     depth: u64,
     /// Taken so far.
-    taken: u64,
+    pub taken: u64,
     /// Known to be free again.
     freed: u64,
     /// Times at which the next ones become free, in ascending order.
@@ -25,7 +25,7 @@ impl Places {
 
     /// Counts the places that are free at time `now`.
     #[inline]
-    fn look(&mut self, now: u64) {
+    pub fn look(&mut self, now: u64) {
         while self.times.front().is_some_and(|time| *time <= now) {
             self.times.pop_front();
             self.freed += 1;
@@ -34,13 +34,13 @@ impl Places {
 
     /// Number of places that `more` words lack, by the last count; 0 if they fit.
     #[inline]
-    fn missing(&self, more: u64) -> u64 {
+    pub fn missing(&self, more: u64) -> u64 {
         (self.taken - self.freed + more).saturating_sub(self.depth)
     }
 
     /// Whether there is one at time `now`.
     #[inline]
-    fn ready(&mut self, now: u64) -> bool {
+    pub fn ready(&mut self, now: u64) -> bool {
         if self.missing(1) > 0 {
             self.look(now);
         }
@@ -73,23 +73,17 @@ pub(crate) const SYNCHRONISED: u64 = 3;
 /// A queue in flip-flops from the core's clock to the DRAM's, with a head register behind it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToDram<T> {
-    places: Places,
+    pub places: Places,
     /// First DRAM edge at which the word can be read, the word.
     words: VecDeque<(u64, T)>,
     /// First DRAM cycle in which the head is there, the head.
-    head: Option<(u64, T)>,
+    pub head: Option<(u64, T)>,
     last_pop: u64,
 }
 
 impl<T: Copy + Default> ToDram<T> {
     pub fn new(depth: u32) -> Self {
         Self { places: Places::new(depth), ..Self::default() }
-    }
-
-    /// Whether there is room in this core cycle.
-    #[inline]
-    pub fn ready(&mut self, cycle: u64) -> bool {
-        self.places.ready(cycle)
     }
 
     /// The first core cycle from which on there is room, if that is known already.
@@ -120,13 +114,12 @@ impl<T: Copy + Default> ToDram<T> {
     }
 
     /// Nothing waits.
-    #[inline]
     pub fn is_empty(&self) -> bool {
         self.head.is_none() && self.words.is_empty()
     }
 
-    /// In core cycle `cycle`, the `clock`th of the DRAM: the same comes of both.
-    pub fn is_alike(&mut self, other: &mut Self, cycle: u64, clock: u64) -> bool
+    /// Both have the same future from core cycle `cycle` on, the `clock`th of the DRAM.
+    pub fn is_symmetric(&mut self, other: &mut Self, cycle: u64, clock: u64) -> bool
     where
         T: PartialEq,
     {
@@ -139,12 +132,6 @@ impl<T: Copy + Default> ToDram<T> {
             && self.words == other.words
             && self.head == other.head
             && self.last_pop.max(clock) == other.last_pop.max(clock)
-    }
-
-    /// The head, and the first DRAM cycle in which it is there.
-    #[inline]
-    pub fn head(&self) -> Option<(u64, T)> {
-        self.head
     }
 
     /// Removes the head at DRAM edge `edge`.
@@ -162,7 +149,7 @@ impl<T: Copy + Default> ToDram<T> {
 /// read, and the one before that has left the head.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteData {
-    places: Places,
+    pub places: Places,
     read: u64,
     last_read: u64,
     /// DRAM edges at which words can be read.
@@ -174,11 +161,6 @@ pub(crate) struct WriteData {
 impl WriteData {
     pub fn new(depth: u32) -> Self {
         Self { places: Places::new(depth), ..Self::default() }
-    }
-
-    #[inline]
-    pub fn ready(&mut self, cycle: u64) -> bool {
-        self.places.ready(cycle)
     }
 
     #[inline]
@@ -215,14 +197,14 @@ impl WriteData {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToCore<T> {
     /// Taken when the command is given.
-    places: Places,
+    pub places: Places,
     /// First core edge at which the word can be read or, of those that have a time, is read; the word. These edges are the times of `places`.
     words: VecDeque<(u64, T)>,
     /// Words from the head on that have a time: at most two.
     timed: usize,
     last_read: u64,
-    /// First core cycle in which the head is offered, or the end of time.
-    head_from: u64,
+    /// First core cycle in which the head is offered, or the end of time if there is none.
+    pub head_from: u64,
     /// Core edges at which the last head left, and the one before.
     pops: [u64; 2],
     started: bool,
@@ -231,12 +213,6 @@ pub(crate) struct ToCore<T> {
 impl<T: Copy + Default> ToCore<T> {
     pub fn new(depth: u32) -> Self {
         Self { places: Places::new(depth), head_from: u64::MAX, ..Self::default() }
-    }
-
-    /// Places that are missing for `more` words by what was known last; 0 if they fit.
-    #[inline]
-    pub fn missing(&self, more: u64) -> u64 {
-        self.places.missing(more)
     }
 
     /// Brings what is known of the reader up to DRAM cycle `cycle`.
@@ -251,20 +227,13 @@ impl<T: Copy + Default> ToCore<T> {
         }
     }
 
+    /// A word is pushed at DRAM edge `edge`, which may lie ahead.
     #[inline]
-    pub fn reserve(&mut self, words: u64) {
-        self.places.taken += words;
-    }
-
-    /// A word is pushed at DRAM edge `edge`, which may lie ahead. Returns the first core edge that can read it.
-    #[inline]
-    pub fn push(&mut self, edge: u64, word: T, clocks: ClockRelation) -> u64 {
-        let readable = clocks.core_after(edge) + SYNCHRONISED;
-        self.words.push_back((readable, word));
+    pub fn push(&mut self, edge: u64, word: T, clocks: ClockRelation) {
+        self.words.push_back((clocks.core_after(edge) + SYNCHRONISED, word));
         if self.timed < 2 {
             self.give_times();
         }
-        readable
     }
 
     fn give_times(&mut self) {
@@ -284,12 +253,6 @@ impl<T: Copy + Default> ToCore<T> {
         }
         let head = self.words.front();
         self.head_from = head.map_or(u64::MAX, |(read, _)| (read + 1).max(self.pops[0]) + 1);
-    }
-
-    /// First core cycle in which the head is offered, or the end of time if there is none.
-    #[inline]
-    pub fn head_from(&self) -> u64 {
-        self.head_from
     }
 
     /// The head in core cycle `cycle`.

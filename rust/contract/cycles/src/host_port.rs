@@ -79,11 +79,12 @@ impl StoreTo {
 /// The port.
 #[derive(Clone, Debug)]
 pub(crate) struct HostPort {
-    pending: Option<Request>,
+    /// The request in work; none other is taken.
+    pub pending: Option<Request>,
     /// The pending access to the core is done, its answer waits.
     answer: Option<Option<Register>>,
     /// Instructions still to go to the queue; one per cycle.
-    unpacking: VecDeque<u128>,
+    pub unpacking: VecDeque<u128>,
     /// The response that is offered.
     pub response: Option<Answer>,
     /// Stores that are passed on and not acknowledged.
@@ -135,28 +136,6 @@ impl HostPort {
         }
     }
 
-    /// A request would be taken.
-    #[inline]
-    pub fn is_free(&self) -> bool {
-        self.pending.is_none()
-    }
-
-    #[inline]
-    pub fn take(&mut self, request: Request) {
-        self.pending = Some(request);
-    }
-
-    /// Instructions are on their way to the queue.
-    #[inline]
-    pub fn is_unpacking(&self) -> bool {
-        !self.unpacking.is_empty()
-    }
-
-    /// How many.
-    pub fn unpacking(&self) -> u32 {
-        self.unpacking.len() as u32
-    }
-
     /// The burst that the pending request reads or writes: address in the DIMM, whether it is written, tag of the request.
     #[inline]
     pub fn wants(&self) -> Option<(u32, bool, u16)> {
@@ -166,12 +145,6 @@ impl HostPort {
             }
             _ => None,
         }
-    }
-
-    /// The request in work was passed on to its rank.
-    #[inline]
-    pub fn passed(&mut self) {
-        self.pending = None;
     }
 
     /// What the pending access to the core does; `waiting` instructions are in the queue behind its head. The instructions are
@@ -184,16 +157,10 @@ impl HostPort {
             RequestKind::ReadRegister(number) => CoreAccess::Reads(number),
             RequestKind::Nothing { .. } => CoreAccess::Reads(u8::MAX),
             RequestKind::LinkControl { retrain, forget } => CoreAccess::Controls { retrain, forget },
-            RequestKind::Instructions(_) if self.is_unpacking() => CoreAccess::Nothing,
+            RequestKind::Instructions(_) if !self.unpacking.is_empty() => CoreAccess::Nothing,
             RequestKind::Instructions(_) if waiting > self.queue_limit => CoreAccess::Overflow,
             RequestKind::Instructions(_) => CoreAccess::Queues,
         }
-    }
-
-    /// The word that goes to the queue in this cycle.
-    #[inline]
-    pub fn unpack(&mut self) -> Option<u128> {
-        self.unpacking.pop_front()
     }
 
     /// The access is done; its answer can go from the next cycle on.
@@ -220,6 +187,6 @@ impl HostPort {
     /// Nothing is in work and nothing is offered.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.pending.is_none() && self.response.is_none() && !self.is_unpacking()
+        self.pending.is_none() && self.response.is_none() && self.unpacking.is_empty()
     }
 }

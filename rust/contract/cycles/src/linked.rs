@@ -41,6 +41,13 @@ pub struct LinkedModel {
     cycle: u64,
 }
 
+ndp_config::getters!(LinkedModel {
+    /// Cycles so far.
+    cycle: u64,
+    /// The cores.
+    cores: &[CycleModel],
+});
+
 impl LinkedModel {
     /// Cores of a configuration, whose links' lanes take `latency` cycles. Two with a cable, or as many as the bridge has links.
     pub fn new(config: &DesignConfig, topology: Topology, clocks: ClockRelation, latency: u32) -> Self {
@@ -63,16 +70,6 @@ impl LinkedModel {
         Self { config: config.clone(), cores: cores.collect(), bridge, cycle: 0 }
     }
 
-    /// Cycles so far.
-    pub fn cycle(&self) -> u64 {
-        self.cycle
-    }
-
-    /// The cores.
-    pub fn cores(&self) -> &[CycleModel] {
-        &self.cores
-    }
-
     /// A core, to record it or to read its counters.
     pub fn core_mut(&mut self, core: usize) -> &mut CycleModel {
         &mut self.cores[core]
@@ -80,7 +77,7 @@ impl LinkedModel {
 
     /// What register 2 of a core would show.
     pub fn link(&self, core: usize) -> LinkState {
-        self.cores[core].transfers_seen().map(TransferUnit::state).unwrap_or_default()
+        self.cores[core].transfers.as_ref().map(|unit| unit.state()).unwrap_or_default()
     }
 
     /// The first cycle of a core after its last reset.
@@ -90,7 +87,7 @@ impl LinkedModel {
 
     /// The first cycle of those in which a core has not been busy up to now.
     pub fn idle_since(&self, core: usize) -> Option<u64> {
-        self.cores[core].idle_since().map(|cycle| cycle + self.origin(core))
+        self.cores[core].idle_since.map(|cycle| cycle + self.origin(core))
     }
 
     /// Flits that the bridge dropped for want of a route.
@@ -102,8 +99,8 @@ impl LinkedModel {
     fn line(&mut self, cable: usize, direction: usize) -> Option<&mut Line> {
         match &mut self.bridge {
             Some(bridge) if direction == 0 => bridge.ends.get_mut(cable).map(|end| &mut end.line),
-            Some(_) => Some(&mut self.cores.get_mut(cable)?.transfers()?.end.line),
-            None => Some(&mut self.cores.get_mut(1 - direction.min(1))?.transfers()?.end.line),
+            Some(_) => Some(&mut self.cores.get_mut(cable)?.transfers.as_mut()?.end.line),
+            None => Some(&mut self.cores.get_mut(1 - direction.min(1))?.transfers.as_mut()?.end.line),
         }
     }
 
@@ -134,12 +131,12 @@ impl LinkedModel {
         let (now, origin) = (self.cycle, self.cycle + cycles);
         let heard = match (&mut self.bridge, core) {
             (Some(bridge), _) => bridge.ends.get_mut(core).map(|end| &mut end.line),
-            (None, _) => self.cores[1 - core].transfers().map(|unit| &mut unit.end.line),
+            (None, _) => self.cores[1 - core].transfers.as_mut().map(|unit| &mut unit.end.line),
         };
         if let Some(line) = heard {
             line.sender_reset(now, origin);
         }
-        let Some(unit) = self.cores[core].transfers() else { return };
+        let Some(unit) = &self.cores[core].transfers else { return };
         let line = unit.end.line.clone();
         let unit = TransferUnit::new(&self.config, core as u32, line, origin, now.checked_sub(1));
         self.cores[core] = CycleModel::with_link(&self.config, clocks, origin, unit);
@@ -151,7 +148,7 @@ impl LinkedModel {
             for (core, host) in self.cores.iter_mut().zip(hosts.iter_mut()) {
                 core.run_free(end, host);
             }
-            let engaged = self.cores.iter().filter(|core| core.is_engaged());
+            let engaged = self.cores.iter().filter(|core| core.engaged);
             let next = engaged.map(CycleModel::system_cycle).min().map_or(end, |next| next.min(end));
             self.links_to(next);
             if next < end && !self.wait(end, hosts) {
@@ -162,7 +159,7 @@ impl LinkedModel {
 
     /// Cycles for which no part has to know what the others do.
     fn window(&mut self) -> u64 {
-        let of_cores = self.cores.iter().filter_map(CycleModel::transfers_seen).map(|unit| &unit.end);
+        let of_cores = self.cores.iter().filter_map(|core| core.transfers.as_deref()).map(|unit| &unit.end);
         let of_bridge = self.bridge.iter().flat_map(|bridge| &bridge.ends);
         NOTICED + of_cores.chain(of_bridge).map(|end| end.line.least_delay()).min().unwrap_or(1)
     }
@@ -177,7 +174,7 @@ impl LinkedModel {
             }
             let to = end.min(self.cycle + self.window());
             for core in &mut self.cores {
-                if let Some(unit) = core.transfers() {
+                if let Some(unit) = &mut core.transfers {
                     unit.run_alone(to);
                 }
             }
@@ -191,16 +188,16 @@ impl LinkedModel {
         for (core, host) in self.cores.iter_mut().zip(hosts) {
             while core.system_cycle() < to {
                 let now = core.system_cycle();
-                if !core.is_engaged() {
+                if !core.engaged {
                     core.run_free(to, host);
                     continue;
                 }
-                if let Some(unit) = core.transfers() {
+                if let Some(unit) = &mut core.transfers {
                     unit.run_alone(now);
                 }
                 core.run_engaged(to, host);
             }
-            if let Some(unit) = core.transfers() {
+            if let Some(unit) = &mut core.transfers {
                 unit.run_alone(to);
             }
         }
@@ -219,13 +216,13 @@ impl LinkedModel {
             match &mut self.bridge {
                 Some(bridge) => {
                     let other = &mut bridge.ends[at];
-                    let Some(unit) = self.cores[at].transfers() else { continue };
+                    let Some(unit) = &mut self.cores[at].transfers else { continue };
                     unit.end.deliver(&mut other.line, to);
                     other.deliver(&mut unit.end.line, to);
                 }
                 None => {
                     let [first, second] = &mut self.cores[..] else { continue };
-                    let (Some(first), Some(second)) = (first.transfers(), second.transfers()) else {
+                    let (Some(first), Some(second)) = (&mut first.transfers, &mut second.transfers) else {
                         continue;
                     };
                     let (from, other) = if at == 0 { (first, second) } else { (second, first) };
@@ -240,9 +237,9 @@ impl LinkedModel {
     fn rests_until(&self) -> u64 {
         let now = self.cycle;
         let mut until = u64::MAX;
-        let units = self.cores.iter().filter_map(CycleModel::transfers_seen);
+        let units = self.cores.iter().filter_map(|core| core.transfers.as_deref());
         for unit in units.clone() {
-            if unit.cycle() != now || !unit.rests() {
+            if unit.end.cycle != now || !unit.rests() {
                 return now;
             }
             if unit.receives() {
@@ -265,15 +262,13 @@ impl LinkedModel {
 
     /// Links go on to a cycle without a change.
     fn rest(&mut self, to: u64) {
-        let heard = |core: &CycleModel| core.transfers_seen().map(|unit| unit.end.transmitter.header());
+        let heard = |core: &CycleModel| core.transfers.as_deref().map(|unit| unit.end.transmitter.header);
         let of_cores: Vec<_> = self.cores.iter().map(|core| heard(core).unwrap_or_default()).collect();
-        let of_bridge: Option<Vec<_>> = self
-            .bridge
-            .as_ref()
-            .map(|bridge| bridge.ends.iter().map(|end| end.transmitter.header()).collect());
+        let of_bridge: Option<Vec<_>> =
+            self.bridge.as_ref().map(|bridge| bridge.ends.iter().map(|end| end.transmitter.header).collect());
         for (at, core) in self.cores.iter_mut().enumerate() {
             let said = of_bridge.as_ref().map_or(of_cores[1 - at.min(1)], |headers| headers[at]);
-            if let Some(unit) = core.transfers() {
+            if let Some(unit) = &mut core.transfers {
                 unit.rest(to, said);
             }
         }
@@ -286,7 +281,7 @@ impl LinkedModel {
     /// Cores whose only transfer is a `receive` that waits go on as if there was none, as long as nothing can come. Returns whether there was such a time.
     fn wait<H: Host>(&mut self, end: u64, hosts: &mut [H]) -> bool {
         let mut until = self.rests_until().min(end);
-        for core in self.cores.iter().filter(|core| core.is_engaged()) {
+        for core in self.cores.iter().filter(|core| core.engaged) {
             if !core.waits() {
                 until = until.min(core.system_cycle());
             }
@@ -295,7 +290,7 @@ impl LinkedModel {
             return false;
         }
         for (core, host) in self.cores.iter_mut().zip(hosts) {
-            if core.is_engaged() && core.waits() {
+            if core.engaged && core.waits() {
                 core.run_waiting(until, host);
             }
         }

@@ -125,7 +125,7 @@ pub fn run_program(
         sent += burst;
     }
     host.settle(model);
-    model.run_to_end(&mut host);
+    model.run_while_busy(u64::MAX, &mut host);
     let cycles = model.cycle() - begin;
     let status = host.status(model);
     let later = match host.read(model, 1) {

@@ -24,11 +24,6 @@ impl Rows {
         Self { matrix, cut, count: product.count, list: product.list }
     }
 
-    /// Every rank has the same part of every row.
-    pub fn are_even(&self, shape: &Shape) -> bool {
-        self.cut.is_even(shape)
-    }
-
     /// The rank at which the tail of a row begins.
     #[inline]
     pub fn tail_start(&self, row: u32, ranks: u32) -> u32 {
@@ -42,8 +37,8 @@ const READ: u64 = 2;
 /// Names one row after the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Generator {
-    /// Rows that were not taken.
-    left: u32,
+    /// Rows that were not taken; none in the command's cycle.
+    pub left: u32,
     /// The row that is offered, from this cycle on.
     from: u64,
     row: u32,
@@ -78,18 +73,6 @@ impl Generator {
         } else {
             self.from = cycle + 1;
         }
-    }
-
-    /// Rows are left; the command's cycle does not count.
-    #[inline]
-    pub fn is_active(&self) -> bool {
-        self.left > 0
-    }
-
-    /// Rows that were not taken.
-    #[inline]
-    pub fn left(&self) -> u32 {
-        self.left
     }
 
     /// The row that is offered in this cycle.
@@ -141,18 +124,17 @@ impl Feeder {
         Self { rank, waiting: VecDeque::new(), from: 0, address: 0, left: 0, mask }
     }
 
-    /// In cycle `cycle` the same comes of both.
-    pub fn is_alike(&self, other: &Self, cycle: u64) -> bool {
+    /// Both have the same future from cycle `cycle` on.
+    pub fn is_symmetric(&self, other: &Self, cycle: u64) -> bool {
         let state = |feeder: &Self| {
             (feeder.left, if feeder.left > 0 { feeder.address } else { 0 }, feeder.from.max(cycle))
         };
         state(self) == state(other) && self.waiting == other.waiting
     }
 
-    /// Has done what `other` has.
-    pub fn follow(&mut self, other: &Self) {
-        let rank = self.rank;
-        *self = Self { rank, ..other.clone() };
+    /// A copy for another rank.
+    pub fn replica(&self, rank: u32) -> Self {
+        Self { rank, ..self.clone() }
     }
 
     /// A row can be taken.
@@ -202,7 +184,7 @@ impl Feeder {
 
     fn place(&mut self, cycle: u64, row: u32, start: u32, rows: &Rows, shape: &Shape) {
         let Cut { waves, tail, last_beat, .. } = rows.cut;
-        let tail_at = (self.rank + shape.ranks - start) % shape.ranks;
+        let tail_at = shape.tail_at(self.rank, start);
         let has_tail = tail_at < tail;
         let ends = if tail > 0 { tail_at + 1 == tail } else { self.rank + 1 == shape.ranks };
         let stripes = waves + u32::from(has_tail);

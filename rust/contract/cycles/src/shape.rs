@@ -99,6 +99,12 @@ impl Shape {
         }
     }
 
+    /// The place of a rank among those behind the one at which a tail starts.
+    #[inline]
+    pub fn tail_at(&self, rank: u32, start: u32) -> u32 {
+        (rank + self.ranks - start) % self.ranks
+    }
+
     /// The cut of a row of one wave.
     pub fn whole_wave(&self) -> Cut {
         Cut { waves: 1, tail: 0, last_beat: self.positions - 1, last_elem: BEAT_ELEMS - 1 }

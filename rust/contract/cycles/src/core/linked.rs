@@ -30,44 +30,15 @@ impl CycleModel {
         model
     }
 
-    /// The unit of transfers.
-    pub(crate) fn transfers(&mut self) -> Option<&mut TransferUnit> {
-        self.transfers.as_deref_mut()
-    }
-
-    /// The same, to look at.
-    pub(crate) fn transfers_seen(&self) -> Option<&TransferUnit> {
-        self.transfers.as_deref()
-    }
-
     /// The cycle of the system that comes next.
     #[inline]
     pub(crate) fn system_cycle(&self) -> u64 {
         self.origin + self.cycle
     }
 
-    /// It matters to the core what the unit does.
-    #[inline]
-    pub(crate) fn is_engaged(&self) -> bool {
-        self.engaged
-    }
-
-    /// The first cycle since reset of those in which the core has not been busy up to now.
-    pub(crate) fn idle_since(&self) -> Option<u64> {
-        self.idle_since
-    }
-
     /// Goes on to cycle `end` of the system, but not beyond a cycle from which on the unit matters.
     pub(crate) fn run_free(&mut self, end: u64, host: &mut impl Host) {
-        let end = end.saturating_sub(self.origin);
-        while self.cycle < end && !self.engaged {
-            self.step(host);
-            self.note_idle();
-            if !self.engaged {
-                self.skip(end, host);
-                self.note_idle();
-            }
-        }
+        self.run_while(end.saturating_sub(self.origin), host, |core| !core.engaged);
     }
 
     /// Goes on to cycle `end` of the system, with the unit, but not beyond a cycle from which on it does not matter any more.
@@ -75,7 +46,6 @@ impl CycleModel {
         let end = end.saturating_sub(self.origin);
         while self.cycle < end && self.engaged {
             self.step(host);
-            self.note_idle();
         }
     }
 
@@ -90,18 +60,9 @@ impl CycleModel {
         (self.engaged, self.waiting) = (false, true);
         self.dense = self.is_dense();
         self.run_free(end, host);
-        self.part_ranks();
+        self.split_ranks();
         (self.engaged, self.waiting) = (true, false);
         self.dense = true;
-    }
-
-    #[inline]
-    fn note_idle(&mut self) {
-        if self.is_busy() {
-            self.idle_since = None;
-        } else if self.idle_since.is_none() {
-            self.idle_since = Some(self.cycle);
-        }
     }
 
     /// Before a cycle in which the unit matters.
@@ -112,13 +73,13 @@ impl CycleModel {
             if !linked {
                 unit.run_alone(now);
             }
-            debug_assert_eq!(unit.cycle(), now);
+            debug_assert_eq!(unit.end.cycle, now);
         }
     }
 
     #[inline]
     pub(super) fn take_request(&mut self, request: Request) {
-        self.port.take(request);
+        self.port.pending = Some(request);
         self.engaged |= self.port.is_for_link() && self.transfers.is_some();
     }
 
@@ -154,7 +115,7 @@ impl CycleModel {
             && let Some(unit) = &mut self.transfers
         {
             if let Some(number) = self.port.link_counter() {
-                self.link_counter = unit.end.counters()[number];
+                self.link_counter = unit.end.counters[number];
             }
             unit.step(given);
         }

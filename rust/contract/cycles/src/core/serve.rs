@@ -11,14 +11,14 @@ impl CycleModel {
     /// The core may not be busy, and no request of the host may be on its way.
     pub fn serve(&mut self, requests: impl IntoIterator<Item = (u32, bool)>) {
         debug_assert!(!self.is_busy() && !self.engaged && self.port.is_idle() && self.port.outstanding == 0);
-        self.part_ranks();
+        self.split_ranks();
         let mut requests = requests.into_iter().peekable();
         let mut under_way = [false; 1 << u8::BITS];
         let mut next_tag = 0u8;
         while requests.peek().is_some() || !self.port.is_idle() || self.port.outstanding > 0 {
             let cycle = self.cycle;
             self.catch_up(cycle);
-            let (response, free) = (self.port.response.take(), self.port.is_free());
+            let (response, free) = (self.port.response.take(), self.port.pending.is_none());
             if !free {
                 let passed = self.request_to_rank(cycle, None);
                 debug_assert!(matches!(passed, Passed::Host | Passed::Nobody));
@@ -36,7 +36,7 @@ impl CycleModel {
             {
                 under_way[usize::from(next_tag)] = true;
                 let kind = RequestKind::Dram { address: address & self.dimm_mask, write };
-                self.port.take(Request { kind, tag: next_tag });
+                self.port.pending = Some(Request { kind, tag: next_tag });
                 next_tag = next_tag.wrapping_add(1);
             }
             self.cycle = cycle + 1;
@@ -52,8 +52,7 @@ impl CycleModel {
     /// The answer of a rank, of those that have one, which becomes the response.
     fn next_answer(&mut self, cycle: u64) -> Option<Answer> {
         let ranks = &self.ranks;
-        let offers =
-            |source: usize| ranks.get(source).is_some_and(|rank| rank.responses.head_from() <= cycle);
+        let offers = |source: usize| ranks.get(source).is_some_and(|rank| rank.responses.head_from <= cycle);
         let turn = self.port.answer_turns.choose(offers)?;
         let rank = &mut self.ranks[turn];
         let (tag, _) = rank.responses.offered(cycle)?;

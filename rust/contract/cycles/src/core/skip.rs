@@ -62,7 +62,7 @@ impl CycleModel {
             // A row more makes no difference to the unit if one waits already.
             let row = !self.tokens.is_empty();
             // When the last ones are gone matters if the next product waits for that; not more are named than unit and feeders have room for.
-            let last = self.generator.left() <= TOKENS as u32 && self.issue.waits_for_rows(self.busy);
+            let last = self.generator.left <= TOKENS as u32 && self.issue.waits_for_rows(self.busy);
             let stop = if row && !last { end } else { end.min(self.next_rows(at)) };
             let from = self.unit.run_scalars(at, stop, row);
             let unit = self.unit.next(from, row, &self.ranks);
@@ -136,9 +136,9 @@ impl CycleModel {
     /// else can happen in them.
     pub(super) fn run_transfers(&mut self, end: u64) {
         let parts = |core: &Self| {
-            let loads = core.reader.is_busy() || core.unit.loads();
+            let loads = core.reader.is_busy() || core.unit.load_writer.is_busy();
             let stores = core.unit.stores() || core.port.stores > 0;
-            (loads, stores, core.unit.zeroes(), core.unit.activates())
+            (loads, stores, core.unit.zero_left > 0, core.unit.activation.is_busy())
         };
         let before = parts(self);
         while self.cycle < end && parts(self) == before {
@@ -148,11 +148,11 @@ impl CycleModel {
             let delivered = if reads { self.move_reads(cycle, false) } else { 0 };
             self.move_segments(cycle);
             let load = self.reader.offers().is_some();
-            let store_taken = self.unit.offers_store() && self.request_to_rank(cycle, None) == Passed::Store;
+            let store_taken = self.unit.stored > 0 && self.request_to_rank(cycle, None) == Passed::Store;
             let mut acknowledged = 0;
             if self.port.stores > 0 {
                 // Nobody else waits for answers.
-                for rank in self.ranks.iter_mut().filter(|rank| rank.responses.head_from() <= cycle) {
+                for rank in self.ranks.iter_mut().filter(|rank| rank.responses.head_from <= cycle) {
                     rank.responses.pop(cycle);
                     acknowledged += 1;
                 }

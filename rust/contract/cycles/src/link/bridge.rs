@@ -2,7 +2,6 @@
 
 use super::end::End;
 use super::receiver::Arrived;
-use super::transmitter::Beat;
 
 /// A beat that came in: where it goes, if there is a route.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +70,7 @@ impl Bridge {
         }
         for (input, held) in self.held.iter_mut().enumerate() {
             match *held {
-                None => *held = offered[input].map(|beat| Held { beat, to: route(beat.dest, count) }),
+                None => *held = offered[input].map(|beat| Held { beat, to: route(beat.beat.dest, count) }),
                 Some(Held { beat, to: None }) => {
                     self.misrouted += u64::from(beat.flit_last);
                     *held = None;
@@ -81,9 +80,7 @@ impl Bridge {
             }
         }
         for (at, end) in self.ends.iter_mut().enumerate() {
-            let beat =
-                sent[at].map(|Arrived { last, dest, source, label, .. }| Beat { last, dest, source, label });
-            end.step(beat, before[at].is_none(), self.retrain >> at & 1 == 1);
+            end.step(sent[at].map(|sent| sent.beat), before[at].is_none(), self.retrain >> at & 1 == 1);
         }
     }
 

@@ -1,11 +1,11 @@
 //! One end of a link: receiver, session, transmitter, and what they count.
 
-use super::frame::{Header, Kind};
+use super::frame::{Beat, Header, Kind};
 use super::lane::Before;
 use super::line::Line;
 use super::receiver::{Arrived, Receiver, Verdict};
 use super::session::Session;
-use super::transmitter::{Beat, Transmitter};
+use super::transmitter::Transmitter;
 use ndp_config::LinkConfig;
 
 /// Counters of an end (docs/dimm-link.md, "Counters").
@@ -32,7 +32,8 @@ pub(crate) struct End {
     pub receiver: Receiver,
     pub transmitter: Transmitter,
     pub session: Session,
-    counters: [u32; COUNTERS],
+    /// As they would be read in the cycle that comes.
+    pub counters: [u32; COUNTERS],
     /// Events of the cycle before, one bit each.
     seen: u32,
     timed_from: u64,
@@ -61,11 +62,6 @@ impl End {
     pub fn deliver(&mut self, line: &mut Line, now: u64) {
         self.outbox.drain(..).for_each(|(first, header)| line.push(first, header));
         line.prune(now);
-    }
-
-    /// The counters as they would be read in the cycle that comes.
-    pub fn counters(&self) -> [u32; COUNTERS] {
-        self.counters
     }
 
     /// A beat would be taken.

@@ -12,15 +12,24 @@ pub(crate) enum Kind {
     Answer,
 }
 
-/// What a flit's payload belongs to.
+/// A beat for the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beat {
+    /// The last of its message.
+    pub last: bool,
+    /// The message's destination.
+    pub dest: u8,
+    /// Its source.
+    pub source: u8,
+    /// Label of the flit.
+    pub label: u32,
+}
+
+/// What a flit's payload belongs to: its last beat, and the number of that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tag {
-    pub dest: u8,
-    pub source: u8,
+    pub beat: Beat,
     pub last_beat: u8,
-    /// The message ends with this flit.
-    pub end: bool,
-    pub label: u32,
 }
 
 /// A header.
@@ -39,7 +48,8 @@ pub(crate) struct Header {
 
 impl Tag {
     /// What a memory holds that nothing was written to: who knows; not zeros.
-    pub const UNKNOWN: Self = Self { dest: 15, source: 15, last_beat: 7, end: true, label: 0x1_FFFF };
+    pub const UNKNOWN: Self =
+        Self { beat: Beat { last: true, dest: 15, source: 15, label: 0x1_FFFF }, last_beat: 7 };
 }
 
 impl Header {
@@ -54,11 +64,11 @@ impl Header {
             (self.sequence.into(), 12),
             (self.ack.into(), 20),
             (self.limit.into(), 28),
-            (self.tag.dest.into(), 36),
-            (self.tag.source.into(), 40),
+            (self.tag.beat.dest.into(), 36),
+            (self.tag.beat.source.into(), 40),
             (self.tag.last_beat.into(), 44),
-            (self.tag.end.into(), 47),
-            (self.tag.label.into(), 48),
+            (self.tag.beat.last.into(), 47),
+            (self.tag.beat.label.into(), 48),
         ];
         let bits = fields.into_iter().fold(0, |bits, (field, at): (u128, u32)| bits | field << at);
         let lane_bits = LinkConfig::LANE_BITS as usize;

@@ -14,7 +14,7 @@ pub(crate) mod receiver;
 pub(crate) mod session;
 pub(crate) mod transmitter;
 
+pub use frame::Beat;
 pub use line::Disturbance;
 pub use pair::{EndInputs, EndOutputs, LinkPair};
 pub use receiver::Arrived;
-pub use transmitter::Beat;

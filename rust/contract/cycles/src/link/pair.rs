@@ -1,9 +1,9 @@
 //! Two ends on one cable and nothing behind them: the prediction for who drives link controllers by themselves.
 
 use super::end::{COUNTERS, End};
+use super::frame::Beat;
 use super::line::{Disturbance, Line};
 use super::receiver::Arrived;
-use super::transmitter::Beat;
 use ndp_config::LinkConfig;
 
 /// What is driven at an end's ports in a cycle.
@@ -90,7 +90,7 @@ impl LinkPair {
 
     /// Counters of an end (docs/dimm-link.md, "Counters"), as they are if they are asked for in the cycle that comes next.
     pub fn counters(&self, end: usize) -> [u32; COUNTERS] {
-        self.ends[end].counters()
+        self.ends[end].counters
     }
 
     /// One cycle of both ends.

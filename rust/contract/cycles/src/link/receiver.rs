@@ -1,6 +1,6 @@
 //! The receiving side of an end: lanes in step, flits that are checked, kept and handed out (docs/timing-links.md, "Links").
 
-use super::frame::{Header, Kind, Tag, is_ahead};
+use super::frame::{Beat, Header, Kind, Tag, is_ahead};
 use super::lane::{Before, LOOK, Lane};
 use super::line::Line;
 use ndp_config::LinkConfig;
@@ -15,16 +15,10 @@ const ROOM: u64 = 3;
 /// A beat that is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// The last of its message.
-    pub last: bool,
+    /// As it was sent.
+    pub beat: Beat,
     /// The last of its flit.
     pub flit_last: bool,
-    /// The message's destination.
-    pub dest: u8,
-    /// Its source.
-    pub source: u8,
-    /// Label of the flit.
-    pub label: u32,
 }
 
 /// A flit that has come.
@@ -150,13 +144,8 @@ impl Receiver {
         if reads {
             let tag = self.tags[usize::from(self.read)];
             frees = self.from == tag.last_beat;
-            self.beat = Arrived {
-                last: frees && tag.end,
-                flit_last: frees,
-                dest: tag.dest,
-                source: tag.source,
-                label: tag.label,
-            };
+            let beat = Beat { last: frees && tag.beat.last, ..tag.beat };
+            self.beat = Arrived { beat, flit_last: frees };
             self.from = if frees { 0 } else { self.from + 1 };
             self.read = (self.read + u8::from(frees)) & (self.depth - 1);
         }

@@ -1,23 +1,10 @@
 //! The sending side of an end: flits that wait, are sent, and are sent again (docs/timing-links.md, "Links").
 
-use super::frame::{Frame, Header, Kind, Place, Tag, is_ahead};
+use super::frame::{Beat, Frame, Header, Kind, Place, Tag, is_ahead};
 use super::line::CHOSEN;
 use super::receiver::Receiver;
 use super::session::{Hears, Session};
 use ndp_config::LinkConfig;
-
-/// A beat for the link.
-#[derive(Clone, Copy, Debug)]
-pub struct Beat {
-    /// The last of its message.
-    pub last: bool,
-    /// The message's destination.
-    pub dest: u8,
-    /// Its source.
-    pub source: u8,
-    /// Label of the flit.
-    pub label: u32,
-}
 
 /// What happened in a cycle, for counters and session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,7 +48,7 @@ pub(crate) struct Transmitter {
     timing: bool,
     timed: u8,
     /// The header that was sent last, and the cycle of the choice that made it what it is.
-    header: Header,
+    pub header: Header,
     same_since: u64,
 }
 
@@ -179,8 +166,7 @@ impl Transmitter {
                 if drops {
                     sent.discards = true;
                 } else {
-                    let Beat { last: end, dest, source, label } = beat;
-                    let tag = Tag { dest, source, last_beat: self.beat, end, label };
+                    let tag = Tag { beat, last_beat: self.beat };
                     self.tags[usize::from(self.tail & (self.depth - 1))] = tag;
                     self.tail = self.tail.wrapping_add(1);
                 }
@@ -227,11 +213,6 @@ impl Transmitter {
         let none = self.acked == self.tail && self.next == self.tail && self.newest == self.tail;
         let still = none && self.beat == 0 && !self.resync && !self.timing && !self.sends_next;
         (still && self.header.kind == Kind::Idle).then_some(self.same_since)
-    }
-
-    /// The header that was sent last.
-    pub fn header(&self) -> Header {
-        self.header
     }
 
     /// The flits that were sent in cycles `from..to` of its own, if it sent nothing.

@@ -112,11 +112,6 @@ impl Meter {
         self.decided_before + self.decided
     }
 
-    /// Those since [`Meter::begin`].
-    pub fn decided_since(&self) -> u64 {
-        self.decided
-    }
-
     /// Counts anew from clock `clock` on; every slot that begins before it has been decided.
     pub fn begin(&mut self, clock: u64) {
         self.count(clock);
@@ -132,12 +127,12 @@ impl Meter {
         self.decided_before += std::mem::take(&mut self.decided);
     }
 
-    /// Two that have begun to count anew go on alike.
-    pub fn is_alike(&self, other: &Self) -> bool {
+    /// Both have begun to count anew and have the same future.
+    pub fn is_symmetric(&self, other: &Self) -> bool {
         (self.open, &self.rows, &self.columns) == (other.open, &other.rows, &other.columns)
     }
 
-    /// What `other` has counted since both began is this one's too.
+    /// Takes over the counts of `other` since both began anew.
     pub fn follow(&mut self, other: &Self) {
         let (before, decided_before) = (std::mem::take(&mut self.before), self.decided_before);
         *self = Self { before, decided_before, ..other.clone() };

@@ -127,9 +127,8 @@ impl Rank {
         self.meter.activity(self.clock_of(cycle))
     }
 
-    /// In core cycle `cycle`, up to which both have been caught up: from now on the same comes of both, as long as they are given the same
-    /// segments and no request.
-    pub fn is_alike(&mut self, other: &mut Self, cycle: u64) -> bool {
+    /// Both, caught up to core cycle `cycle`, have the same future as long as they get the same segments and no request.
+    pub fn is_symmetric(&mut self, other: &mut Self, cycle: u64) -> bool {
         let clock = self.clock_of(cycle);
         let slot = clock.div_ceil(SLOT);
         let rests = |rank: &Self| {
@@ -137,26 +136,26 @@ impl Rank {
             rank.requests.is_empty() && !request && rank.scheduler.has_segments_only()
         };
         // The first thing to look at is what most often differs.
-        self.scheduler.is_alike(&other.scheduler, slot)
+        self.scheduler.is_symmetric(&other.scheduler, slot)
             && self.refresh == other.refresh
             && self.turns == other.turns
             && self.staged == other.staged
             && rests(self)
             && rests(other)
-            && self.segments.is_alike(&mut other.segments, cycle, clock)
-            && self.beats.is_alike(&mut other.beats, cycle, clock)
+            && self.segments.is_symmetric(&mut other.segments, cycle, clock)
+            && self.beats.is_symmetric(&mut other.beats, cycle, clock)
             && {
                 self.meter.begin(clock);
                 other.meter.begin(clock);
-                self.meter.is_alike(&other.meter)
+                self.meter.is_symmetric(&other.meter)
             }
     }
 
-    /// Does what `other` has done since both were alike, and `trace` of its commands were recorded.
-    pub fn follow(&mut self, other: &Self, trace: usize) {
+    /// Catches up with `other`, which had `traced` commands recorded when both were found symmetric.
+    pub fn follow(&mut self, other: &Self, traced: usize) {
         self.meter.follow(&other.meter);
         if let (Some(own), Some(others)) = (&mut self.trace, &other.trace) {
-            own.extend(&others[trace..]);
+            own.extend(&others[traced..]);
         }
         self.segments.clone_from(&other.segments);
         self.beats.clone_from(&other.beats);
@@ -183,15 +182,10 @@ impl Rank {
         self.meter.decided()
     }
 
-    /// The same, since it was found to be alike to another one.
-    pub fn moved_alike(&self) -> u64 {
-        self.meter.decided_since()
-    }
-
     /// Whether a segment is taken in this core cycle.
     #[inline]
     pub fn segment_ready(&mut self, cycle: u64) -> bool {
-        self.segments.ready(cycle)
+        self.segments.places.ready(cycle)
     }
 
     /// A core cycle before which no segment is taken, as far as can be told.
@@ -227,14 +221,14 @@ impl Rank {
     pub fn next_answer(&self) -> u64 {
         let unseen =
             self.clocks.core_after(self.wake.max(self.next) * SLOT + self.slots.read_latency) + SYNCHRONISED;
-        let beat = self.beats.weight_from().min(self.beats.reader_from());
-        unseen.min(self.responses.head_from()).min(beat)
+        let beat = self.beats.weight_from.min(self.beats.reader_from);
+        unseen.min(self.responses.head_from).min(beat)
     }
 
     /// Whether a request is taken in this core cycle.
     #[inline]
     pub fn request_ready(&mut self, cycle: u64) -> bool {
-        self.requests.ready(cycle) && self.writes.ready(cycle)
+        self.requests.places.ready(cycle) && self.writes.places.ready(cycle)
     }
 
     #[inline]
@@ -350,23 +344,23 @@ impl Rank {
         if self.scheduler.is_empty() {
             return;
         }
-        let decision = self.scheduler.decide(slot, &self.slots);
-        if let Some((entry, command)) = decision.column {
+        let (column, row) = self.scheduler.decide(slot, &self.slots);
+        if let Some(entry) = column {
             let pushed = slot * SLOT + self.slots.read_latency;
             if entry.request {
                 self.responses.push(pushed, (entry.tag, entry.write), self.clocks);
             } else {
                 self.beats.push(pushed, 0, 1, entry.tag != 0);
             }
-            if command.write {
+            if entry.write {
                 self.writes.pop(slot * SLOT + self.slots.write_latency, self.clocks);
             }
             self.meter.columns(slot, ((slot + 1) * SLOT, 1, 1), &entry);
             if let Some(trace) = &mut self.trace {
-                trace.push(((slot + 1) * SLOT, Command::Column(command)));
+                trace.push(((slot + 1) * SLOT, Command::Column(entry.command())));
             }
         }
-        if let Some(command) = decision.row {
+        if let Some(command) = row {
             self.log_row(slot, command);
         }
     }
@@ -383,7 +377,7 @@ impl Rank {
     #[inline]
     fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> Room) -> u64 {
         let first = slot * SLOT;
-        let (segment, request) = (self.segments.head(), self.requests.head());
+        let (segment, request) = (self.segments.head, self.requests.head);
         let next = |head: Option<u64>| head.map_or(u64::MAX, |from| ((from + SLOT) / SLOT).max(slot + 1));
         let request_from = request.map(|head| head.0);
         let mut wake = next(segment.map(|head| head.0)).min(next(request_from));
@@ -402,10 +396,10 @@ impl Rank {
             until == 0
         });
         let request = request.filter(|_| {
-            if self.responses.missing(1) > 0 {
+            if self.responses.places.missing(1) > 0 {
                 self.responses.look(places, self.clocks);
             }
-            self.responses.missing(1) == 0
+            self.responses.places.missing(1) == 0
         });
         match self.turns.choose(segment.is_some(), request.is_some()) {
             Some(Choice::Segment) => {
@@ -418,7 +412,7 @@ impl Rank {
             }
             Some(Choice::Request) => {
                 let Request { address, write, tag } = request.unwrap_or_default();
-                self.responses.reserve(1);
+                self.responses.places.taken += 1;
                 self.requests.pop(first + 1, self.clocks);
                 self.staged = Some(Entry::at(self.upper_bits, address, 0, write, true, tag));
             }

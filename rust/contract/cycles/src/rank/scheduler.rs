@@ -129,12 +129,12 @@ pub(super) struct ReadRun {
     pub count: u64,
 }
 
-/// What was decided in a slot.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Decision {
-    /// The entry whose burst is read or written, as it was, and the command.
-    pub column: Option<(Entry, ColumnCommand)>,
-    pub row: Option<RowCommand>,
+impl Bank {
+    /// PRE.
+    fn close(&mut self, slot: u64, slots: &Slots) {
+        self.row = None;
+        self.act = max(self.act, slot + slots.pre_to_act);
+    }
 }
 
 impl Scheduler {
@@ -146,8 +146,8 @@ impl Scheduler {
         self.count == ENTRIES
     }
 
-    /// From slot `slot` on the same comes of both.
-    pub fn is_alike(&self, other: &Self, slot: u64) -> bool {
+    /// Both have the same future from slot `slot` on.
+    pub fn is_symmetric(&self, other: &Self, slot: u64) -> bool {
         let times = |times: [u64; GROUPS]| times.map(|from| max(from, slot));
         let bank = |bank: &Bank| {
             let [column, pre, act] = [bank.column, bank.pre, bank.act].map(|from| max(from, slot));
@@ -178,10 +178,7 @@ impl Scheduler {
 
     /// PRE of all banks.
     pub fn close_all(&mut self, slot: u64, slots: &Slots) {
-        for bank in &mut self.banks {
-            bank.row = None;
-            bank.act = max(bank.act, slot + slots.pre_to_act);
-        }
+        self.banks.iter_mut().for_each(|bank| bank.close(slot, slots));
         self.row_wake = 0;
     }
 
@@ -205,44 +202,33 @@ impl Scheduler {
         self.entries[..self.count].iter().any(|entry| entry.bank == bank)
     }
 
-    /// The commands of a slot, and the change of state that they make.
+    /// The commands of a slot, and the change of state that they make: the entry, as it was, whose burst is read or written, and the row command.
     #[inline]
-    pub fn decide(&mut self, slot: u64, slots: &Slots) -> Decision {
+    pub fn decide(&mut self, slot: u64, slots: &Slots) -> (Option<Entry>, Option<RowCommand>) {
         // The column command is judged by the banks as they are before the row command.
-        let column = self.column(slot);
+        let column = (self.count > 0 && self.column_from() <= slot).then(|| self.entries[0]);
         let row = if slot >= self.row_wake { self.row(slot) } else { None };
-        let mut decision = Decision::default();
-        if let Some(column) = column {
-            let entry = self.entries[0];
-            decision.column = Some((entry, column));
+        if let Some(entry) = column {
             self.issue_column(slot, slots, entry);
         }
         if let Some((command, at)) = row {
             self.row_wake = 0;
             match command {
                 RowCommand::Activate(group, _, row) => self.issue_act(slot, slots, at, group.into(), row),
-                _ => {
-                    let bank = &mut self.banks[at];
-                    bank.row = None;
-                    bank.act = max(bank.act, slot + slots.pre_to_act);
-                }
+                _ => self.banks[at].close(slot, slots),
             }
-            decision.row = Some(command);
         }
-        decision
+        (column, row.map(|(command, _)| command))
     }
 
+    /// From which slot on the oldest entry may be read or written, as things are now.
     #[inline]
-    fn column(&self, slot: u64) -> Option<ColumnCommand> {
-        if self.count == 0 {
-            return None;
-        }
+    fn column_from(&self) -> u64 {
         let head = &self.entries[0];
         let (half, group) = (head.half(), head.group(head.half()));
         let bank = &self.banks[index(half, head.bank)];
         let free = if head.write { self.write[group] } else { self.read[group] };
-        let open = bank.row == Some(head.row) && bank.column <= slot && free <= slot;
-        open.then(|| head.command())
+        if bank.row == Some(head.row) { max(bank.column, free) } else { u64::MAX }
     }
 
     /// The first slot in which a command can come, as things are now.
@@ -255,12 +241,7 @@ impl Scheduler {
             // No row command is allowed in slot 0.
             self.row(0);
         }
-        let head = &self.entries[0];
-        let (half, group) = (head.half(), head.group(head.half()));
-        let bank = &self.banks[index(half, head.bank)];
-        let free = if head.write { self.write[group] } else { self.read[group] };
-        let column = if bank.row == Some(head.row) { max(bank.column, free) } else { u64::MAX };
-        column.min(self.row_wake)
+        self.column_from().min(self.row_wake)
     }
 
     /// The first row command that an entry wants and gets, the oldest entry first; else when to look again.
@@ -310,9 +291,7 @@ impl Scheduler {
         }
         let to_pre = if entry.write { slots.write_to_pre } else { slots.read_to_pre };
         let bank = &mut self.banks[index(entry.half(), entry.bank)];
-        if bank.pre < slot + to_pre {
-            bank.pre = slot + to_pre;
-        }
+        bank.pre = max(bank.pre, slot + to_pre);
         if entry.left == 0 {
             self.entries.copy_within(1.., 0);
             self.count -= 1;

@@ -132,12 +132,6 @@ impl TransferUnit {
         }
     }
 
-    /// The cycle of the system that comes next.
-    #[inline]
-    pub fn cycle(&self) -> u64 {
-        self.end.cycle
-    }
-
     /// A transfer starts in cycle `cycle` of the system.
     pub fn start(&mut self, cycle: u64, transfer: Transfer, is_send: bool) {
         self.starts.push_back((cycle, transfer, is_send));

@@ -2,6 +2,7 @@
 
 use super::walker::Walker;
 use super::{NODES, Patience};
+use crate::link::frame::Beat;
 use crate::link::receiver::Arrived;
 use ndp_config::LinkConfig;
 use ndp_isa::Transfer;
@@ -86,11 +87,13 @@ impl Receiver {
 
     #[inline]
     fn whose(&self, beat: Option<Arrived>) -> Whose {
-        let Some(beat) = beat else { return Whose::default() };
-        let for_us = beat.dest == self.own;
+        let Some(Beat { dest, source, label, .. }) = beat.map(|arrived| arrived.beat) else {
+            return Whose::default();
+        };
+        let for_us = dest == self.own;
         let Transfer { node, slot, .. } = self.range;
-        let expected = self.active && for_us && u32::from(beat.source) == node && beat.label >> 1 == slot;
-        let first = beat.label & 1 == 1;
+        let expected = self.active && for_us && u32::from(source) == node && label >> 1 == slot;
+        let first = label & 1 == 1;
         let again = expected && first && self.flit_begins && self.began;
         let suits = expected && (first || self.began);
         let room = self.left > 0;
@@ -125,7 +128,7 @@ impl Receiver {
         let Whose { foreign, surplus, again, .. } = self.whose(beat);
         let arrived = beat.unwrap_or_default();
         let takes = passed || foreign || surplus;
-        let ends = (passed || surplus) && arrived.last;
+        let ends = (passed || surplus) && arrived.beat.last;
         let complete = passed && ends && self.left == 1;
         let gives_up = self.active && beat.is_none() && (fault || self.patience.late);
         self.patience.step(start.is_some() || passed, self.active);

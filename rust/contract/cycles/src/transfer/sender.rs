@@ -3,7 +3,7 @@
 use super::Patience;
 use super::walker::Walker;
 use crate::fifo::SramFifo;
-use crate::link::transmitter::Beat;
+use crate::link::frame::Beat;
 use ndp_config::LinkConfig;
 use ndp_isa::Transfer;
 

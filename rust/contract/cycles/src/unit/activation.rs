@@ -33,7 +33,7 @@ struct Word {
 
 /// The unit; what is called a flag in a cycle is in a register then.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Activation {
+pub(crate) struct Activation {
     /// The command comes in this cycle.
     starts: bool,
     running: bool,

@@ -1,9 +1,8 @@
 //! Adds the ranks' sums of each row and rounds them, one result after the other (docs/timing.md, "Combiner").
 
-use super::Product;
+use super::Work;
 use super::group::Group;
 use super::rows::RowQueue;
-use crate::shape::Shape;
 use std::collections::VecDeque;
 
 /// Results that can wait or be in work.
@@ -54,15 +53,8 @@ impl Combiner {
 
     /// One cycle; `taken`: the result on offer is.
     #[inline]
-    pub fn step(
-        &mut self,
-        cycle: u64,
-        taken: bool,
-        groups: &mut [Group],
-        rows: &RowQueue,
-        product: &Product,
-        shape: &Shape,
-    ) {
+    pub fn step(&mut self, cycle: u64, taken: bool, groups: &mut [Group], work: &Work) {
+        let Work { rows, product, shape } = work;
         if self.starts {
             (self.starts, self.active, self.rows_left, self.vector) = (false, true, product.rows, 0);
             return;
@@ -96,10 +88,10 @@ impl Combiner {
         if active && self.members.is_none() && rows.count > self.rows_taken {
             let (start, _) = rows.get(self.rows_taken);
             self.rows_taken += 1;
-            let takes_part = |group: &Group| u32::from(group.takes_part(start, product, shape));
+            let takes_part = |group: &Group| u32::from(group.takes_part(start, work));
             let members =
                 || groups.iter().enumerate().fold(0, |all, (g, group)| all | takes_part(group) << g);
-            // Of groups that stand for others too each one takes part.
+            // The group that stands for replicas, too, is one of a whole wave.
             self.members = Some(if product.cut.waves > 0 { shape.all_ranks } else { members() });
         }
     }

@@ -56,13 +56,13 @@ impl Distributor {
     /// Rows are to be taken or scalars to be read.
     #[inline]
     pub fn is_busy(&self) -> bool {
-        self.rows_left > 0 || self.reader.is_active()
+        self.rows_left > 0 || self.reader.active
     }
 
     /// A beat of scalars is asked for.
     #[inline]
     pub fn asks(&self) -> bool {
-        self.reader.is_active() && self.halves < HALVES
+        self.reader.active && self.halves < HALVES
     }
 
     /// What is handed on in this cycle; `room`: every group can take it, `row`: a row is there.
@@ -106,7 +106,7 @@ impl Distributor {
             self.sends_rows |= last_of_group;
         }
         if no_rows {
-            self.reader.stop();
+            self.reader.active = false;
         }
     }
 
@@ -148,7 +148,7 @@ impl Distributor {
     pub fn is_still(&self) -> bool {
         let chooses = self.fetched.is_some() && self.offered.is_none();
         let fetches = self.complete > 0 && self.fetched.is_none();
-        let stops = self.rows_left == 0 && self.reader.is_active();
+        let stops = self.rows_left == 0 && self.reader.active;
         !self.starts && !self.asks() && !stops && !(self.axpy && (chooses || fetches))
     }
 

@@ -4,32 +4,22 @@
 //! It is not stepped but brought up to a cycle when somebody wants to know. What happens when follows from the cycles in
 //! which beats, rows and the taking of stripes make the next step possible.
 
-use super::Product;
-use super::rows::RowQueue;
+use super::Work;
+use super::rows::Ring;
 use crate::beats::Beats;
-use crate::shape::{Cut, Shape};
+use crate::shape::Cut;
 use ndp_config::WeightFormat;
 
 /// Places that share a beat of scales.
 const SCALED: u32 = 32;
-/// Most beats that a group can keep.
-const MOST_BEATS: usize = 64;
 
 /// A stripe of weights.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stripe {
     /// It is the row's last on this rank.
     pub last: bool,
-    /// The row ends in it.
-    ends: bool,
-}
-
-/// What brings a fill on.
-#[derive(Clone, Copy)]
-pub(super) struct Surroundings<'a> {
-    pub rows: &'a RowQueue,
-    pub product: &'a Product,
-    pub shape: &'a Shape,
+    /// Positions with weights: up to the row's end, or the stripe's.
+    end: u32,
 }
 
 /// Cycles with something to fill, and of these those without a row to plan.
@@ -48,34 +38,12 @@ enum Flowed {
     ToTheEnd,
 }
 
-/// The cycles of the last beats by their number.
-#[derive(Clone, Debug)]
-struct Cycles([u64; MOST_BEATS]);
-
-impl Default for Cycles {
-    fn default() -> Self {
-        Self([0; MOST_BEATS])
-    }
-}
-
-impl Cycles {
-    #[inline]
-    fn of(&self, beat: u64) -> u64 {
-        self.0[beat as usize % MOST_BEATS]
-    }
-
-    #[inline]
-    fn set(&mut self, beat: u64, cycle: u64) {
-        self.0[beat as usize % MOST_BEATS] = cycle;
-    }
-}
-
 /// The fill of one rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fill {
     pub rank: u32,
     /// All that happened before this cycle is done.
-    now: u64,
+    pub now: u64,
     /// Rows of the product are still to be planned.
     active: bool,
     rows_left: u32,
@@ -96,11 +64,11 @@ pub(super) struct Fill {
     full_from: u64,
     /// Rows planned, of all that were ever put into the queue.
     pub rows_taken: u64,
-    /// Beats taken from the rank and placed, and when.
+    /// Beats taken from the rank and placed, and in which cycles.
     popped: u64,
     placed: u64,
-    pops: Cycles,
-    places: Cycles,
+    pops: Ring<u64>,
+    places: Ring<u64>,
     /// Cycles, of those before `plan_from`, without a row to plan.
     rowless: u64,
     /// Cycles with something to fill before the present ones, and the first of these.
@@ -120,21 +88,15 @@ impl Fill {
         self.filling_from = Some(cycle + 1);
     }
 
-    /// All that happened before this cycle is done.
-    pub fn now(&self) -> u64 {
-        self.now
-    }
-
-    /// Both have been brought up to the same cycle: from now on the same comes of both, if each rank has the same part of a row.
-    pub fn is_alike(&self, other: &Self, depth: u64) -> bool {
+    /// Both, brought up to the same cycle, have the same future if each rank has the same part of a row.
+    pub fn is_symmetric(&self, other: &Self, depth: u64) -> bool {
         let state = |fill: &Self| {
             let now = |cycle: u64| cycle.max(fill.now);
             let times = [fill.plan_from, fill.place_from, fill.scale_from, fill.full_from].map(now);
-            let last = |stripe: Option<Stripe>| stripe.map(|stripe| stripe.last);
             let filling = [fill.active, fill.filling_from.is_some(), fill.scaled, fill.half];
             let places = [fill.rows_left, fill.wave, fill.position, fill.sharing];
             let counts = [fill.now, fill.popped - fill.placed, fill.rows_taken];
-            (times, last(fill.plan), last(fill.full), filling, places, counts)
+            (times, fill.plan, fill.full, filling, places, counts)
         };
         let waiting = |fill: &Self, age: u64| fill.pops.of(fill.popped - 1 - age);
         let used = |fill: &Self, age: u64| fill.places.of(fill.placed.wrapping_sub(1 + age)).max(fill.now);
@@ -150,7 +112,7 @@ impl Fill {
     }
 
     /// Beats that can be taken before the complete stripe is, or the one that is filled.
-    pub fn room(&self, product: &Product, shape: &Shape) -> u64 {
+    pub fn room(&self, Work { product, shape, .. }: &Work) -> u64 {
         let kept = u64::from(shape.weight_beats) - (self.popped - self.placed);
         let placed = if self.full.is_some() { 0 } else { shape.positions - self.position };
         // Scales, those of the next stripe too. A beat has several places, so these are more than come.
@@ -161,33 +123,32 @@ impl Fill {
     /// A cycle before which no stripe is planned, if no complete one is taken before. `beat_from`: a cycle before which the
     /// rank does not offer the beat that follows after so many others.
     #[inline]
-    pub fn plan_from(&self, product: &Product, shape: &Shape, beat_from: impl FnOnce(u64) -> u64) -> u64 {
+    pub fn plan_from(&self, work: &Work, beat_from: impl FnOnce(u64) -> u64) -> u64 {
         if self.plan.is_some() && self.full.is_some() {
             return u64::MAX - 1;
         }
         // A plan can be made in the cycle from which on the stripe before is complete.
         // Of weights of 8 or 4 bits it is complete a cycle later.
-        let late = u64::from(product.weights != WeightFormat::Fp16);
-        if self.plan.is_some() { self.full_from(product, shape, beat_from) - late } else { 0 }
+        let late = u64::from(work.product.weights != WeightFormat::Fp16);
+        if self.plan.is_some() { self.full_from(work, beat_from) - late } else { 0 }
     }
 
     /// A cycle before which no stripe is complete, or 0 if none is planned.
     #[inline]
-    pub fn full_from(&self, product: &Product, shape: &Shape, beat_from: impl FnOnce(u64) -> u64) -> u64 {
+    pub fn full_from(&self, work: &Work, beat_from: impl FnOnce(u64) -> u64) -> u64 {
         if self.full.is_some() {
             return self.full_from;
         }
-        let Some(stripe) = self.plan else { return 0 };
-        let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
-        if product.weights != WeightFormat::Fp16 {
-            return self.quantised_from(end, product, shape, beat_from);
+        let Some(Stripe { end, .. }) = self.plan else { return 0 };
+        if work.product.weights != WeightFormat::Fp16 {
+            return self.quantised_from(end, work, beat_from);
         }
         let left = u64::from(end.saturating_sub(self.position));
         let taken = self.popped - self.placed;
         let placed = self.place_from + left;
         // The last beat is taken, then placed, and the stripe is complete in the cycle after.
         let placed = if left > taken { placed.max(beat_from(left - taken - 1) + 2) } else { placed };
-        placed + u64::from(end < shape.positions)
+        placed + u64::from(end < work.shape.positions)
     }
 
     /// The stripe that is complete at the beginning of this cycle, which may be the last one that is done.
@@ -212,7 +173,7 @@ impl Fill {
 
     /// What was counted in the cycles before `now`.
     #[inline]
-    pub fn counts(&self, rows: &RowQueue) -> FillCounts {
+    pub fn counts(&self, Work { rows, .. }: &Work) -> FillCounts {
         let cycle = self.now;
         let filled = self.filled + self.filling_from.map_or(0, |from| cycle.saturating_sub(from));
         let mut rowless = self.rowless;
@@ -226,11 +187,11 @@ impl Fill {
 
     /// Brings everything up to the beginning of cycle `until`.
     #[inline]
-    pub fn advance(&mut self, until: u64, beats: &mut Beats, around: Surroundings) {
-        self.advance_roughly(until, beats, around);
-        let depth = u64::from(around.shape.weight_beats);
+    pub fn advance(&mut self, until: u64, beats: &mut Beats, work: &Work) {
+        self.advance_roughly(until, beats, work);
+        let depth = u64::from(work.shape.weight_beats);
         while self.pop_some(until, beats, depth) {
-            self.advance_roughly(until, beats, around);
+            self.advance_roughly(until, beats, work);
         }
     }
 
@@ -242,31 +203,30 @@ impl Fill {
 
     /// The same, but for a beat that is taken in the last cycle, and for those that only wait for the complete stripe to be taken.
     #[inline]
-    pub fn advance_roughly(&mut self, until: u64, beats: &mut Beats, around: Surroundings) {
+    pub fn advance_roughly(&mut self, until: u64, beats: &mut Beats, work: &Work) {
         self.now = self.now.max(until);
-        let Surroundings { rows, product, shape } = around;
-        let depth = u64::from(shape.weight_beats);
-        if product.weights != WeightFormat::Fp16 {
-            while self.plan_one(until, rows, product, shape)
-                | self.place_quantised(until, product, shape)
+        let depth = u64::from(work.shape.weight_beats);
+        if work.product.weights != WeightFormat::Fp16 {
+            while self.plan_one(until, work)
+                | self.place_quantised(until, work)
                 | self.pop_some(until, beats, depth)
             {}
             return;
         }
         loop {
-            let planned = self.plan_one(until, rows, product, shape);
+            let planned = self.plan_one(until, work);
             if self.full.is_some() {
                 if planned && self.plan.is_none() {
                     continue;
                 }
                 return;
             }
-            let flowed = match self.flow(until, beats, around) {
+            let flowed = match self.flow(until, beats, depth) {
                 Flowed::ToTheEnd => return,
                 Flowed::Some => true,
                 Flowed::Nothing => false,
             };
-            let placed = self.place_some(until, product, shape);
+            let placed = self.place_some(until, work);
             if self.full.is_some() {
                 continue;
             }
@@ -280,16 +240,13 @@ impl Fill {
 
     /// Takes beats from the rank and places them, as long as both happen before `until`.
     #[inline]
-    fn flow(&mut self, until: u64, beats: &mut Beats, around: Surroundings) -> Flowed {
-        let Surroundings { product, shape, .. } = around;
-        let depth = u64::from(shape.weight_beats);
-        let (Some(stripe), None) = (self.plan, self.full) else { return Flowed::Nothing };
+    fn flow(&mut self, until: u64, beats: &mut Beats, depth: u64) -> Flowed {
+        let (Some(Stripe { end, .. }), None) = (self.plan, self.full) else { return Flowed::Nothing };
         if self.placed != self.popped {
             return Flowed::Nothing;
         }
-        let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
         let most = u64::from(end - self.position);
-        if most > 0 && beats.weight_from() >= until {
+        if most > 0 && beats.weight_from >= until {
             return Flowed::ToTheEnd;
         }
         let (mut placed, mut place_from) = (self.placed, self.place_from);
@@ -309,7 +266,7 @@ impl Fill {
             });
             (self.placed, self.popped, self.place_from) = (placed, placed, place_from);
             self.position += taken as u32;
-            return if taken < most && beats.weight_from() >= until.saturating_sub(1) {
+            return if taken < most && beats.weight_from >= until.saturating_sub(1) {
                 Flowed::ToTheEnd
             } else {
                 Flowed::Some
@@ -342,7 +299,7 @@ impl Fill {
     #[inline]
     fn pop_some(&mut self, until: u64, beats: &mut Beats, depth: u64) -> bool {
         let most = depth - (self.popped - self.placed);
-        if most == 0 || beats.weight_from() >= until {
+        if most == 0 || beats.weight_from >= until {
             return false;
         }
         let mut popped = self.popped;
@@ -375,10 +332,8 @@ impl Fill {
 
     /// Places beats of the planned stripe.
     #[inline]
-    fn place_some(&mut self, until: u64, product: &Product, shape: &Shape) -> bool {
-        let (Some(stripe), None) = (self.plan, self.full) else { return false };
-        // The row's end, or the stripe's.
-        let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
+    fn place_some(&mut self, until: u64, work: &Work) -> bool {
+        let (Some(Stripe { end, .. }), None) = (self.plan, self.full) else { return false };
         let before = self.placed;
         while self.position < end && self.placed < self.popped {
             let at = self.place_from.max(self.pops.of(self.placed) + 1);
@@ -394,7 +349,7 @@ impl Fill {
             return self.placed > before;
         }
         // All that lies beyond the row's end is blanked in one more cycle.
-        if end < shape.positions {
+        if end < work.shape.positions {
             if self.place_from >= until {
                 return self.placed > before;
             }
@@ -408,7 +363,7 @@ impl Fill {
 
     /// Plans the next stripe. A row that leaves this rank out takes a cycle.
     #[inline]
-    fn plan_one(&mut self, until: u64, rows: &RowQueue, product: &Product, shape: &Shape) -> bool {
+    fn plan_one(&mut self, until: u64, Work { rows, product, shape }: &Work) -> bool {
         if self.plan.is_some() || !self.active || rows.count == self.rows_taken {
             return false;
         }
@@ -418,8 +373,8 @@ impl Fill {
             return false;
         }
         self.rowless += at - self.plan_from;
-        let Cut { waves, tail, .. } = product.cut;
-        let tail_at = (self.rank + shape.ranks - start) % shape.ranks;
+        let Cut { waves, tail, last_beat, .. } = product.cut;
+        let tail_at = shape.tail_at(self.rank, start);
         let (has_tail, in_waves) = (tail_at < tail, self.wave != waves);
         let last_wave = self.wave + 1 == waves;
         let (last, ends) = if in_waves {
@@ -429,7 +384,7 @@ impl Fill {
         };
         self.plan_from = at + 1;
         if in_waves || has_tail {
-            self.plan = Some(Stripe { last, ends });
+            self.plan = Some(Stripe { last, end: if ends { last_beat + 1 } else { shape.positions } });
             self.wave += 1;
             self.place_from = self.place_from.max(at + 1);
             self.scale_from = self.scale_from.max(at + 1);
@@ -444,23 +399,12 @@ impl Fill {
         true
     }
 
-    /// Places that go to the tiles in a cycle.
-    fn step_places(product: &Product) -> u32 {
-        if product.weights == WeightFormat::Int4 { 2 } else { 1 }
-    }
-
     /// A cycle before which no stripe of weights of 8 or 4 bits is complete; it has weights up to position `end`.
-    fn quantised_from(
-        &self,
-        end: u32,
-        product: &Product,
-        shape: &Shape,
-        beat_from: impl FnOnce(u64) -> u64,
-    ) -> u64 {
-        let per_step = Self::step_places(product);
+    fn quantised_from(&self, end: u32, work: &Work, beat_from: impl FnOnce(u64) -> u64) -> u64 {
+        let per_step = work.product.step_places();
         let left = end.saturating_sub(self.position);
         let steps = left.div_ceil(per_step);
-        let blank = u32::from(self.position + steps * per_step < shape.positions);
+        let blank = u32::from(self.position + steps * per_step < work.shape.positions);
         let placed = self.place_from + u64::from(steps + blank) + 1;
         if steps == 0 {
             return placed;
@@ -474,12 +418,10 @@ impl Fill {
     }
 
     /// Places beats of scales and of weights of 8 or 4 bits.
-    fn place_quantised(&mut self, until: u64, product: &Product, shape: &Shape) -> bool {
-        let per_step = Self::step_places(product);
+    fn place_quantised(&mut self, until: u64, Work { product, shape, .. }: &Work) -> bool {
+        let per_step = product.step_places();
         let mut moved = false;
-        while let Some(stripe) = self.plan {
-            // The row's end, or the stripe's.
-            let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
+        while let Some(Stripe { last, end }) = self.plan {
             let beyond = self.position >= end;
             let head = (self.placed < self.popped).then(|| self.pops.of(self.placed) + 1);
             let Some(head) = (if beyond { Some(0) } else { head }) else { return moved };
@@ -503,7 +445,7 @@ impl Fill {
             self.place_from = at + 1;
             self.position += if beyond { shape.positions } else { per_step };
             if !beyond {
-                let row_ends = stripe.last && self.position >= end;
+                let row_ends = last && self.position >= end;
                 self.half = !(self.half || row_ends);
                 if !self.half {
                     self.use_beat(at);

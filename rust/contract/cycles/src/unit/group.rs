@@ -1,8 +1,7 @@
 //! What works for one rank: jobs are issued window by window (docs/timing.md, "Windows").
 
-use super::fill::{Fill, FillCounts, Surroundings};
-use super::rows::RowQueue;
-use super::{Kind, Product};
+use super::fill::{Fill, FillCounts};
+use super::{Kind, Product, Work};
 use crate::beats::Beats;
 use crate::rank::Rank;
 use crate::shape::Shape;
@@ -36,7 +35,6 @@ struct Account {
 /// The group of a rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
-    rank: u32,
     pub fill: Fill,
     /// Rows whose scalars are kept.
     pub slots: u32,
@@ -51,13 +49,11 @@ pub(super) struct Group {
     leaving: u8,
     history_window: u64,
     window: Window,
-    /// While the window waits for weights: no stripe is complete before this cycle. Else 0.
-    rests_until: u64,
+    /// A cycle before which a decision changes nothing: while the window waits for weights, no stripe is complete before it. Else 0.
+    pub rests_until: u64,
     /// Up to the first cycle of the window, by its cause, and the causes until the cycle before.
     account: Account,
     before: Causes,
-    /// What is to be added to all of these.
-    lead: Causes,
     /// What the fill counted before the last cycle that it knows.
     earlier: (u64, FillCounts),
     /// Sums that have a place or will need one.
@@ -68,55 +64,33 @@ pub(super) struct Group {
 
 impl Group {
     pub fn new(rank: u32, shape: &Shape) -> Self {
-        Self { rank, fill: Fill::new(rank), leaving: 2 << shape.product_windows, ..Self::default() }
+        Self { fill: Fill::new(rank), leaving: 2 << shape.product_windows, ..Self::default() }
     }
 
-    /// Brings both up to the beginning of a cycle of window `window`. From then on the same comes of both, if each rank has the same part of
-    /// a row.
-    pub fn is_alike(
+    /// Brings both up to the beginning of `cycle` in `window`. Both have the same future if each rank has the same part of a row.
+    pub fn is_symmetric(
         &mut self,
         other: &mut Self,
-        cycle: u64,
-        window: u64,
-        beats: [&mut Beats; 2],
-        around: Surroundings,
+        (cycle, window): (u64, u64),
+        [beats, others]: [&mut Beats; 2],
+        work: &Work,
     ) -> bool {
         let state = |group: &mut Self, beats| {
-            group.advance(cycle, false, beats, around);
-            let vectors = if group.running { (group.running_last, group.vector) } else { (false, 0) };
-            (
-                group.fill.now(),
-                group.slots,
-                group.running,
-                vectors,
-                group.jobs(window),
-                group.window,
-                group.reserved,
-            )
+            group.advance(cycle, false, beats, work);
+            let vectors = group.running.then_some((group.running_last, group.vector));
+            (group.fill.now, group.slots, vectors, group.jobs(window), group.window, group.reserved)
         };
-        let [beats, others] = beats;
         state(self, beats) == state(other, others)
-            && self.fill.now() == cycle
+            && self.fill.now == cycle
             && self.sums == other.sums
-            && self.fill.is_alike(&other.fill, around.shape.weight_beats.into())
+            && self.fill.is_symmetric(&other.fill, work.shape.weight_beats.into())
     }
 
-    /// What the counters of this one will be ahead of those of another one, to which it is alike.
-    pub fn note_lead(&mut self, other: &Self, rows: &RowQueue) {
-        let causes = |group: &Self| {
-            let causes = group.causes_until(group.fill.now(), group.fill.counts(rows));
-            std::array::from_fn(|at| causes[at].wrapping_add(group.lead[at]))
-        };
-        let (own, others): (Causes, Causes) = (causes(self), causes(other));
-        self.lead = std::array::from_fn(|at| own[at].wrapping_sub(others[at]));
-    }
-
-    /// Has done what `other` has since they were alike.
-    pub fn follow(&mut self, other: &Self) {
-        let Self { rank, lead, .. } = *self;
-        let lead = std::array::from_fn(|at| lead[at].wrapping_add(other.lead[at]));
-        *self = Self { rank, lead, ..other.clone() };
-        self.fill.rank = rank;
+    /// A copy for another rank.
+    pub fn replica(&self, rank: u32) -> Self {
+        let mut replica = self.clone();
+        replica.fill.rank = rank;
+        replica
     }
 
     /// Jobs of this window and of those before it, up to the one whose products leave.
@@ -161,15 +135,15 @@ impl Group {
 
     /// Whether the rank has a stripe of the row whose tail starts at `start`.
     #[inline]
-    pub fn takes_part(&self, start: u32, product: &Product, shape: &Shape) -> bool {
-        product.cut.waves > 0 || (self.rank + shape.ranks - start) % shape.ranks < product.cut.tail
+    pub fn takes_part(&self, start: u32, Work { product, shape, .. }: &Work) -> bool {
+        product.cut.waves > 0 || shape.tail_at(self.fill.rank, start) < product.cut.tail
     }
 
     /// The slices can be read by others in this phase.
     #[inline]
-    pub fn read_free(&self, window: u64, phase: u64, kind: Kind, shape: &Shape) -> bool {
+    pub fn read_free(&self, window: u64, phase: u64, Work { product, shape, .. }: &Work) -> bool {
         let jobs = self.jobs(window);
-        match kind {
+        match product.kind {
             Kind::Dot => {
                 let lanes = shape.lanes - shape.operand_lead;
                 !(phase > shape.decision && jobs & 1 != 0 || phase < lanes && jobs & 2 != 0)
@@ -182,8 +156,8 @@ impl Group {
 
     /// The slices can be written by others in this phase.
     #[inline]
-    pub fn write_free(&self, window: u64, phase: u64, kind: Kind, shape: &Shape) -> bool {
-        match kind {
+    pub fn write_free(&self, window: u64, phase: u64, Work { product, shape, .. }: &Work) -> bool {
+        match product.kind {
             Kind::Dot | Kind::Select => true,
             Kind::Axpy | Kind::Merge => {
                 !((2..shape.lanes + 2).contains(&phase) && self.jobs(window) & self.leaving != 0)
@@ -194,25 +168,25 @@ impl Group {
 
     /// Brings the fill up to the beginning of a cycle. `exact`: somebody may ask for the causes until the cycle before.
     #[inline]
-    pub fn advance(&mut self, until: u64, exact: bool, beats: &mut Beats, around: Surroundings) {
-        let now = self.fill.now();
+    pub fn advance(&mut self, until: u64, exact: bool, beats: &mut Beats, work: &Work) {
+        let now = self.fill.now;
         if until <= now {
-            return self.fill.take_waiting(beats, around.shape.weight_beats.into());
+            return self.fill.take_waiting(beats, work.shape.weight_beats.into());
         }
         if !exact {
-            return self.fill.advance(until, beats, around);
+            return self.fill.advance(until, beats, work);
         }
         if until > now + 1 {
-            self.fill.advance(until - 1, beats, around);
+            self.fill.advance(until - 1, beats, work);
         }
-        self.earlier = (until - 1, self.fill.counts(around.rows));
-        self.fill.advance(until, beats, around);
+        self.earlier = (until - 1, self.fill.counts(work));
+        self.fill.advance(until, beats, work);
     }
 
     /// Causes of the cycles before `until`, a cycle of the present window or the first one after it, if the fill's counts were
     /// these then.
     #[inline]
-    fn causes_until(&self, until: u64, fill: FillCounts) -> Causes {
+    pub fn causes_until(&self, until: u64, fill: FillCounts) -> Causes {
         let mut causes = self.account.causes;
         let cycles = until - self.account.until;
         match self.window {
@@ -228,30 +202,19 @@ impl Group {
     }
 
     /// Causes of the cycles before `until`, which is at most one before what is known.
-    pub fn causes(&mut self, until: u64, beats: &mut Beats, around: Surroundings) -> Causes {
-        self.advance(until, true, beats, around);
-        let causes = self.known_causes(until, around);
-        std::array::from_fn(|at| causes[at].wrapping_add(self.lead[at]))
-    }
-
-    fn known_causes(&self, until: u64, around: Surroundings) -> Causes {
+    pub fn causes(&mut self, until: u64, beats: &mut Beats, work: &Work) -> Causes {
+        self.advance(until, true, beats, work);
         if self.account.until > until {
             // The window has begun in this cycle.
             return self.before;
         }
-        let counts = if self.fill.now() == until {
-            self.fill.counts(around.rows)
+        let counts = if self.fill.now == until {
+            self.fill.counts(work)
         } else {
             debug_assert_eq!(self.earlier.0, until);
             self.earlier.1
         };
         self.causes_until(until, counts)
-    }
-
-    /// A cycle before which a decision changes nothing.
-    #[inline]
-    pub fn rests_until(&self) -> u64 {
-        self.rests_until
     }
 
     /// The decision in this cycle needs nothing that has come from the rank: no stripe can be complete, or the one in work goes
@@ -265,41 +228,34 @@ impl Group {
     /// The job of the next window, decided in this cycle. `exact`: somebody may ask for the causes in the next cycle. Returns
     /// whether a sum will come of it.
     #[inline]
-    pub fn decide(
-        &mut self,
-        cycle: u64,
-        window: u64,
-        exact: bool,
-        rank: &mut Rank,
-        around: Surroundings,
-    ) -> bool {
+    pub fn decide(&mut self, cycle: u64, window: u64, exact: bool, rank: &mut Rank, work: &Work) -> bool {
         let reserved = self.reserved;
-        if !exact && self.decides_alone(cycle, around.product) {
+        if !exact && self.decides_alone(cycle, &work.product) {
             if self.running {
-                self.choose(cycle, window, around.product);
+                self.choose(cycle, window, &work.product);
             }
             return self.reserved != reserved;
         }
         let beats = &mut rank.beats;
         if exact {
-            self.fill.advance(cycle, beats, around);
-            self.earlier = (cycle, self.fill.counts(around.rows));
-            self.fill.advance(cycle + 1, beats, around);
+            self.fill.advance(cycle, beats, work);
+            self.earlier = (cycle, self.fill.counts(work));
+            self.fill.advance(cycle + 1, beats, work);
         } else {
-            self.fill.advance_roughly(cycle + 1, beats, around);
+            self.fill.advance_roughly(cycle + 1, beats, work);
         }
-        let next = self.choose(cycle, window, around.product);
+        let next = self.choose(cycle, window, &work.product);
         if next != self.window {
             if exact {
                 self.before = self.causes_until(cycle, self.earlier.1);
             }
-            let fill = self.fill.counts(around.rows);
+            let fill = self.fill.counts(work);
             let causes = self.causes_until(cycle + 1, fill);
             self.account = Account { until: cycle + 1, causes, fill };
             self.window = next;
         }
         self.rests_until = if next == Window::Starved {
-            self.fill.full_from(around.product, around.shape, |beats| rank.beat_from(beats, cycle))
+            self.fill.full_from(work, |beats| rank.beat_from(beats, cycle))
         } else {
             0
         };

@@ -1,7 +1,6 @@
 //! The GEMV unit: parts that share the ports of the slices (docs/timing.md, "GEMV unit").
 
 mod activation;
-mod alike;
 mod combiner;
 mod distributor;
 mod fill;
@@ -11,6 +10,7 @@ mod round;
 mod rows;
 mod selector;
 mod skip;
+mod symmetric;
 mod vector_reader;
 mod walk;
 mod writer;
@@ -23,7 +23,6 @@ use crate::shape::{Cut, Shape};
 use activation::Activation;
 use combiner::Combiner;
 use distributor::{Distributor, Push};
-use fill::Surroundings;
 use group::Group;
 use heads::HeadResults;
 use ndp_config::{BEAT_ELEMS, WeightFormat};
@@ -80,6 +79,22 @@ struct Product {
     selected: bool,
 }
 
+impl Product {
+    /// Places that go to the tiles in a cycle.
+    fn step_places(&self) -> u32 {
+        if self.weights == WeightFormat::Int4 { 2 } else { 1 }
+    }
+}
+
+/// The common input of all groups.
+#[derive(Clone, Debug, Default)]
+struct Work {
+    shape: Shape,
+    product: Product,
+    /// Rows handed to the groups.
+    rows: RowQueue,
+}
+
 /// What comes to the unit in a cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Inputs {
@@ -91,7 +106,7 @@ pub(crate) struct Inputs {
     pub row: Option<u8>,
     /// The host has a request in work, and may read the counters in the next cycle.
     pub exact: bool,
-    /// The selected elements of a place, if [`Unit::wants_mask`].
+    /// The selected elements of a place, if the selector wants it.
     pub mask: u32,
 }
 
@@ -107,22 +122,21 @@ pub(crate) struct Outputs {
 /// The unit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unit {
-    shape: Shape,
-    product: Product,
-    /// One for each rank; only the first, if the others are put aside.
+    work: Work,
+    /// One per rank; only that of rank 0 while the other ranks are its replicas.
     groups: Vec<Group>,
-    aside: Vec<Group>,
+    /// Cycles by which groups were ahead of the first one when they became its copies, modulo 2^64.
+    lead: Causes,
     combiner: Combiner,
     heads: HeadResults,
     distributor: Distributor,
-    /// Rows handed to the groups.
-    rows: RowQueue,
     /// The window of the cycle that is stepped next or was stepped last, and its first cycle.
     window: u64,
     window_from: u64,
     product_starts: bool,
-    product_active: bool,
-    load_writer: Writer,
+    /// A product is in work, or was when [`Unit::multiplies`] was asked last.
+    pub product_active: bool,
+    pub load_writer: Writer,
     result_writer: Writer,
     /// Nothing happens to results before this cycle; 0 if that is to be found out.
     results_wake: u64,
@@ -130,22 +144,23 @@ pub(crate) struct Unit {
     /// Stores read and not passed on.
     store_places: u32,
     /// Those of them that are offered.
-    stored: u32,
+    pub stored: u32,
     /// Reads of the last two cycles, the older one in bit 1: of scalars, of stores.
     scalars_back: u8,
     stores_back: u16,
     /// The bit of them that is a beat's when it comes.
     store_comes: u16,
-    zero_left: u32,
-    round: Round,
-    activation: Activation,
-    selector: Selector,
+    /// Words that are still to be zeroed.
+    pub zero_left: u32,
+    pub round: Round,
+    pub activation: Activation,
+    pub selector: Selector,
 }
 
 impl Unit {
     pub fn new(shape: Shape) -> Self {
         Self {
-            shape,
+            work: Work { shape, ..Work::default() },
             groups: (0..shape.ranks).map(|rank| Group::new(rank, &shape)).collect(),
             store_comes: READ,
             ..Self::default()
@@ -165,21 +180,17 @@ impl Unit {
 
     /// As a store of whole waves, but the beats' sums are resolved on their way, a digit per cycle.
     pub fn start_export(&mut self, words: u32) {
-        let cut = Cut { waves: words, ..self.shape.whole_wave() };
+        let cut = Cut { waves: words, ..self.work.shape.whole_wave() };
         self.start_store(cut, 1);
-        self.store_comes = READ << (self.shape.segments - 1);
-    }
-
-    pub fn start_zero(&mut self, words: u32) {
-        self.zero_left = words;
+        self.store_comes = READ << (self.work.shape.segments - 1);
     }
 
     /// Starts in the next cycle: a row has the cut `cols`, a vector with an element for each row the cut `rows`.
     pub fn start_product(&mut self, kind: Kind, cols: Cut, rows: Cut, product: &ndp_isa::Product) {
         let ndp_isa::Product { count, batch, heads, selected, weights, .. } = *product;
-        let (vectors, shape) = (batch * heads, &self.shape);
+        let (vectors, shape) = (batch * heads, &self.work.shape);
         let headed = heads > 1;
-        self.product = Product {
+        self.work.product = Product {
             kind,
             cut: cols,
             batch,
@@ -201,19 +212,19 @@ impl Unit {
         if headed {
             self.heads.start(heads, count, batch, shape);
         } else {
-            self.combiner.start(self.rows.count);
+            self.combiner.start(self.work.rows.count);
         }
         self.result_writer.start(rows, vectors, if headed { shape.ranks } else { 1 });
     }
 
     /// A product that has no rows: nothing is done.
     pub fn skip_product(&mut self, kind: Kind) {
-        self.product.kind = kind;
+        self.work.product.kind = kind;
     }
 
     /// Starts in the next cycle: elements of the cut `cols`.
     pub fn start_select(&mut self, cols: Cut, batch: u32) {
-        self.product.kind = Kind::Select;
+        self.work.product.kind = Kind::Select;
         self.selector.start(cols, batch);
         self.result_writer.start(cols, batch, 1);
     }
@@ -221,51 +232,24 @@ impl Unit {
     /// Elements are selected, or their values written.
     #[inline]
     pub fn selects(&self) -> bool {
-        self.product.kind == Kind::Select && (self.selector.is_busy() || self.result_writer.is_busy())
-    }
-
-    /// The selected elements of a place are to be told in this cycle.
-    #[inline]
-    pub fn wants_mask(&self) -> bool {
-        self.selector.wants_mask()
+        self.work.product.kind == Kind::Select && (self.selector.is_busy() || self.result_writer.is_busy())
     }
 
     /// Starts in cycle `from`: `words` words of the block.
     pub fn start_round(&mut self, from: u64, words: u32) {
         let sums = u64::from(words) * u64::from(BEAT_ELEMS);
-        self.round.start(from, sums, &self.shape);
+        self.round.start(from, sums, &self.work.shape);
     }
 
     /// Starts in the next cycle: a block of `vectors` vectors of `words` words each.
     pub fn start_activation(&mut self, operation: ndp_isa::Activation, words: u32, vectors: u32) {
         // Slices that share a lane take turns with each word.
-        self.activation.start(operation, words * self.shape.lane_slices, vectors, &self.shape);
-    }
-
-    /// The activation unit is at work.
-    #[inline]
-    pub fn activates(&self) -> bool {
-        self.activation.is_busy()
-    }
-
-    #[inline]
-    pub fn loads(&self) -> bool {
-        self.load_writer.is_busy()
+        self.activation.start(operation, words * self.work.shape.lane_slices, vectors, &self.work.shape);
     }
 
     #[inline]
     pub fn stores(&self) -> bool {
-        self.store_reader.is_starting() || self.store_reader.is_active() || self.store_places > 0
-    }
-
-    #[inline]
-    pub fn zeroes(&self) -> bool {
-        self.zero_left > 0
-    }
-
-    #[inline]
-    pub fn rounds(&self, cycle: u64) -> bool {
-        self.round.is_busy(cycle)
+        self.store_reader.starts || self.store_reader.active || self.store_places > 0
     }
 
     /// A product is in work in this cycle, as far as the unit is concerned.
@@ -287,43 +271,30 @@ impl Unit {
         self.has_finished() && !self.result_writer.is_busy()
     }
 
-    /// A product is in work, or was when [`Unit::multiplies`] was asked last.
-    #[inline]
-    pub fn is_multiplying(&self) -> bool {
-        self.product_active
-    }
-
     /// Finds the window of a cycle.
     #[inline]
     fn go_to(&mut self, cycle: u64) {
         let since = cycle - self.window_from;
-        if since >= self.shape.window {
+        if since >= self.work.shape.window {
             // Mostly it is the next one.
-            let windows = if since < 2 * self.shape.window { 1 } else { since / self.shape.window };
+            let windows = if since < 2 * self.work.shape.window { 1 } else { since / self.work.shape.window };
             self.window += windows;
-            self.window_from += windows * self.shape.window;
+            self.window_from += windows * self.work.shape.window;
         }
     }
 
     /// The product in work, or the last one, is no `dot`.
     #[inline]
     pub fn is_no_dot(&self) -> bool {
-        self.product.kind != Kind::Dot
-    }
-
-    /// A beat of a store is offered.
-    #[inline]
-    pub fn offers_store(&self) -> bool {
-        self.stored > 0
+        self.work.product.kind != Kind::Dot
     }
 
     /// What the groups did in the cycles before `until`, which lies at most a cycle before what is known.
     pub fn causes(&mut self, until: u64, ranks: &mut [Rank]) -> Causes {
-        let mut sum = Causes::default();
-        let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
+        let mut sum = self.lead;
         for (group, rank) in self.groups.iter_mut().zip(ranks) {
-            let causes = group.causes(until, &mut rank.beats, around);
-            sum.iter_mut().zip(causes).for_each(|(sum, cycles)| *sum += cycles);
+            let causes = group.causes(until, &mut rank.beats, &self.work);
+            sum.iter_mut().zip(causes).for_each(|(sum, cycles)| *sum = sum.wrapping_add(cycles));
         }
         sum
     }
@@ -332,22 +303,21 @@ impl Unit {
     /// earliest.
     #[inline]
     pub fn drain(&mut self, rank: usize, exact: bool, beats: &mut Beats, until: u64) -> Room {
-        let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
         let group = &mut self.groups[rank];
-        group.advance(until, exact, beats, around);
+        group.advance(until, exact, beats, &self.work);
         // The stripe in work, or the one that is filled, is complete, and is taken when all vectors of the one before have had their
         // window; its group keeps as many beats as it can until then, and a place is free two cycles later.
-        let since = until + 9 * self.shape.window - self.shape.decision - self.window_from;
-        let phase = since % self.shape.window;
-        let decide = if phase == 0 { until } else { until + self.shape.window - phase };
-        let then = decide + group.jobs_left(&self.product) * self.shape.window + 2;
-        Room { from: until, beats: group.fill.room(&self.product, &self.shape), then }
+        let since = until + 9 * self.work.shape.window - self.work.shape.decision - self.window_from;
+        let phase = since % self.work.shape.window;
+        let decide = if phase == 0 { until } else { until + self.work.shape.window - phase };
+        let then = decide + group.jobs_left(&self.work.product) * self.work.shape.window + 2;
+        Room { from: until, beats: group.fill.room(&self.work), then }
     }
 
     /// A row that waits may go in this cycle if groups have planned rows that are not known to be planned yet.
     #[inline]
     pub fn asks_for_row_room(&self, cycle: u64, ranks: &[Rank]) -> bool {
-        self.groups.iter().any(|group| !group.has_row_room(self.rows.count))
+        self.groups.iter().any(|group| !group.has_row_room(self.work.rows.count))
             && self.may_have_row_room(cycle, ranks)
     }
 
@@ -363,22 +333,21 @@ impl Unit {
     #[inline]
     pub fn decides(&mut self, cycle: u64) -> bool {
         self.go_to(cycle);
-        self.product_active && cycle - self.window_from == self.shape.decision
+        self.product_active && cycle - self.window_from == self.work.shape.decision
     }
 
     /// The same, and what has come from the ranks matters. `exact`: also to somebody who may ask for the causes in the next cycle.
     #[inline]
     pub fn decides_by_beats(&mut self, cycle: u64, exact: bool) -> bool {
         self.decides(cycle)
-            && (exact || !self.groups.iter().all(|group| group.decides_alone(cycle, &self.product)))
+            && (exact || !self.groups.iter().all(|group| group.decides_alone(cycle, &self.work.product)))
     }
 
     /// The jobs of the next window, decided in this cycle. `exact`: the host may ask for the causes in the next cycle.
     #[inline]
     pub fn decide(&mut self, cycle: u64, exact: bool, ranks: &mut [Rank]) {
-        let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
         for (group, rank) in self.groups.iter_mut().zip(ranks) {
-            if group.decide(cycle, self.window, exact, rank, around) {
+            if group.decide(cycle, self.window, exact, rank, &self.work) {
                 self.results_wake = 0;
             }
         }
@@ -388,11 +357,11 @@ impl Unit {
     /// One cycle.
     #[inline]
     pub fn step(&mut self, cycle: u64, inputs: Inputs, ranks: &mut [Rank]) -> Outputs {
-        let shape = self.shape;
+        let shape = self.work.shape;
         let decides = self.decides(cycle);
         self.results_wake = 0;
         self.selector.take_mask(inputs.mask, &shape);
-        let finished = self.product.selected && self.product_active && self.has_finished();
+        let finished = self.work.product.selected && self.product_active && self.has_finished();
         let SlicesCycle { result_written, scalar_read, selector_read, load_taken } =
             self.step_slices(cycle, inputs.load, inputs.store_taken);
         if self.selects() {
@@ -411,7 +380,7 @@ impl Unit {
             self.result_writer.step(result_written, result, &shape)
         };
         if finished {
-            self.result_writer.finish();
+            self.result_writer.active = false;
         }
         if decides {
             self.decide(cycle, inputs.exact, ranks);
@@ -425,7 +394,7 @@ impl Unit {
         }
         if self.product_starts {
             self.product_starts = false;
-            self.groups.iter_mut().for_each(|group| group.fill.start(cycle, self.product.rows));
+            self.groups.iter_mut().for_each(|group| group.fill.start(cycle, self.work.product.rows));
         }
         self.scalars_back = self.scalars_back << 1 | u8::from(scalar_read);
         Outputs { load_taken, row_taken: push == Push::Row, named: None }
@@ -443,12 +412,12 @@ impl Unit {
 
     /// One cycle of selector and writer. Returns the element that is named in it.
     fn step_selector(&mut self, written: bool, read: bool) -> Option<u32> {
-        let (named, finished) = (self.selector.names(), !self.selector.is_busy());
-        let taken = self.result_writer.step(written, self.selector.offers(), &self.shape);
+        let (named, finished) = (self.selector.named, !self.selector.is_busy());
+        let taken = self.result_writer.step(written, self.selector.queued > 0, &self.work.shape);
         if finished {
-            self.result_writer.finish();
+            self.result_writer.active = false;
         }
-        self.selector.step(read, taken, &self.shape);
+        self.selector.step(read, taken, &self.work.shape);
         named
     }
 
@@ -457,7 +426,7 @@ impl Unit {
     /// the unit's whole cycle.
     #[inline]
     pub fn step_slices(&mut self, cycle: u64, load: bool, store_taken: bool) -> SlicesCycle {
-        let shape = self.shape;
+        let shape = self.work.shape;
         // Only a product asks for it.
         let phase = cycle - self.window_from;
         let lanes = self.activation.is_busy().then(|| self.lanes_cycle(cycle, phase));
@@ -473,7 +442,7 @@ impl Unit {
         if writer == Some(Port::Zero) {
             self.zero_left -= 1;
         }
-        if self.store_reader.is_starting() || store_read {
+        if self.store_reader.starts || store_read {
             self.store_reader.step(store_read, &shape);
         }
         self.stored =
@@ -492,43 +461,41 @@ impl Unit {
     /// Who writes the slices in this cycle: the first one of zeros, results and loads, if all of its ranks are free.
     fn writer_of(&self, cycle: u64, phase: u64) -> Option<Port> {
         let (port, ranks) = if self.zero_left > 0 {
-            (Port::Zero, self.shape.all_ranks)
-        } else if let Some(ranks) = self.result_writer.offers() {
+            (Port::Zero, self.work.shape.all_ranks)
+        } else if let Some(ranks) = self.result_writer.staged {
             (Port::Result, ranks)
         } else {
-            (Port::Load, self.load_writer.offers()?)
+            (Port::Load, self.load_writer.staged?)
         };
-        // A group that stands for all is every rank's.
+        // A group with replicas is every rank's.
         let shared = self.groups.len() == 1;
-        let kind = self.product.kind;
         let free = |(g, group): (usize, &Group)| {
-            !shared && ranks >> g & 1 == 0 || group.write_free(self.window, phase, kind, &self.shape)
+            !shared && ranks >> g & 1 == 0 || group.write_free(self.window, phase, &self.work)
         };
-        let writes_sums = self.product_active && kind.adds();
+        let writes_sums = self.product_active && self.work.product.kind.adds();
         let free = !writes_sums || self.groups.iter().enumerate().all(free);
         (free && !self.round.writes(cycle)).then_some(port)
     }
 
     /// What the activation unit does in this cycle.
     fn lanes_cycle(&self, cycle: u64, phase: u64) -> LanesCycle {
-        let (window, kind, shape) = (self.window, self.product.kind, &self.shape);
-        let active = self.product_active;
-        let writes_sums = active && kind.adds();
+        let (window, work, active) = (self.window, &self.work, self.product_active);
+        let writes_sums = active && work.product.kind.adds();
         let no_sums = |phase: u64| {
-            !writes_sums || self.groups.iter().all(|group| group.write_free(window, phase, kind, shape))
+            !writes_sums || self.groups.iter().all(|group| group.write_free(window, phase, work))
         };
         // In the first phase of a window nobody writes sums.
-        let (advance, soon) = (no_sums(phase), phase + 1 == shape.window || no_sums(phase + 1));
+        let (advance, soon) = (no_sums(phase), phase + 1 == work.shape.window || no_sums(phase + 1));
         let others = self.distributor.asks() || self.store_asks() || self.round.reads(cycle);
         let granted = !others
             && self.activation.asks(advance, soon)
-            && (!active || self.groups.iter().all(|group| group.read_free(window, phase, kind, shape)));
+            && (!active || self.groups.iter().all(|group| group.read_free(window, phase, work)));
         LanesCycle { advance, soon, granted, writes: self.activation.writes(advance) }
     }
 
     /// A store asks for a beat.
     fn store_asks(&self) -> bool {
-        self.store_reader.is_active() && self.store_places != QUEUED_STORES
+        self.store_reader.active && self.store_places != QUEUED_STORES
     }
 
     /// Whether scalars, and whether a store, read the slices in this cycle.
@@ -538,21 +505,20 @@ impl Unit {
         if !scalars && !stores {
             return (false, false);
         }
-        let rank = if scalars { self.distributor.reader.rank() } else { self.store_reader.rank() };
-        // A group that stands for all is every rank's.
+        let rank = if scalars { self.distributor.reader.walk.rank } else { self.store_reader.walk.rank };
+        // A group with replicas is every rank's.
         let group = self.groups.get(rank as usize).unwrap_or(&self.groups[0]);
         let free = !self.round.reads(cycle)
-            && (!self.product_active || group.read_free(self.window, phase, self.product.kind, &self.shape));
+            && (!self.product_active || group.read_free(self.window, phase, &self.work));
         (free && scalars, free && !scalars)
     }
 
     /// Whether every group, and for a DOT the combiner, can take a row.
     fn row_room(&mut self, cycle: u64, exact: bool, ranks: &mut [Rank]) -> bool {
-        let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
-        let rows = self.rows.count;
+        let rows = self.work.rows.count;
         let room = self.groups.iter_mut().zip(ranks).all(|(group, rank)| {
             if !group.has_row_room(rows) && group.lacks_rows_only() {
-                group.advance(cycle, exact, &mut rank.beats, around);
+                group.advance(cycle, exact, &mut rank.beats, &self.work);
             }
             group.has_row_room(rows)
         });
@@ -562,24 +528,26 @@ impl Unit {
     /// Whether the combiner, if it has a part in the product, can take a row.
     #[inline]
     fn combined_room(&self) -> bool {
-        self.product.kind.adds() || self.product.heads > 1 || self.combiner.has_row_room(self.rows.count)
+        self.work.product.kind.adds()
+            || self.work.product.heads > 1
+            || self.combiner.has_row_room(self.work.rows.count)
     }
 
     /// A cycle before which not every group has room for a row, if no complete stripe is taken before.
     #[inline]
     fn row_room_from(&self, cycle: u64, ranks: &[Rank]) -> u64 {
-        let lacking = self.groups.iter().zip(ranks).filter(|(group, _)| !group.has_row_room(self.rows.count));
-        let room = lacking.map(|(group, rank)| {
-            group.fill.plan_from(&self.product, &self.shape, |beats| rank.beat_from(beats, cycle)) + 1
-        });
+        let lacking =
+            self.groups.iter().zip(ranks).filter(|(group, _)| !group.has_row_room(self.work.rows.count));
+        let room = lacking
+            .map(|(group, rank)| group.fill.plan_from(&self.work, |beats| rank.beat_from(beats, cycle)) + 1);
         room.max().unwrap_or(0)
     }
 
     fn push_row(&mut self, cycle: u64, start: u8) {
-        self.rows.push(cycle, start);
-        if self.product.kind == Kind::Axpy {
+        self.work.rows.push(cycle, start);
+        if self.work.product.kind == Kind::Axpy {
             for group in &mut self.groups {
-                let takes_part = group.takes_part(start.into(), &self.product, &self.shape);
+                let takes_part = group.takes_part(start.into(), &self.work);
                 group.slots += u32::from(takes_part);
             }
         }
@@ -599,9 +567,9 @@ impl Unit {
     #[inline]
     fn step_results(&mut self, cycle: u64, taken: bool) {
         if !self.heads.is_active() {
-            self.combiner.step(cycle, taken, &mut self.groups, &self.rows, &self.product, &self.shape);
+            self.combiner.step(cycle, taken, &mut self.groups, &self.work);
         } else if taken {
-            self.heads.take(&mut self.groups, &self.shape);
+            self.heads.take(&mut self.groups, &self.work.shape);
         }
     }
 
@@ -609,18 +577,18 @@ impl Unit {
     /// `row`: a row waits. Returns the cycle after: one in which that is not all, or in which nothing is left to do.
     #[inline]
     pub fn run_scalars(&mut self, cycle: u64, end: u64, row: bool) -> u64 {
-        if self.product.kind != Kind::Axpy || !self.product_active || self.product_starts {
+        if self.work.product.kind != Kind::Axpy || !self.product_active || self.product_starts {
             return cycle;
         }
-        let rows = self.rows.count;
+        let rows = self.work.rows.count;
         let room = row && self.groups.iter().all(|group| group.has_row_room(rows));
         // A group of which rows may have left meanwhile has to be looked at.
         if row && !room && self.groups.iter().all(Group::lacks_rows_only) {
             return cycle;
         }
         self.go_to(cycle);
-        let decide = self.window_from + self.shape.decision;
-        let end = end.min(if decide < cycle { decide + self.shape.window } else { decide });
+        let decide = self.window_from + self.work.shape.decision;
+        let end = end.min(if decide < cycle { decide + self.work.shape.window } else { decide });
         let mut cycle = cycle;
         while cycle < end && self.distributor.is_busy() {
             let push = self.distributor.push(room, row);
@@ -630,7 +598,7 @@ impl Unit {
             }
             self.go_to(cycle);
             let (read, _) = self.reads(cycle, cycle - self.window_from);
-            self.distributor.step(push, read, self.scalars_back & 2 != 0, &self.shape);
+            self.distributor.step(push, read, self.scalars_back & 2 != 0, &self.work.shape);
             self.scalars_back = self.scalars_back << 1 | u8::from(read);
             cycle += 1;
         }
@@ -646,9 +614,9 @@ impl Unit {
         let (next, offered) = if self.heads.is_active() {
             (u64::MAX, self.heads.item_from())
         } else {
-            (self.combiner.next(cycle, &self.groups, &self.rows), self.combiner.result_from())
+            (self.combiner.next(cycle, &self.groups, &self.work.rows), self.combiner.result_from())
         };
-        let offered = offered.filter(|_| self.result_writer.is_active());
+        let offered = offered.filter(|_| self.result_writer.active);
         next.min(offered.map_or(u64::MAX, |from| from.max(cycle)))
     }
 
@@ -660,20 +628,21 @@ impl Unit {
     }
 
     fn run_results_now(&mut self, cycle: u64, end: u64) -> u64 {
-        if self.product.kind.adds() || !self.product_active || self.product_starts {
+        if self.work.product.kind.adds() || !self.product_active || self.product_starts {
             return end;
         }
         let mut cycle = self.next_result(cycle);
         // Rows can go on as soon as the combiner takes one.
         let room = self.combined_room();
         while cycle < end {
-            let written = self.result_writer.offers().is_some();
+            let written = self.result_writer.staged.is_some();
             let result = self.offers_result(cycle);
-            let taken = self.result_writer.step(written, result, &self.shape);
+            let taken = self.result_writer.step(written, result, &self.work.shape);
             self.step_results(cycle, taken);
             cycle += 1;
             // Of rows that were selected the writer waits for more results than come.
-            let idle = !self.combiner.is_busy() && (self.product.selected || !self.result_writer.is_busy());
+            let idle =
+                !self.combiner.is_busy() && (self.work.product.selected || !self.result_writer.is_busy());
             if idle || room != self.combined_room() {
                 self.results_wake = 0;
                 return cycle;

@@ -1,33 +1,49 @@
 //! The rows that were handed to the groups: one queue that each of them reads at its own pace.
 
-/// Places: more than any reader may lag.
+/// Places: more than any reader of rows may lag, and than a group can keep beats.
 const PLACES: usize = 64;
 
-/// Rows by number: where the tail begins, and the cycle in which the row was put in.
+/// The last of many, by their number.
 #[derive(Clone, Debug)]
-pub(super) struct RowQueue {
-    rows: [(u8, u64); PLACES],
-    /// Rows put in so far.
-    pub count: u64,
+pub(super) struct Ring<T>([T; PLACES]);
+
+impl<T: Copy + Default> Default for Ring<T> {
+    fn default() -> Self {
+        Self([T::default(); PLACES])
+    }
 }
 
-impl Default for RowQueue {
-    fn default() -> Self {
-        Self { rows: [(0, 0); PLACES], count: 0 }
+impl<T: Copy> Ring<T> {
+    #[inline]
+    pub fn of(&self, number: u64) -> T {
+        self.0[number as usize % PLACES]
     }
+
+    #[inline]
+    pub fn set(&mut self, number: u64, value: T) {
+        self.0[number as usize % PLACES] = value;
+    }
+}
+
+/// Rows by number: where the tail begins, and the cycle in which the row was put in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RowQueue {
+    rows: Ring<(u8, u64)>,
+    /// Rows put in so far.
+    pub count: u64,
 }
 
 impl RowQueue {
     #[inline]
     pub fn push(&mut self, cycle: u64, start: u8) {
-        self.rows[self.count as usize % PLACES] = (start, cycle);
+        self.rows.set(self.count, (start, cycle));
         self.count += 1;
     }
 
     /// Row `index`, one of the last.
     #[inline]
     pub fn get(&self, index: u64) -> (u32, u64) {
-        let (start, cycle) = self.rows[index as usize % PLACES];
+        let (start, cycle) = self.rows.of(index);
         (start.into(), cycle)
     }
 }

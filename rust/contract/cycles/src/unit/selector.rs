@@ -20,8 +20,8 @@ pub(crate) struct Selector {
     /// The place's last beat comes in this cycle, came in the one before.
     comes: bool,
     counts: bool,
-    /// All of the place was looked at.
-    begins: bool,
+    /// All of the place was looked at: its selected elements are to be told in this cycle.
+    pub begins: bool,
     vector: u32,
     batch: u32,
     walk: Walk,
@@ -31,10 +31,10 @@ pub(crate) struct Selector {
     mask: u32,
     /// Values that are asked for and not taken; those that wait; those that come in the next cycle and the one after.
     places: u32,
-    queued: u32,
+    pub queued: u32,
     back: [bool; 2],
-    /// The element whose first value was asked for in the cycle before.
-    named: Option<u32>,
+    /// The element that is named in this cycle: its first value was asked for in the cycle before.
+    pub named: Option<u32>,
 }
 
 impl Selector {
@@ -56,18 +56,6 @@ impl Selector {
         self.looks || self.reads && self.mask != 0 && self.places < QUEUED_VALUES
     }
 
-    /// A value is offered to the writer.
-    #[inline]
-    pub fn offers(&self) -> bool {
-        self.queued > 0
-    }
-
-    /// The selected elements of a place are to be told in this cycle.
-    #[inline]
-    pub fn wants_mask(&self) -> bool {
-        self.begins
-    }
-
     /// The selected elements of a place, at the beginning of the cycle in which they are wanted.
     #[inline]
     pub fn take_mask(&mut self, mask: u32, shape: &Shape) {
@@ -76,12 +64,6 @@ impl Selector {
             let end = if self.walk.is_last(shape) { self.last_elem } else { BEAT_ELEMS - 1 };
             self.mask = mask & u32::MAX >> (BEAT_ELEMS - 1 - end);
         }
-    }
-
-    /// The element that is named in this cycle.
-    #[inline]
-    pub fn names(&self) -> Option<u32> {
-        self.named
     }
 
     /// End of a cycle: whether the beat asked for was read, the value on offer was taken.

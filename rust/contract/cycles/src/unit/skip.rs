@@ -25,7 +25,7 @@ impl Unit {
             return cycle;
         }
         self.go_to(cycle);
-        if self.product.selected && self.has_finished() {
+        if self.work.product.selected && self.has_finished() {
             return cycle;
         }
         let mut next = self.next_decision(cycle);
@@ -37,10 +37,10 @@ impl Unit {
             }
             next = next.min(room);
         }
-        if !self.combiner.is_busy() && (self.product.selected || !self.result_writer.is_busy()) {
+        if !self.combiner.is_busy() && (self.work.product.selected || !self.result_writer.is_busy()) {
             for group in &self.groups {
                 if let Some(window) = group.idle_from(self.window) {
-                    next = next.min(self.window_from + (window - self.window) * self.shape.window);
+                    next = next.min(self.window_from + (window - self.window) * self.work.shape.window);
                 }
             }
         }
@@ -55,16 +55,16 @@ impl Unit {
             && self.distributor.is_still()
             && self.scalars_back & 3 == 0
             && !(row && self.combined_room() && self.may_have_row_room(cycle, ranks))
-            && !(self.product.selected && self.has_finished())
+            && !(self.work.product.selected && self.has_finished())
     }
 
     /// The first cycle from `cycle` on, one of the present window, in which jobs are decided and a decision changes something.
     #[inline]
     pub(super) fn next_decision(&self, cycle: u64) -> u64 {
-        let window = self.shape.window;
-        let decide = self.window_from + self.shape.decision;
+        let window = self.work.shape.window;
+        let decide = self.window_from + self.work.shape.decision;
         let decide = if decide < cycle { decide + window } else { decide };
-        let rests = self.groups.iter().map(Group::rests_until).min().unwrap_or(0);
+        let rests = self.groups.iter().map(|group| group.rests_until).min().unwrap_or(0);
         if rests <= decide { decide } else { decide + (rests - decide).div_ceil(window) * window }
     }
 
@@ -84,7 +84,7 @@ impl Unit {
         let mut cycle = cycle;
         while cycle < end && self.activation.is_busy() {
             let granted = self.activation.asks(true, true);
-            self.activation.step(true, true, granted, &self.shape);
+            self.activation.step(true, true, granted, &self.work.shape);
             cycle += 1;
         }
         cycle

@@ -6,11 +6,13 @@ use crate::shape::{Cut, Shape};
 /// A reader: one beat per cycle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VectorReader {
-    starts: bool,
-    active: bool,
+    /// The command comes in this cycle.
+    pub starts: bool,
+    /// A beat is asked for.
+    pub active: bool,
     vector: u32,
     batch: u32,
-    walk: Walk,
+    pub walk: Walk,
 }
 
 impl VectorReader {
@@ -20,32 +22,10 @@ impl VectorReader {
         (self.batch, self.walk) = (batch, Walk::start(cut));
     }
 
-    /// The command comes in this cycle.
-    pub fn is_starting(&self) -> bool {
-        self.starts
-    }
-
-    /// A beat is asked for.
-    #[inline]
-    pub fn is_active(&self) -> bool {
-        self.active
-    }
-
-    /// The rank to read.
-    #[inline]
-    pub fn rank(&self) -> u32 {
-        self.walk.rank()
-    }
-
     /// The beat is that of the last vector.
     #[inline]
     pub fn at_last_vector(&self) -> bool {
         self.vector + 1 == self.batch
-    }
-
-    /// The rest is not wanted.
-    pub fn stop(&mut self) {
-        self.active = false;
     }
 
     /// End of a cycle: whether the beat was taken.

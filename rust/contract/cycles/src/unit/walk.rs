@@ -6,7 +6,8 @@ use crate::shape::{Cut, Shape};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Walk {
     pub position: u32,
-    rank: u32,
+    /// A rank that holds the beat.
+    pub rank: u32,
     wave: u32,
     cut: Cut,
 }
@@ -29,12 +30,6 @@ impl Walk {
             self.rank + 1 == self.cut.tail
         };
         last_stripe && self.position == self.cut.last_beat
-    }
-
-    /// A rank that holds it.
-    #[inline]
-    pub fn rank(&self) -> u32 {
-        self.rank
     }
 
     /// All ranks that hold it, one bit each: of a wave one, of the tail all or, of two stripes over four ranks, every second.

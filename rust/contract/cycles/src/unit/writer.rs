@@ -11,9 +11,10 @@ pub(crate) struct Writer {
     /// Elements of an item: those of a beat, one, or one of each rank.
     elements: u32,
     starts: bool,
-    active: bool,
+    /// Items are expected.
+    pub active: bool,
     /// Ranks that the write on offer goes to, if there is one.
-    staged: Option<u32>,
+    pub staged: Option<u32>,
     blanked: bool,
     vector: u32,
     batch: u32,
@@ -34,12 +35,6 @@ impl Writer {
     #[inline]
     pub fn is_busy(&self) -> bool {
         self.starts || self.active || self.staged.is_some()
-    }
-
-    /// Ranks of the write that is on offer.
-    #[inline]
-    pub fn offers(&self) -> Option<u32> {
-        self.staged
     }
 
     fn blanks(&self) -> bool {
@@ -79,11 +74,6 @@ impl Writer {
         true
     }
 
-    /// No item comes any more.
-    pub fn finish(&mut self) {
-        self.active = false;
-    }
-
     fn next_place(&mut self, shape: &Shape) {
         let last_element = self.element / self.elements == self.last_elem / self.elements;
         if last_element && self.walk.is_last(shape) {
@@ -99,11 +89,5 @@ impl Writer {
     #[inline]
     pub fn is_still(&self) -> bool {
         !self.starts && self.staged.is_none() && !(self.active && self.blanks())
-    }
-
-    /// Items are expected.
-    #[inline]
-    pub fn is_active(&self) -> bool {
-        self.active
     }
 }
