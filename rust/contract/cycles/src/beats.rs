@@ -234,49 +234,6 @@ impl Beats {
         }
     }
 
-    /// The edge at which the head is read, if it is not for the reader and neither its read nor its offer waits for beats before
-    /// it; nor does that of those after it in its run if each is taken when it is offered.
-    ///
-    /// That is, read at edge `r` as soon as it has come across, it is offered from `r + 2` on. The next one comes across at `r + 1` or
-    /// later if the core has an edge in the clocks between two beats: after the read before, and it is offered from `r + 3` on, after
-    /// the beat before has left. The one after that comes across at `r + 2` or later, when the first has left.
-    #[inline]
-    pub fn unhindered(&self) -> Option<u64> {
-        self.runs
-            .front()
-            .filter(|run| !run.for_reader && (run.count == 1 || self.clocks.keeps_up(run.step)))?;
-        let (Flow { read, taken }, readable) = (self.flow, self.readable);
-        (read < readable && taken[1] <= readable && taken[0] <= readable + 1).then_some(readable)
-    }
-
-    /// Takes beats of an unhindered run, each as soon as it is offered, which is before cycle `end`, and at most `most`: `took`
-    /// is given the cycles. Returns how many.
-    #[inline]
-    pub fn take_unhindered(&mut self, most: u64, end: u64, mut took: impl FnMut(u64)) -> u64 {
-        let Some(run) = self.runs.front().copied() else { return 0 };
-        // Offered in cycle `core_after(edge) + SYNCHRONISED + 2`, so the edge lies before the first one after this core edge.
-        let Some(last) = end.checked_sub(SYNCHRONISED + 3) else { return 0 };
-        let edges = self.clocks.dram_after(last).saturating_sub(run.edge);
-        let early = if run.step == 4 { edges.div_ceil(4) } else { edges.div_ceil(run.step.max(1)) };
-        let count = most.min(run.count).min(early);
-        if count == 0 {
-            return 0;
-        }
-        let (mut edge, mut reads) = (run.edge, [0, self.flow.taken[0].wrapping_sub(2)]);
-        for number in self.count..self.count + count {
-            let read = self.clocks.core_after(edge) + SYNCHRONISED;
-            self.reads[self.place(number)] = read;
-            took(read + 2);
-            reads = [read, if number == self.count { reads[1] } else { reads[0] }];
-            edge += run.step;
-        }
-        self.flow = Flow { read: reads[0], taken: [reads[0].wrapping_add(2), reads[1].wrapping_add(2)] };
-        self.count += count;
-        self.drop_front(run, count);
-        self.find_head();
-        count
-    }
-
     /// Takes beats of the first run that are not for the reader, at most `most` of them: `take` is given the first cycle in
     /// which a beat is offered and says when it is taken, or nothing if it is not.
     #[inline]

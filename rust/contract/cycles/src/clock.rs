@@ -76,12 +76,6 @@ impl ClockRelation {
     pub(crate) fn core_cycles(self, clocks: u64) -> u64 {
         self.core.count(clocks * self.dram.ps)
     }
-
-    /// Whether the core has an edge in any so many clocks of the DRAM.
-    #[inline]
-    pub(crate) fn keeps_up(self, clocks: u64) -> bool {
-        clocks * self.dram.ps >= self.core.ps
-    }
 }
 
 #[cfg(test)]

@@ -64,13 +64,6 @@ impl Reader {
         self.asked > 0
     }
 
-    /// Nothing happens before a beat comes from a rank.
-    #[inline]
-    pub fn waits_for_beats(&self) -> bool {
-        let still = |lane: &Lane| lane.left == 0 && lane.queue.count == 0 && !lane.queue.valid;
-        !self.starts && self.lanes.iter().all(still)
-    }
-
     /// The segment that is offered to a rank.
     #[inline]
     pub fn asks(&self, rank: usize) -> Option<Segment> {

@@ -3,7 +3,6 @@
 use super::{CycleModel, Passed, TOKENS};
 use crate::host::Host;
 use crate::issue::PRODUCT;
-use crate::rank::Rank;
 use crate::rows::Feeder;
 
 impl CycleModel {
@@ -119,12 +118,7 @@ impl CycleModel {
         if end <= cycle {
             return;
         }
-        let waits = self.reader.is_busy() || self.port.stores > 0 || self.port.outstanding > 0;
-        if !waits && self.unit.only_activates() {
-            self.cycle = self.unit.run_activation(cycle, end);
-        } else if waits && self.unit.waits_for_beats() && self.reader.waits_for_beats() {
-            self.cycle = self.ranks.iter().map(Rank::next_answer).min().unwrap_or(0).clamp(cycle, end);
-        } else if self.port.outstanding == 0 && !(self.reads_list && self.reader.is_busy()) {
+        if self.port.outstanding == 0 && !(self.reads_list && self.reader.is_busy()) {
             self.run_transfers(end);
         }
         if self.cycle > cycle {

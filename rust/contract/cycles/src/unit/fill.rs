@@ -29,15 +29,6 @@ pub(super) struct FillCounts {
     pub rowless: u64,
 }
 
-/// What came of the beats that flow from the rank to the tiles.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Flowed {
-    Nothing,
-    Some,
-    /// The next one is not taken before the last cycle.
-    ToTheEnd,
-}
-
 /// The fill of one rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fill {
@@ -188,110 +179,16 @@ impl Fill {
     /// Brings everything up to the beginning of cycle `until`.
     #[inline]
     pub fn advance(&mut self, until: u64, beats: &mut Beats, work: &Work) {
-        self.advance_roughly(until, beats, work);
-        let depth = u64::from(work.shape.weight_beats);
-        while self.pop_some(until, beats, depth) {
-            self.advance_roughly(until, beats, work);
-        }
-    }
-
-    /// Takes the beats that [`Fill::advance_roughly`] left.
-    #[inline]
-    pub fn take_waiting(&mut self, beats: &mut Beats, depth: u64) {
-        while self.pop_some(self.now, beats, depth) {}
-    }
-
-    /// The same, but for a beat that is taken in the last cycle, and for those that only wait for the complete stripe to be taken.
-    #[inline]
-    pub fn advance_roughly(&mut self, until: u64, beats: &mut Beats, work: &Work) {
         self.now = self.now.max(until);
         let depth = u64::from(work.shape.weight_beats);
-        if work.product.weights != WeightFormat::Fp16 {
-            while self.plan_one(until, work)
-                | self.place_quantised(until, work)
-                | self.pop_some(until, beats, depth)
-            {}
-            return;
-        }
+        let quantised = work.product.weights != WeightFormat::Fp16;
         loop {
             let planned = self.plan_one(until, work);
-            if self.full.is_some() {
-                if planned && self.plan.is_none() {
-                    continue;
-                }
+            let placed =
+                if quantised { self.place_quantised(until, work) } else { self.place_some(until, work) };
+            if !(planned | placed | self.pop_some(until, beats, depth)) {
                 return;
             }
-            let flowed = match self.flow(until, beats, depth) {
-                Flowed::ToTheEnd => return,
-                Flowed::Some => true,
-                Flowed::Nothing => false,
-            };
-            let placed = self.place_some(until, work);
-            if self.full.is_some() {
-                continue;
-            }
-            let popped = self.pop_some(until, beats, depth);
-            // Without more beats nothing goes on but with another plan.
-            if !popped && !flowed && (self.plan.is_some() || !(planned || placed)) {
-                return;
-            }
-        }
-    }
-
-    /// Takes beats from the rank and places them, as long as both happen before `until`.
-    #[inline]
-    fn flow(&mut self, until: u64, beats: &mut Beats, depth: u64) -> Flowed {
-        let (Some(Stripe { end, .. }), None) = (self.plan, self.full) else { return Flowed::Nothing };
-        if self.placed != self.popped {
-            return Flowed::Nothing;
-        }
-        let most = u64::from(end - self.position);
-        if most > 0 && beats.weight_from >= until {
-            return Flowed::ToTheEnd;
-        }
-        let (mut placed, mut place_from) = (self.placed, self.place_from);
-        let (pops, places) = (&mut self.pops, &mut self.places);
-        let mut to_the_end = false;
-        if most > 0
-            && let Some(read) = beats.unhindered()
-            && places.of(placed.wrapping_sub(depth)) <= read + 1
-            && place_from <= read + 3
-        {
-            // Each beat is taken when it is offered, and placed in the next cycle. So those after it are not hindered either: they
-            // come at least two cycles later.
-            let taken = beats.take_unhindered(most, until.saturating_sub(1), |pop| {
-                places.set(placed, pop + 1);
-                placed += 1;
-                place_from = pop + 2;
-            });
-            (self.placed, self.popped, self.place_from) = (placed, placed, place_from);
-            self.position += taken as u32;
-            return if taken < most && beats.weight_from >= until.saturating_sub(1) {
-                Flowed::ToTheEnd
-            } else {
-                Flowed::Some
-            };
-        }
-        let taken = beats.take_run(most, |from| {
-            let free = places.of(placed.wrapping_sub(depth)) + 1;
-            let pop = from.max(free);
-            let place = place_from.max(pop + 1);
-            if place >= until {
-                to_the_end = pop + 1 >= until;
-                return None;
-            }
-            pops.set(placed, pop);
-            places.set(placed, place);
-            placed += 1;
-            place_from = place + 1;
-            Some(pop)
-        });
-        (self.placed, self.popped, self.place_from) = (placed, placed, place_from);
-        self.position += taken as u32;
-        match taken {
-            _ if to_the_end => Flowed::ToTheEnd,
-            0 => Flowed::Nothing,
-            _ => Flowed::Some,
         }
     }
 
@@ -304,17 +201,6 @@ impl Fill {
         }
         let mut popped = self.popped;
         let (pops, places) = (&mut self.pops, &self.places);
-        if let Some(read) = beats.unhindered()
-            && places.of(self.placed.wrapping_sub(1)) <= read + 1
-        {
-            // All places that were ever used are free by then: each beat is taken when it is offered.
-            let taken = beats.take_unhindered(most, until, |pop| {
-                pops.set(popped, pop);
-                popped += 1;
-            });
-            self.popped = popped;
-            return taken > 0;
-        }
         let taken = beats.take_run(most, |from| {
             // The place of the beat that lies as many beats back as there are places.
             let free = places.of(popped.wrapping_sub(depth)) + 1;

@@ -171,7 +171,7 @@ impl Group {
     pub fn advance(&mut self, until: u64, exact: bool, beats: &mut Beats, work: &Work) {
         let now = self.fill.now;
         if until <= now {
-            return self.fill.take_waiting(beats, work.shape.weight_beats.into());
+            return;
         }
         if !exact {
             return self.fill.advance(until, beats, work);
@@ -242,7 +242,7 @@ impl Group {
             self.earlier = (cycle, self.fill.counts(work));
             self.fill.advance(cycle + 1, beats, work);
         } else {
-            self.fill.advance_roughly(cycle + 1, beats, work);
+            self.fill.advance(cycle + 1, beats, work);
         }
         let next = self.choose(cycle, window, &work.product);
         if next != self.window {

@@ -5,16 +5,6 @@ use super::group::Group;
 use crate::rank::Rank;
 
 impl Unit {
-    /// Nothing happens before a load's beat comes, or anything from outside.
-    #[inline]
-    pub fn waits_for_beats(&self) -> bool {
-        self.load_writer.is_still()
-            && self.zero_left == 0
-            && !self.stores()
-            && !self.product_active
-            && !self.activation.is_busy()
-    }
-
     /// The first cycle from `cycle` on in which something happens in a product, results apart; `row`: a row waits.
     #[inline]
     pub fn next(&mut self, cycle: u64, row: bool, ranks: &[Rank]) -> u64 {
@@ -66,28 +56,6 @@ impl Unit {
         let decide = if decide < cycle { decide + window } else { decide };
         let rests = self.groups.iter().map(|group| group.rests_until).min().unwrap_or(0);
         if rests <= decide { decide } else { decide + (rests - decide).div_ceil(window) * window }
-    }
-
-    /// Nothing but the activation unit is at work.
-    #[inline]
-    pub fn only_activates(&self) -> bool {
-        self.activation.is_busy()
-            && !self.product_active
-            && !self.load_writer.is_busy()
-            && self.zero_left == 0
-            && !self.stores()
-    }
-
-    /// The activation unit goes on alone from `cycle` on, until cycle `end` or until it is done. Returns the cycle after.
-    #[inline]
-    pub fn run_activation(&mut self, cycle: u64, end: u64) -> u64 {
-        let mut cycle = cycle;
-        while cycle < end && self.activation.is_busy() {
-            let granted = self.activation.asks(true, true);
-            self.activation.step(true, true, granted, &self.work.shape);
-            cycle += 1;
-        }
-        cycle
     }
 
     /// Loads, stores, zeros, activations or selections are in work: every cycle counts.
