@@ -91,10 +91,6 @@ impl Host for Sends {
         Some(Request { kind: RequestKind::Instructions(self.0.pop_front()?), tag: 0 })
     }
 
-    fn ready(&mut self, _cycle: u64) -> bool {
-        true
-    }
-
     fn answered(&mut self, _cycle: u64, _answer: Answer) {}
 
     fn idle_until(&self, cycle: u64) -> u64 {
@@ -103,10 +99,6 @@ impl Host for Sends {
 
     fn entries(&mut self, _cycle: u64, _burst: u32) -> [u32; 16] {
         [0; 16]
-    }
-
-    fn mask(&mut self, _cycle: u64) -> u32 {
-        0
     }
 }
 

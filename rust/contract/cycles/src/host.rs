@@ -71,7 +71,9 @@ pub trait Host {
     fn offer(&mut self, cycle: u64) -> Option<Request>;
 
     /// Whether a response would be taken in this cycle. Asked in cycles in which there is one.
-    fn ready(&mut self, cycle: u64) -> bool;
+    fn ready(&mut self, _cycle: u64) -> bool {
+        true
+    }
 
     /// The answer comes in this cycle.
     fn answered(&mut self, cycle: u64, answer: Answer);
@@ -84,5 +86,7 @@ pub trait Host {
 
     /// The elements that a `select` selects of the next 32 of its vectors, a bit each. Asked for once for each 32 elements, in
     /// their order, `select` after `select`.
-    fn mask(&mut self, cycle: u64) -> u32;
+    fn mask(&mut self, _cycle: u64) -> u32 {
+        0
+    }
 }

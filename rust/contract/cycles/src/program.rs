@@ -45,10 +45,6 @@ impl<F: FnMut(u32) -> [u32; 16]> Host for Feed<'_, F> {
         Some(Request { kind: self.requests.pop_front()?, tag: 0 })
     }
 
-    fn ready(&mut self, _cycle: u64) -> bool {
-        true
-    }
-
     fn answered(&mut self, _cycle: u64, answer: Answer) {
         self.outstanding -= 1;
         self.register = answer.register.or(self.register);

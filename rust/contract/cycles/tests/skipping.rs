@@ -262,10 +262,6 @@ impl Host for Accesses {
         Some(Request { kind: RequestKind::Dram { address, write }, tag })
     }
 
-    fn ready(&mut self, _cycle: u64) -> bool {
-        true
-    }
-
     fn answered(&mut self, _cycle: u64, answer: Answer) {
         self.under_way.retain(|tag| *tag != answer.tag);
     }
@@ -276,10 +272,6 @@ impl Host for Accesses {
 
     fn entries(&mut self, _cycle: u64, _burst: u32) -> [u32; 16] {
         [0; 16]
-    }
-
-    fn mask(&mut self, _cycle: u64) -> u32 {
-        0
     }
 }
 

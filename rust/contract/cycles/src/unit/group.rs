@@ -236,14 +236,7 @@ impl Group {
             }
             return self.reserved != reserved;
         }
-        let beats = &mut rank.beats;
-        if exact {
-            self.fill.advance(cycle, beats, work);
-            self.earlier = (cycle, self.fill.counts(work));
-            self.fill.advance(cycle + 1, beats, work);
-        } else {
-            self.fill.advance(cycle + 1, beats, work);
-        }
+        self.advance(cycle + 1, exact, &mut rank.beats, work);
         let next = self.choose(cycle, window, &work.product);
         if next != self.window {
             if exact {
