@@ -20,7 +20,7 @@ use super::statistics::Accountant;
 use super::storage::{BURST_WORDS, RowHandle, Storage};
 use super::{Command, CommandPins, Location, Statistics};
 use crate::DramError;
-use crate::rules::{Checker, RuleSet, Violation};
+use crate::rules::{Checker, RuleSet};
 
 /// What RD of a closed bank reads: a data bus without a driver is pulled up.
 const UNDRIVEN: u64 = u64::MAX;
@@ -74,6 +74,8 @@ ndp_config::getters!(Rank {
     config: &DramConfig,
 });
 
+crate::rules::checked!(Rank, Command);
+
 impl Rank {
     /// A rank with all banks closed, before its first clock; what was never written reads as zeros.
     pub fn new(config: &DramConfig) -> Self {
@@ -123,26 +125,6 @@ impl Rank {
                 self.storage.write_beat(location, beat, [!burst[2 * beat], !burst[2 * beat + 1]]);
             }
         }
-    }
-
-    /// Checks what is due by now: that refresh is not overdue. To be called when the simulation ends.
-    pub fn finish(&mut self) {
-        self.checker.finish(self.cycle);
-    }
-
-    /// The first violations, in the order in which they happened.
-    pub fn violations(&self) -> &[Violation<Command>] {
-        self.checker.violations()
-    }
-
-    /// Number of all violations.
-    pub fn violation_count(&self) -> u64 {
-        self.checker.violation_count()
-    }
-
-    /// Keeps the first `limit` violations instead of [`crate::rules::checker::DEFAULT_KEPT`].
-    pub fn keep_violations(&mut self, limit: usize) {
-        self.checker.keep_violations(limit);
     }
 
     /// The figures up to now.

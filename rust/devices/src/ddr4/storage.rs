@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::Location;
+use ndp_numerics::SplitMix64;
 
 /// Words of 64 bits of a burst.
 pub const BURST_WORDS: usize = 8;
@@ -88,15 +89,12 @@ impl Storage {
     /// What word `word` of a row holds before it is written.
     fn initial(&self, location: Location, word: usize) -> u64 {
         let Some(seed) = self.seed else { return 0 };
-        // SplitMix64's output function of a counter that is different for every word of the rank.
+        // A number that is different for every word of the rank.
         let Location { bank_group, bank, row, .. } = location;
         let bank = u64::from(row) << 2 | u64::from(bank) | u64::from(bank_group >> 1) << 32;
         let row = bank << 8 | u64::from(bank_group & 1);
-        let counter = (row * ROW_WORDS as u64 + word as u64).wrapping_add(1);
-        let mut z = seed.wrapping_add(counter.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
+        let number = row * ROW_WORDS as u64 + word as u64;
+        SplitMix64::new(seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))).next_u64()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::hbm::partitions::Partitions;
 use crate::hbm::pim::PimUnits;
 use crate::hbm::statistics::{Accountant, HbmStatistics, Traffic};
 use crate::hbm::storage::{Column, HbmStorage};
-use crate::rules::{Checker, CommandSet, Rule, RuleSet, Violation};
+use crate::rules::{Checker, CommandSet, Rule, RuleSet};
 
 const BURST_CLOCKS: usize = HbmConfig::T_BL as usize;
 
@@ -95,6 +95,8 @@ ndp_config::getters!(PseudoChannel {
     storage: &HbmStorage,
 });
 
+crate::rules::checked!(PseudoChannel, HbmCommand);
+
 impl PseudoChannel {
     /// A channel with all banks joined and closed, before its first clock; what was never written reads as zeros.
     pub fn new(config: &HbmConfig) -> Result<Self> {
@@ -170,26 +172,6 @@ impl PseudoChannel {
     /// Row buffers and boundaries.
     pub fn partitions(&self) -> &Partitions {
         self.checker.state()
-    }
-
-    /// Checks what is due by now: that refresh is not overdue. To be called when the simulation ends.
-    pub fn finish(&mut self) {
-        self.checker.finish(self.cycle);
-    }
-
-    /// The first violations, in the order in which they happened: all rules that refused commands broke.
-    pub fn violations(&self) -> &[Violation<HbmCommand>] {
-        self.checker.violations()
-    }
-
-    /// Number of all violations.
-    pub fn violation_count(&self) -> u64 {
-        self.checker.violation_count()
-    }
-
-    /// Keeps the first `limit` violations instead of [`crate::rules::checker::DEFAULT_KEPT`].
-    pub fn keep_violations(&mut self, limit: usize) {
-        self.checker.keep_violations(limit);
     }
 
     /// The figures up to now.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use ndp_config::HbmConfig;
+use ndp_numerics::SplitMix64;
 
 /// The 256 bits of a column. FP16 lane `l` is bits `16 * (l mod 4)` and up of word `l div 4`.
 pub type Column = [u64; 4];
@@ -68,12 +69,9 @@ impl HbmStorage {
     /// What word `word` of a row holds before it is written.
     fn initial(&self, bank: usize, row: u32, word: usize) -> u64 {
         let Some(seed) = self.seed else { return 0 };
-        // SplitMix64's output function of a counter that is different for every word of the channel.
-        let counter = ((bank as u64) << 32 | u64::from(row)) * ROW_WORDS as u64 + word as u64 + 1;
-        let mut z = seed.wrapping_add(counter.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
+        // A number that is different for every word of the channel.
+        let number = ((bank as u64) << 32 | u64::from(row)) * ROW_WORDS as u64 + word as u64;
+        SplitMix64::new(seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))).next_u64()
     }
 }
 

@@ -22,6 +22,35 @@ use super::{Rule, RuleSet, Scope, TimingRule, WindowRule};
 /// Violations that are kept unless [`Checker::keep_violations`] says otherwise.
 pub const DEFAULT_KEPT: usize = 100;
 
+/// What the checker of a memory says, as methods of the memory, which has it in `checker`, and its clock in `cycle`.
+macro_rules! checked {
+    ($memory:ty, $command:ty) => {
+        impl $memory {
+            /// Checks what is due by now: that refresh is not overdue. To be called when the simulation ends.
+            pub fn finish(&mut self) {
+                self.checker.finish(self.cycle);
+            }
+
+            /// The first violations, in the order in which they happened.
+            pub fn violations(&self) -> &[$crate::Violation<$command>] {
+                self.checker.violations()
+            }
+
+            /// Number of all violations.
+            pub fn violation_count(&self) -> u64 {
+                self.checker.violation_count()
+            }
+
+            /// Keeps the first `limit` violations instead of [`crate::rules::checker::DEFAULT_KEPT`].
+            pub fn keep_violations(&mut self, limit: usize) {
+                self.checker.keep_violations(limit);
+            }
+        }
+    };
+}
+
+pub(crate) use checked;
+
 /// A burst on the data bus, from its first clock.
 #[derive(Clone, Copy, Debug)]
 struct Burst<C> {

@@ -11,6 +11,7 @@ mod history;
 pub mod violation;
 
 pub use checker::Checker;
+pub(crate) use checker::checked;
 pub use command_set::CommandSet;
 pub use violation::Violation;
 
