@@ -108,7 +108,7 @@ const SETTLED: u64 = 20_000;
 /// Cycles that a system is run at a time.
 const STEP: u64 = 10_000;
 
-/// Prints the cycles of a run, and the speed of the fastest of several: others may use the processor too.
+/// Prints the cycles of a run and the speed of the fastest of several, as other programs share the processor.
 fn report(
     name: &str,
     runs: u32,

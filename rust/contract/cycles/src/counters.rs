@@ -13,7 +13,7 @@ pub(crate) struct CounterFile {
     /// Of the cycles before this one.
     axpy: u64,
     cycles: u64,
-    /// Cycles by the set of parts at work in them.
+    /// Cycles by the set of busy parts.
     masks: Box<[u64]>,
     /// Those at work in the last cycle.
     last: usize,

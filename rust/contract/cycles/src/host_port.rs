@@ -79,7 +79,7 @@ impl StoreTo {
 /// The port.
 #[derive(Clone, Debug)]
 pub(crate) struct HostPort {
-    /// The request in work; none other is taken.
+    /// The pending request; the port takes no other.
     pub pending: Option<Request>,
     /// The pending access to the core is done, its answer waits.
     answer: Option<Option<Register>>,

@@ -99,7 +99,7 @@ impl Shape {
         }
     }
 
-    /// The place of a rank among those behind the one at which a tail starts.
+    /// Distance of a rank from the one at which a tail starts.
     #[inline]
     pub fn tail_at(&self, rank: u32, start: u32) -> u32 {
         (rank + self.ranks - start) % self.ranks

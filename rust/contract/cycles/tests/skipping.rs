@@ -205,8 +205,7 @@ fn nothing_happens_between_products_that_follow_each_other() -> Result<(), Box<d
     Ok(())
 }
 
-/// Products of which each rank has the same part, some of them behind others of which it has not: ranks are symmetric again and again,
-/// and accesses to the DIMM split them.
+/// Even products, some after uneven ones: ranks become symmetric again and again, and accesses to the DIMM split them.
 #[test]
 fn symmetric_ranks_do_what_each_would_do_by_itself() -> Result<(), Box<dyn Error>> {
     for (preset, seeds, most_cols) in [("tiny", 40, 6), ("hermes", 12, 8)] {

@@ -22,11 +22,11 @@ use super::{Rule, RuleSet, Scope, TimingRule, WindowRule};
 /// Violations that are kept unless [`Checker::keep_violations`] says otherwise.
 pub const DEFAULT_KEPT: usize = 100;
 
-/// What the checker of a memory says, as methods of the memory, which has it in `checker`, and its clock in `cycle`.
+/// Methods of a memory that forward to its field `checker`; the present clock is its field `cycle`.
 macro_rules! checked {
     ($memory:ty, $command:ty) => {
         impl $memory {
-            /// Checks what is due by now: that refresh is not overdue. To be called when the simulation ends.
+            /// Reports an overdue refresh. To be called when the simulation ends.
             pub fn finish(&mut self) {
                 self.checker.finish(self.cycle);
             }

@@ -25,7 +25,7 @@ pub struct Beat {
     pub label: u32,
 }
 
-/// What a flit's payload belongs to: its last beat, and the number of that.
+/// The last beat of a flit's payload, with its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub beat: Beat,

@@ -15,7 +15,7 @@ const ROOM: u64 = 3;
 /// A beat that is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// As it was sent.
+    /// The beat that was sent.
     pub beat: Beat,
     /// The last of its flit.
     pub flit_last: bool,

@@ -1,4 +1,4 @@
-//! Groups of symmetric ranks: that of rank 0 stands for all.
+//! Groups of symmetric ranks: the first one stands for all.
 
 use super::Unit;
 use super::group::Group;

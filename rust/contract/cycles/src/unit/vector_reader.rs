@@ -8,7 +8,7 @@ use crate::shape::{Cut, Shape};
 pub(crate) struct VectorReader {
     /// The command comes in this cycle.
     pub starts: bool,
-    /// A beat is asked for.
+    /// The reader asks for a beat.
     pub active: bool,
     vector: u32,
     batch: u32,
