@@ -1,5 +1,7 @@
 //! An axis: a range of values, round numbers on it, and where they lie in the picture.
 
+use crate::value::thousands;
+
 /// A range of values on a stretch of the picture.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
@@ -60,28 +62,17 @@ impl Axis {
 pub(crate) fn number(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", value.abs());
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let mut grouped = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
     let sign = if value < 0.0 && text.bytes().any(|b| (b'1'..=b'9').contains(&b)) { "-" } else { "" };
-    format!("{sign}{grouped}{rest}")
+    format!("{sign}{}{rest}", thousands(whole))
 }
 
 /// A number with four digits or so.
 pub(crate) fn short(value: f64) -> String {
-    let size = value.abs();
-    let decimals = if size >= 1000.0 {
-        0
-    } else if size >= 100.0 {
-        1
-    } else if size >= 10.0 {
-        2
-    } else {
-        3
+    let decimals = match value.abs() {
+        1000.0.. => 0,
+        100.0.. => 1,
+        10.0.. => 2,
+        _ => 3,
     };
     number(value, decimals)
 }

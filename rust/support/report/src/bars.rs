@@ -7,22 +7,15 @@ use crate::{ReportError, check_finite};
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 320.0;
 
-/// A named kind of bar: one value for each label.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bars {
-    /// Name in the legend.
-    pub name: String,
-    /// A value for each label, 0 or more.
-    pub values: Vec<f64>,
-}
-
 /// Bars in groups.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct BarChart {
     title: String,
     y: String,
     labels: Vec<String>,
-    bars: Vec<Bars>,
+    /// Name and values of each kind of bar, a value for each label, 0 or more.
+    bars: Vec<(String, Vec<f64>)>,
     stacked: bool,
 }
 
@@ -34,16 +27,14 @@ impl BarChart {
     }
 
     /// Bars of a group stand on top of each other: parts of a whole.
-    #[must_use]
     pub fn stacked(mut self) -> Self {
         self.stacked = true;
         self
     }
 
     /// One more bar in every group.
-    #[must_use]
     pub fn bars(mut self, name: &str, values: impl IntoIterator<Item = f64>) -> Self {
-        self.bars.push(Bars { name: name.to_owned(), values: values.into_iter().collect() });
+        self.bars.push((name.to_owned(), values.into_iter().collect()));
         self
     }
 
@@ -52,29 +43,27 @@ impl BarChart {
     /// # Errors
     /// [`ReportError::NotFinite`], [`ReportError::Length`] for other than one value per label.
     pub fn draw(&self) -> Result<String, ReportError> {
-        for bars in &self.bars {
-            check_finite(&bars.name, bars.values.iter().copied())?;
-            let (found, expected) = (bars.values.len(), self.labels.len());
+        for (name, values) in &self.bars {
+            check_finite(name, values.iter().copied())?;
+            let (found, expected) = (values.len(), self.labels.len());
             if found != expected {
-                return Err(ReportError::Length { series: bars.name.clone(), found, expected });
+                return Err(ReportError::Length { series: name.clone(), found, expected });
             }
         }
         let mut picture = Picture::new(WIDTH, HEIGHT);
-        let colours = colours(self.bars.iter().map(|bars| bars.name.as_str()));
-        let colour = |index: usize| colours[index];
-        let names: Vec<(&str, &str)> =
-            self.bars.iter().enumerate().map(|(index, b)| (b.name.as_str(), colour(index))).collect();
+        let names = colours(self.bars.iter().map(|(name, _)| name.as_str()));
+        let colour = |index: usize| names[index].1;
         let top = picture.legend(&names, 64.0, 16.0) + 8.0;
         let (left, right) = (64.0, WIDTH - 12.0);
         let group = (right - left) / self.labels.len().max(1) as f64;
         let labels: Vec<Vec<String>> = self.labels.iter().map(|label| wrap(label, group - 10.0)).collect();
         let lines = labels.iter().map(Vec::len).max().unwrap_or(1);
         let bottom = HEIGHT - 13.0 - 15.0 * lines as f64;
-        let total = |group: usize| self.bars.iter().map(|bars| bars.values[group]).sum::<f64>();
+        let total = |group: usize| self.bars.iter().map(|(_, values)| values[group]).sum::<f64>();
         let heights: Vec<f64> = if self.stacked {
             (0..self.labels.len()).map(total).collect()
         } else {
-            self.bars.iter().flat_map(|bars| bars.values.iter().copied()).collect()
+            self.bars.iter().flat_map(|(_, values)| values.iter().copied()).collect()
         };
         let y = Axis::new(heights.into_iter(), true, 5.0, (bottom, top));
         for (value, text) in y.ticks() {
@@ -86,9 +75,9 @@ impl BarChart {
         for (index, label) in self.labels.iter().enumerate() {
             let start = left + index as f64 * group + 0.1 * group;
             let mut base = 0.0;
-            for (kind, bars) in self.bars.iter().enumerate() {
-                let value = bars.values[index];
-                let tip = format!("{label}, {}: {}", bars.name, short(value));
+            for (kind, (name, values)) in self.bars.iter().enumerate() {
+                let value = values[index];
+                let tip = format!("{label}, {name}: {}", short(value));
                 if self.stacked {
                     let (low, high) = (y.place(base), y.place(base + value));
                     picture.bar((start, high), (room, low - high), colour(kind), &tip);

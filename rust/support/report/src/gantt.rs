@@ -19,6 +19,7 @@ struct Bar {
 
 /// Rows of bars over one axis.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Gantt {
     title: String,
     x: String,
@@ -37,21 +38,18 @@ impl Gantt {
     }
 
     /// Fixes which kinds there are and the order of their colours, which is otherwise that of the bars.
-    #[must_use]
     pub fn kinds(mut self, kinds: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.kinds = kinds.into_iter().map(Into::into).collect();
         self
     }
 
     /// The axis reaches to `end` at least: charts of one scale.
-    #[must_use]
     pub fn until(mut self, end: f64) -> Self {
         self.until = Some(end);
         self
     }
 
     /// The title is part of the picture: for a file of its own.
-    #[must_use]
     pub fn with_heading(mut self) -> Self {
         self.heading = true;
         self
@@ -61,7 +59,6 @@ impl Gantt {
     ///
     /// # Panics
     /// If there is no such row.
-    #[must_use]
     pub fn bar(mut self, row: usize, kind: &str, (from, to): (f64, f64), tip: &str) -> Self {
         assert!(row < self.rows.len(), "row {row} of {}", self.rows.len());
         let known = self.kinds.iter().position(|name| name == kind);
@@ -80,10 +77,8 @@ impl Gantt {
     pub fn draw(&self) -> Result<String, ReportError> {
         let ends = || self.bars.iter().flat_map(|bar| [bar.from, bar.to]).chain(self.until);
         check_finite(&self.title, ends())?;
-        let colours = colours(self.kinds.iter().map(String::as_str));
-        let colour = |kind: usize| colours[kind];
-        let names: Vec<(&str, &str)> =
-            self.kinds.iter().enumerate().map(|(kind, name)| (name.as_str(), colour(kind))).collect();
+        let names = colours(self.kinds.iter().map(String::as_str));
+        let colour = |kind: usize| names[kind].1;
         let longest = self.rows.iter().map(|row| row.chars().count()).max().unwrap_or(0);
         let (left, right) = (16.0 + LETTER * longest as f64, WIDTH - 28.0);
         // As many lines of names as there can be, each of its own length.

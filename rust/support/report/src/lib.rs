@@ -21,11 +21,12 @@ mod timeline;
 mod value;
 mod values;
 
-pub use bars::{BarChart, Bars};
+pub use bars::BarChart;
 pub use gantt::Gantt;
 pub use line::{Dot, LineChart, Series};
 pub use page::Page;
 pub use ranked::Rows;
+pub use render::csv_of;
 pub use text::{Screen, Terminal, WIDTH};
 pub use timeline::{Timeline, Track};
 

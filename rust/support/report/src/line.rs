@@ -21,14 +21,6 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-impl Series {
-    /// A series of values at 1, 2, 3, ...
-    pub fn counted(name: &str, values: impl IntoIterator<Item = f64>) -> Self {
-        let points = values.into_iter().enumerate().map(|(index, y)| (index as f64 + 1.0, y)).collect();
-        Self { name: name.to_owned(), points }
-    }
-}
-
 /// A point by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dot {
@@ -42,6 +34,7 @@ pub struct Dot {
 
 /// Lines over a common axis, with horizontal references such as a published figure.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct LineChart {
     title: String,
     x: String,
@@ -59,28 +52,24 @@ impl LineChart {
     }
 
     /// The vertical axis begins at 0.
-    #[must_use]
     pub fn from_zero(mut self) -> Self {
         self.from_zero = true;
         self
     }
 
     /// One more line.
-    #[must_use]
     pub fn series(mut self, series: Series) -> Self {
         self.series.push(series);
         self
     }
 
     /// Points that are not joined.
-    #[must_use]
     pub fn dots(mut self, name: &str, dots: Vec<Dot>) -> Self {
         self.dots.push((name.to_owned(), dots));
         self
     }
 
     /// A horizontal line with a label.
-    #[must_use]
     pub fn reference(mut self, label: &str, y: f64) -> Self {
         self.references.push((label.to_owned(), y));
         self
@@ -101,13 +90,9 @@ impl LineChart {
             check_finite(label, [*y])?;
         }
         let mut picture = Picture::new(WIDTH, HEIGHT);
-        let named = || {
-            let dots = self.dots.iter().map(|(name, _)| name.as_str());
-            self.series.iter().map(|series| series.name.as_str()).chain(dots)
-        };
-        let colours = colours(named());
-        let colour = |index: usize| colours[index];
-        let names: Vec<(&str, &str)> = named().zip(colours.iter().copied()).collect();
+        let dots = self.dots.iter().map(|(name, _)| name.as_str());
+        let names = colours(self.series.iter().map(|series| series.name.as_str()).chain(dots));
+        let colour = |index: usize| names[index].1;
         let top = picture.legend(&names, 64.0, 16.0);
         let (right, bottom) = (WIDTH - 32.0, HEIGHT - 40.0);
         let points = || {
@@ -144,7 +129,7 @@ impl LineChart {
             if series.points.len() <= DOTS {
                 for &(px, py) in &series.points {
                     let tip = format!("{}: {} at {}", series.name, short(py), short(px));
-                    picture.dot((x.place(px), y.place(py)), colour(index), &tip);
+                    picture.dot((x.place(px), y.place(py)), 2.5, (colour(index), &tip), None);
                 }
             }
         }
@@ -152,7 +137,7 @@ impl LineChart {
             for Dot { at: (px, py), tip, link } in dots {
                 let tip = format!("{name}: {} at {}. {tip}", short(*py), short(*px));
                 let at = (x.place(*px), y.place(*py));
-                picture.linked_dot(at, colour(self.series.len() + index), &tip, link.as_deref());
+                picture.dot(at, 4.0, (colour(self.series.len() + index), &tip), link.as_deref());
             }
         }
         Ok(picture.finish(&self.title))
@@ -163,6 +148,12 @@ impl LineChart {
 mod tests {
     use super::*;
 
+    /// A series of values at 1, 2, 3, ...
+    fn counted(name: &str, values: impl IntoIterator<Item = f64>) -> Series {
+        let points = values.into_iter().enumerate().map(|(index, y)| (index as f64 + 1.0, y)).collect();
+        Series { name: name.to_owned(), points }
+    }
+
     fn parse(svg: &str) -> roxmltree::Document<'_> {
         roxmltree::Document::parse(svg).unwrap()
     }
@@ -170,7 +161,7 @@ mod tests {
     #[test]
     fn a_small_chart_is_drawn_as_recorded() {
         let chart = LineChart::new("Similarity", "distance", "share")
-            .series(Series::counted("here & now", [0.92, 0.86, 0.81]))
+            .series(counted("here & now", [0.92, 0.86, 0.81]))
             .reference("paper: 0.90", 0.9);
         insta::assert_snapshot!(chart.draw().unwrap());
     }
@@ -194,7 +185,7 @@ mod tests {
     #[test]
     fn empty_single_constant_and_long_series_are_drawn() {
         for values in [vec![], vec![3.0], vec![2.0; 50], (0..20_000).map(f64::from).collect()] {
-            let svg = LineChart::new("t", "x", "y").series(Series::counted("s", values)).draw().unwrap();
+            let svg = LineChart::new("t", "x", "y").series(counted("s", values)).draw().unwrap();
             assert!(parse(&svg).descendants().any(|node| node.has_tag_name("polyline")));
             assert!(svg.len() < 60_000 && !svg.contains("NaN") && !svg.contains("inf"));
         }
@@ -202,7 +193,7 @@ mod tests {
 
     #[test]
     fn numbers_that_have_no_place_are_refused_by_name() {
-        let chart = LineChart::new("t", "x", "y").series(Series::counted("bad", [1.0, f64::NAN]));
+        let chart = LineChart::new("t", "x", "y").series(counted("bad", [1.0, f64::NAN]));
         assert!(chart.draw().unwrap_err().to_string().contains("'bad' is NaN"));
         assert!(LineChart::new("t", "x", "y").reference("r", f64::INFINITY).draw().is_err());
     }

@@ -58,6 +58,7 @@ const CONTENTS: usize = 3;
 
 /// A report that grows; finished, it is one file that needs no other.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Page {
     title: String,
     /// Answer and setting.
@@ -99,7 +100,6 @@ impl Page {
     }
 
     /// The answer as the heading, and a line below it that says what ran.
-    #[must_use]
     pub fn answer(mut self, answer: &str, setting: &str) -> Self {
         self.answer = Some([answer, setting].map(str::to_owned));
         self
@@ -113,27 +113,23 @@ impl Page {
     }
 
     /// A heading.
-    #[must_use]
     pub fn section(mut self, heading: &str) -> Self {
         self.sections.push(Section { heading: heading.to_owned(), items: Vec::new() });
         self
     }
 
     /// A paragraph.
-    #[must_use]
     pub fn paragraph(self, text: &str) -> Self {
         self.push(Item::Text(format!("<p>{}</p>\n", escape(text))))
     }
 
     /// A table. The first column and the columns in `texts` are text, all others are numbers.
-    #[must_use]
     pub fn table(self, head: &[&str], texts: &[usize], rows: &[Vec<String>]) -> Self {
         self.push(Item::Table(cells_of(head, texts, rows, |_| Vec::new())))
     }
 
     /// A command and its options. Words of the options that are `names` stand for values of a row, which a click on the row puts
     /// in their places ([`Page::folded_table_of_values`]).
-    #[must_use]
     pub fn command(self, command: &str, options: &str, names: &[&str]) -> Self {
         let mark =
             |line: String, name: &&str| line.replace(name, &format!("<var title=\"{name}\">{name}</var>"));
@@ -142,13 +138,11 @@ impl Page {
     }
 
     /// A long table behind a line that opens it; all columns are text.
-    #[must_use]
     pub fn folded_table(self, summary: &str, head: &[&str], rows: &[Vec<String>]) -> Self {
         self.folded_table_of_values(summary, head, rows, |_| Vec::new())
     }
 
     /// The same, with the values that each row has for commands, by their names: words without spaces.
-    #[must_use]
     pub fn folded_table_of_values<'a>(
         self,
         summary: &str,
@@ -163,13 +157,11 @@ impl Page {
     }
 
     /// A chart, as its `draw` has returned it, with its title and what to see in it; both may be empty.
-    #[must_use]
     pub fn chart(self, svg: &str, title: &str, caption: &str) -> Self {
         self.push(Item::Chart([svg, title, caption].map(str::to_owned)))
     }
 
     /// How the report was made, a name and a text: the last section.
-    #[must_use]
     pub fn provenance(mut self, name: &str, text: &str) -> Self {
         self.provenance.push(vec![name.to_owned(), text.to_owned()]);
         self

@@ -19,6 +19,7 @@ struct Row {
 
 /// Horizontal bars.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Rows {
     title: String,
     rows: Vec<Row>,
@@ -31,7 +32,6 @@ impl Rows {
     }
 
     /// One more row; `colour` is a number, equal for what belongs together.
-    #[must_use]
     pub fn row(mut self, name: &str, value: f64, text: &str, colour: usize) -> Self {
         let (name, text) = (name.to_owned(), text.to_owned());
         self.rows.push(Row { name, value, text, colour });

@@ -5,7 +5,19 @@ use crate::value::{
     written,
 };
 use crate::{BarChart, Field, Fold, Folds, LineChart, Page, ReportError, Rows, Series};
+use itertools::Itertools;
 use serde_json::Value;
+
+/// Records as CSV (RFC 4180).
+///
+/// # Errors
+/// For records of different lengths.
+pub fn csv_of(records: impl IntoIterator<Item = Vec<String>>) -> Result<String, csv::Error> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    records.into_iter().try_for_each(|record| out.write_record(record))?;
+    let text = out.into_inner().map_err(|error| error.into_error())?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
 
 fn folded(page: Page, Folds { title, text, commands, names, head, folds }: &Folds) -> Page {
     let page = page.section(title).paragraph(text);
@@ -84,24 +96,22 @@ impl Report {
     /// # Errors
     /// [`ReportError::Incomplete`].
     pub fn csv(&self) -> Result<Vec<(&'static str, String)>, ReportError> {
-        let text = |table: &Table| -> Result<String, Box<dyn std::error::Error>> {
-            let mut out = csv::Writer::from_writer(Vec::new());
+        let text = |table: &Table| {
             let mut keys: Vec<String> = Vec::new();
             for column in table.columns.iter().filter(|column| column.unit != Unit::Data) {
                 let parts =
                     if column.unit == Unit::Energy { &[".low_fj", ".fj", ".high_fj"][..] } else { &[""] };
                 keys.extend(parts.iter().map(|part| format!("{}{part}", column.key)));
             }
-            out.write_record(&keys)?;
-            for row in self.rows(table.key) {
-                out.write_record(keys.iter().map(|key| match at(row, key) {
-                    Value::Null => String::new(),
-                    Value::String(text) if text.starts_with(['=', '+', '-', '@']) => format!("'{text}"),
-                    Value::String(text) => text.clone(),
-                    value => value.to_string(),
-                }))?;
-            }
-            Ok(String::from_utf8(out.into_inner()?)?)
+            let cell = |row, key: &String| match at(row, key) {
+                Value::Null => String::new(),
+                Value::String(text) if text.starts_with(['=', '+', '-', '@']) => format!("'{text}"),
+                Value::String(text) => text.clone(),
+                value => value.to_string(),
+            };
+            let cells =
+                self.rows(table.key).iter().map(|row| keys.iter().map(|key| cell(row, key)).collect());
+            csv_of([keys.clone()].into_iter().chain(cells))
         };
         let mut all = Vec::new();
         for part in &self.parts {
@@ -109,13 +119,9 @@ impl Report {
                 all.push((table.key, text(table).map_err(|error| self.incomplete(error))?));
             }
         }
-        let schema = || -> Result<String, Box<dyn std::error::Error>> {
-            let mut out = csv::Writer::from_writer(Vec::new());
-            out.write_record(["path", "unit", "meaning"])?;
-            self.schema().iter().try_for_each(|row| out.write_record(row))?;
-            Ok(String::from_utf8(out.into_inner()?)?)
-        };
-        all.push(("schema", schema().map_err(|error| self.incomplete(error))?));
+        let head = ["path", "unit", "meaning"].map(str::to_owned);
+        let schema = csv_of([head].into_iter().chain(self.schema()).map(Vec::from));
+        all.push(("schema", schema.map_err(|error| self.incomplete(error))?));
         Ok(all)
     }
 
@@ -256,7 +262,7 @@ impl Report {
         let mut all: Vec<(String, Vec<&Value>)> = Vec::new();
         for row in self.rows(table) {
             let label = |key: &&str| written(Unit::Text, at(row, key));
-            let label = by.iter().map(label).collect::<Vec<_>>().join(", ");
+            let label = by.iter().map(label).join(", ");
             match all.iter_mut().find(|(known, _)| *known == label) {
                 Some((_, rows)) => rows.push(row),
                 None => all.push((label, vec![row])),
@@ -289,6 +295,7 @@ impl Report {
         let number = |row: &Value, key: &str| at(row, key).as_f64().unwrap_or(0.0);
         let column = |key: &str| self.column(chart.table, key);
         let text = |row: &Value, keys: &str| self.label(chart.table, row, keys);
+        let names = |keys: &str| rows.iter().map(|row| text(row, keys)).unique().collect_vec();
         match &chart.kind {
             ChartKind::Drawn(svg) => Ok(svg.clone()),
             ChartKind::Rows { label, value } => {
@@ -302,7 +309,7 @@ impl Report {
                     .draw()
             }
             ChartKind::Stacks { label, part, value, axis } => {
-                let (wholes, parts) = (names(&rows, text, label), names(&rows, text, part));
+                let (wholes, parts) = (names(label), names(part));
                 let height = |whole: &str, name: &str| {
                     let is = |row: &&&Value| text(row, label) == whole && text(row, part) == name;
                     rows.iter().filter(is).map(|row| number(row, value.0) * value.1).sum::<f64>()
@@ -326,7 +333,7 @@ impl Report {
                     if x.1 { (place > 0.0).then(|| place.log10()) } else { Some(place) }
                 };
                 let mut lines = LineChart::new(&chart.title, across, up).from_zero();
-                for name in names(&rows, text, key) {
+                for name in names(key) {
                     let of = rows.iter().filter(|row| text(row, key) == name);
                     let points = of.filter_map(|row| Some((place(row)?, number(row, y.0) * y.1))).collect();
                     lines = lines.series(Series { name: format!("{before}{name}{after}"), points });
@@ -347,7 +354,7 @@ impl Report {
             if number && keys.contains(',') { format!("{key} {text}") } else { text }
         };
         let keys = keys.split(',').enumerate().filter(|(index, key)| *index == 0 || differ(key));
-        keys.map(|(_, key)| shown(key)).collect::<Vec<_>>().join(", ")
+        keys.map(|(_, key)| shown(key)).join(", ")
     }
 
     /// The rows that a chart shows. If the table has sections, these are the rows of the chart's section.
@@ -369,16 +376,4 @@ impl Report {
             _ => None,
         })
     }
-}
-
-/// Different names of rows, in their order.
-fn names(rows: &[&Value], name: impl Fn(&Value, &str) -> String, keys: &str) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for row in rows {
-        let name = name(row, keys);
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
 }

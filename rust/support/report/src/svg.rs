@@ -34,13 +34,14 @@ const KNOWN: [(&str, usize); 21] = [
     ("waits for channels", 12),
 ];
 
-/// A colour for each name of a legend: that of its name if it is known, else the next one that is free.
-pub(crate) fn colours<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'static str> {
+/// The names of a legend, each with a colour: that of its name if it is known, else the next one that is free.
+pub(crate) fn colours<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<(&'a str, &'static str)> {
     let known = |name: &str| KNOWN.iter().find(|(known, _)| *known == name).map(|(_, colour)| *colour);
     let taken: Vec<usize> = names.clone().filter_map(known).collect();
     let free: Vec<usize> = (0..COLOURS.len()).filter(|colour| !taken.contains(colour)).collect();
     let mut next = free.iter().cycle();
-    names.map(|name| COLOURS[known(name).or_else(|| next.next().copied()).unwrap_or(0)]).collect()
+    let mut colour = |name| COLOURS[known(name).or_else(|| next.next().copied()).unwrap_or(0)];
+    names.map(|name| (name, colour(name))).collect()
 }
 
 /// Width of a letter, about, at the size of the style below.
@@ -149,18 +150,11 @@ impl Picture {
         );
     }
 
-    pub fn dot(&mut self, (x, y): (f64, f64), colour: &str, tip: &str) {
+    /// A dot, perhaps with a link.
+    pub fn dot(&mut self, (x, y): (f64, f64), r: f64, (colour, tip): (&str, &str), link: Option<&str>) {
         let (x, y, tip) = (at(x), at(y), escape(tip));
-        let _ = writeln!(
-            self.body,
-            r#"<circle cx="{x}" cy="{y}" r="2.5" fill="{colour}"><title>{tip}</title></circle>"#
-        );
-    }
-
-    /// A larger one, perhaps with a link.
-    pub fn linked_dot(&mut self, (x, y): (f64, f64), colour: &str, tip: &str, link: Option<&str>) {
-        let (x, y, tip) = (at(x), at(y), escape(tip));
-        let dot = format!(r#"<circle cx="{x}" cy="{y}" r="4" fill="{colour}"><title>{tip}</title></circle>"#);
+        let dot =
+            format!(r#"<circle cx="{x}" cy="{y}" r="{r}" fill="{colour}"><title>{tip}</title></circle>"#);
         let _ = match link {
             Some(link) => writeln!(self.body, r#"<a href="{}" target="_blank">{dot}</a>"#, escape(link)),
             None => writeln!(self.body, "{dot}"),
@@ -203,8 +197,10 @@ mod tests {
 
     #[test]
     fn a_device_has_its_colour_in_every_chart_and_no_other_name_has_it() {
-        let first = colours(["GPU", "bus", "DIMMs"].into_iter());
-        let second = colours(["a", "DIMMs", "b", "GPU"].into_iter());
+        let of = |names: &[&'static str]| -> Vec<&str> {
+            colours(names.iter().copied()).into_iter().map(|(_, colour)| colour).collect()
+        };
+        let (first, second) = (of(&["GPU", "bus", "DIMMs"]), of(&["a", "DIMMs", "b", "GPU"]));
         assert_eq!((second[1], second[3]), (first[2], first[0]));
         assert!(!second[..1].contains(&first[0]) && second[0] != second[2] && second[2] != first[2]);
         // More names than colours.

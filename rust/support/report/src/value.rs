@@ -223,6 +223,7 @@ pub(crate) enum Part {
 
 /// The result of a command.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Report {
     pub(crate) command: &'static str,
     /// Whether all checks passed; `None` if there are none.
@@ -258,28 +259,24 @@ impl Report {
     }
 
     /// Adds the reason for the figures: a sentence.
-    #[must_use]
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
         self
     }
 
     /// What ran: model, machine, sizes, seed; a line.
-    #[must_use]
     pub fn setting(mut self, setting: impl Into<String>) -> Self {
         self.setting = setting.into();
         self
     }
 
     /// An assumption, a refusal or a warning that belongs to the result.
-    #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
     /// Figures at the top.
-    #[must_use]
     pub fn figures(mut self, figures: impl Into<Values>) -> Self {
         let (fields, figures) = self.object("", figures.into());
         self.figures.extend(fields);
@@ -288,7 +285,6 @@ impl Report {
     }
 
     /// Figures below a key, at a level or beyond.
-    #[must_use]
     pub fn group(
         mut self,
         level: Level,
@@ -302,13 +298,11 @@ impl Report {
     }
 
     /// A table on the screen.
-    #[must_use]
     pub fn table(self, key: &'static str, title: &'static str, rows: impl Into<Values>) -> Self {
         self.table_at(Level::Screen, None, (key, title), rows)
     }
 
     /// A table at a level, and the column whose shares are bars.
-    #[must_use]
     pub fn table_at(
         mut self,
         level: Level,
@@ -324,7 +318,6 @@ impl Report {
 
     /// Gives people a section of the last table for each value of these columns; text goes by the first of them. A chart over the table is in the
     /// section that its title names.
-    #[must_use]
     pub fn by(mut self, columns: &'static [&'static str]) -> Self {
         if let Some(Part::Table(table)) = self.parts.last_mut() {
             table.by = columns;
@@ -333,21 +326,18 @@ impl Report {
     }
 
     /// A chart over a table.
-    #[must_use]
     pub fn chart(mut self, chart: Chart) -> Self {
         self.parts.push(Part::Chart(chart));
         self
     }
 
     /// Long tables of the page.
-    #[must_use]
     pub fn folds(mut self, folds: Folds) -> Self {
         self.parts.push(Part::Folds(folds));
         self
     }
 
     /// An input that JSON repeats, such as the configuration.
-    #[must_use]
     pub fn data(mut self, key: &'static str, meaning: &'static str, data: &impl Serialize) -> Self {
         match parsed(data) {
             Ok(value) => _ = self.json.insert(key.to_owned(), value),
@@ -358,7 +348,6 @@ impl Report {
     }
 
     /// The command that gives this result again.
-    #[must_use]
     pub fn again(mut self, command: impl Into<String>) -> Self {
         self.again = Some(command.into());
         self
@@ -414,7 +403,11 @@ pub fn lasting(name: &str) -> &'static str {
 
 /// A number with a comma after each three digits.
 pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
+    thousands(&number.to_string())
+}
+
+/// Digits with a comma after each three.
+pub(crate) fn thousands(digits: &str) -> String {
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
@@ -523,12 +516,10 @@ fn energy(value: &Value) -> String {
 /// Three significant digits at least, without zeros at the end.
 fn shortest(text: &str) -> String {
     let Ok(number) = text.parse::<f64>() else { return text.to_owned() };
-    let decimals = if number >= 100.0 {
-        0
-    } else if number >= 10.0 {
-        1
-    } else {
-        2
+    let decimals = match number {
+        100.0.. => 0,
+        10.0.. => 1,
+        _ => 2,
     };
     let text = format!("{number:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
