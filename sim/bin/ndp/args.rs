@@ -4,15 +4,14 @@
 
 use crate::energy::EnergyArgs;
 use crate::output::OutputArgs;
+use crate::prelude::*;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use ndp_config::{DesignConfig, WeightFormat};
-use ndp_files::{FileSet, OutputFile};
+use ndp_config::WeightFormat;
 use ndp_sim::core::{Backend, CoreOptions, HostStalls, Recording};
 use ndp_sim::ffi::WaveOptions;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
 use ndp_sim::recordings::{write_text, write_timeline};
-use std::path::PathBuf;
 
 /// Latest cycle that an argument may name: more than anybody waits for, and in ps still a number of 64 bits.
 pub const MOST_CYCLES: u64 = 1 << 50;
@@ -52,7 +51,7 @@ pub struct UnitArgs {
 }
 
 /// Arguments as a command line of these words gives them.
-pub fn of_words<A: Args>(words: &[String]) -> anyhow::Result<A> {
+pub fn of_words<A: Args>(words: &[String]) -> Result<A> {
     let command = A::augment_args(clap::Command::new("ndp").no_binary_name(true));
     Ok(A::from_arg_matches(&command.try_get_matches_from(words)?)?)
 }
@@ -65,7 +64,7 @@ impl UnitArgs {
     }
 
     /// These and the files of recordings. Constants of energy that nothing shows are refused.
-    pub fn files_with(&self, records: &RecordArgs) -> anyhow::Result<FileSet> {
+    pub fn files_with(&self, records: &RecordArgs) -> Result<FileSet> {
         self.energy.check_effects(self.form.is_whole() || records.timeline.is_some())?;
         Ok(records.files(self.files()))
     }
@@ -107,7 +106,7 @@ impl RecordArgs {
     }
 
     /// Creates those files that show a recording, which have been checked with the other files of the run.
-    pub fn create(&self) -> anyhow::Result<Records> {
+    pub fn create(&self) -> Result<Records> {
         let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
         Ok(Records { text: create(&self.commands)?, timeline: create(&self.timeline)? })
     }
@@ -127,7 +126,7 @@ pub struct Records {
 
 impl Records {
     /// Writes and completes them; the timeline has power by these constants.
-    pub fn write(self, recording: Option<&Recording>, energy: &EnergyArgs) -> anyhow::Result<()> {
+    pub fn write(self, recording: Option<&Recording>, energy: &EnergyArgs) -> Result<()> {
         let Some(recording) = recording else { return Ok(()) };
         if let Some(file) = self.text {
             file.finish(|out| write_text(recording, out))?;
@@ -147,7 +146,7 @@ pub fn weight_format() -> impl TypedValueParser<Value = WeightFormat> {
 }
 
 /// Whether a design can multiply with such weights.
-pub fn check_weights(weights: WeightFormat, config: &DesignConfig) -> anyhow::Result<()> {
+pub fn check_weights(weights: WeightFormat, config: &DesignConfig) -> Result<()> {
     ensure!(
         config.gemv().weight_formats().contains(&weights),
         "{weights} weights need gemv.weight_formats = \"all\", which {} does not have",

@@ -3,17 +3,13 @@
 //! Each product is run and checked like one of `ndp gemv`. The cycles are those of the hardware and the same in
 //! every run; the simulation's speed is that of this machine.
 
-use crate::args::{check_weights, density, of_words, weight_format};
+use crate::args::{UnitArgs, check_weights, density, of_words, weight_format};
 use crate::breakdown::StallBreakdown;
 use crate::gemv;
 use crate::gemv::{Product, name, simulate};
-use crate::output::Shown;
+use crate::prelude::*;
 use crate::report::Summary;
-use crate::tools::Tools;
-use anyhow::Context;
-use ndp_config::{DesignConfig, GemvShape, WeightFormat};
-use ndp_files::{FileSet, Progress};
-use ndp_report::{Report, figures, grouped, rows};
+use ndp_config::{GemvShape, WeightFormat};
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{BitFlip, Mode};
 
@@ -70,8 +66,9 @@ pub struct Args {
 const MAX_ROWS: u32 = 16384;
 
 #[derive(Debug)]
-struct Row {
-    case: Case,
+struct Row<'a> {
+    shape: GemvShape,
+    job: &'a gemv::Args,
     active_rows: u32,
     summary: Summary,
     /// Where the groups' cycles went.
@@ -83,24 +80,8 @@ const COLS: [u32; 6] = [4096, 5120, 7168, 8192, 9216, 13824];
 /// Bound by memory and by arithmetic.
 const BATCHES: [u32; 2] = [1, 4];
 
-/// One product that is to be run.
-#[derive(Clone, Copy, Debug)]
-struct Case {
-    mode: Mode,
-    weights: WeightFormat,
-    density: f64,
-    shape: GemvShape,
-}
-
-impl Case {
-    /// Multiply-accumulates, about.
-    fn macs(&self) -> u64 {
-        (self.shape.macs() as f64 * self.density) as u64
-    }
-}
-
 /// Runs all products that the configuration's buffer takes.
-pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(FileSet::new().configuration("the configuration", &args.config)).check()?;
     let config = DesignConfig::load(&args.config)?;
     if args.speed {
@@ -130,39 +111,38 @@ pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     }
     formats.iter().try_for_each(|format| check_weights(*format, &config))?;
     let mut cases = Vec::new();
-    let kinds = args.modes.iter().flat_map(|mode| formats.iter().map(move |format| (mode, format)));
-    for ((&mode, &weights), &density) in
-        kinds.flat_map(|kind| args.densities.iter().map(move |density| (kind, density)))
+    for (&mode, &weights, &density, &cols, &batch) in
+        iproduct!(&args.modes, &formats, &args.densities, &cols, &batches)
     {
-        for (&cols, &batch) in cols.iter().flat_map(|cols| batches.iter().map(move |b| (cols, b))) {
-            let rows = (f64::from(args.rows) / density).round() as u32;
-            let shape = GemvShape { rows, cols, batch };
-            let of_density = || format!("--densities {density:?} with --rows {}", args.rows);
-            let checked = crate::gemv::check(&shape, mode, &config);
-            if density < 1.0 {
-                checked.with_context(of_density)?
-            } else {
-                checked?
-            }
-            cases.push(Case { mode, weights, density, shape });
+        let rows = (f64::from(args.rows) / density).round() as u32;
+        let shape = GemvShape { rows, cols, batch };
+        let of_density = || format!("--densities {density:?} with --rows {}", args.rows);
+        let checked = crate::gemv::check(&shape, mode, &config);
+        if density < 1.0 {
+            checked.with_context(of_density)?
+        } else {
+            checked?
         }
+        cases.push((shape, job(args, (mode, weights, density), shape)?));
     }
 
     if args.profile {
-        cases.dedup_by_key(|case| case.mode);
-        let jobs = cases.iter().map(|case| job(args, case)).collect::<anyhow::Result<Vec<_>>>()?;
-        return crate::speed::profile(&config, &jobs);
+        cases.dedup_by_key(|(_, job)| job.mode);
+        return crate::speed::profile(&config, &cases);
     }
 
-    let cycles =
-        |case: &Case| case.macs() as f64 / config.roofline_macs_per_cycle_of(case.weights, case.shape.batch);
+    let cycles = |(shape, job): &(GemvShape, gemv::Args)| {
+        let macs = (shape.macs() as f64 * job.density) as u64;
+        macs as f64 / config.roofline_macs_per_cycle_of(job.weights, shape.batch)
+    };
     let total: f64 = cases.iter().map(cycles).sum();
     let progress = Progress::watch(total as u64, "cycles", ndp_sim::progress::cycles);
     let mut products = Vec::new();
-    for case in cases {
-        let GemvShape { rows, cols, batch } = case.shape;
-        progress.show_text(&format!("{} {rows} x {cols}, batch {batch}", name(case.mode)));
-        products.push(product(args, &case)?);
+    for (shape, job) in &cases {
+        let GemvShape { rows, cols, batch } = *shape;
+        progress.show_text(&format!("{} {rows} x {cols}, batch {batch}", name(job.mode)));
+        let Product { backend, active_rows, stalls, .. } = simulate(job)?;
+        products.push(Row { shape: *shape, job, active_rows, summary: Summary::new(&backend), stalls });
     }
     drop(progress);
 
@@ -193,14 +173,14 @@ pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     let report = products.iter().fold(report, |report, row| row.summary.mismatches(report, args.seed));
     let worst = products.iter().min_by(|a, b| efficiency(a).total_cmp(&efficiency(b)));
     let reason = worst.map_or_else(String::new, |row| {
-        let GemvShape { rows, cols, batch } = row.case.shape;
-        let (mode, at) = (name(row.case.mode), row.stalls.reason());
+        let GemvShape { rows, cols, batch } = row.shape;
+        let (mode, at) = (name(row.job.mode), row.stalls.reason());
         format!("in the slowest, {mode} of {rows} x {cols} at batch {batch}, {at}")
     });
-    let rows = rows! { &products => |Row { case, active_rows, summary, stalls }|
-        ..case.shape;
-        "mode" "mode" {Text} Screen: "dot or axpy" = case.mode;
-        "weights" "weights" {Text} Screen: "format of the weights" = case.weights;
+    let rows = rows! { &products => |Row { shape, job, active_rows, summary, stalls }|
+        ..shape;
+        "mode" "mode" {Text} Screen: "dot or axpy" = job.mode;
+        "weights" "weights" {Text} Screen: "format of the weights" = job.weights;
         "cols" "cols" {Count} Screen: "elements of a row";
         "rows" "rows" {Count} Screen: "rows of the matrix";
         "active_rows" "active" {Count} Screen: "rows that take part" = active_rows;
@@ -215,7 +195,7 @@ pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
         "sim_cycles_per_second" "simulation cycles/s" {Real("cycles/s", 0)} Verbose: "simulated cycles in a second of wall-clock time"
             = summary.sim_cycles_per_second();
         "macs" "MAC" {Count} Json: "multiply-accumulates" = summary.figures.macs;
-        "density" "density" {Share} Json: "part of the rows that takes part" = case.density;
+        "density" "density" {Share} Json: "part of the rows that takes part" = job.density;
         "backend" "backend" {Text} Json: "rtl or cycles" = summary.backend;
         "simulated_cycles" "simulated" {Count} Json: "core cycles simulated" = summary.simulated.0;
         "first_mismatches" "" {Data} Json: "the first wrong outputs" = summary.first_mismatches;
@@ -232,23 +212,20 @@ pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
 }
 
 /// One product as a call of `ndp gemv`.
-fn job(args: &Args, case: &Case) -> anyhow::Result<gemv::Args> {
-    let Case { mode, weights, density, shape: GemvShape { rows, cols, batch } } = *case;
+fn job(
+    args: &Args,
+    (mode, weights, density): (Mode, WeightFormat, f64),
+    GemvShape { rows, cols, batch }: GemvShape,
+) -> Result<gemv::Args> {
     let words = [
         format!("--config={}", args.config),
         format!("--backend={}", name(args.backend)),
         format!("--mode={}", name(mode)),
         format!("--weights={weights}"),
+        format!("--rows={rows}"),
+        format!("--cols={cols}"),
     ];
-    let mut job: gemv::Args = of_words(&[&words[..], &["--rows=1", "--cols=1"].map(String::from)].concat())?;
-    job.unit.flip = args.flip;
-    (job.rows, job.cols, job.batch) = (Some(rows), Some(cols), batch);
-    (job.density, job.seed) = (density, args.seed);
-    Ok(job)
-}
-
-/// Runs one product as `ndp gemv` does.
-fn product(args: &Args, case: &Case) -> anyhow::Result<Row> {
-    let Product { backend, active_rows, stalls, .. } = simulate(&job(args, case)?)?;
-    Ok(Row { case: *case, active_rows, summary: Summary::new(&backend), stalls })
+    let job: gemv::Args = of_words(&words)?;
+    let unit = UnitArgs { flip: args.flip, ..job.unit };
+    Ok(gemv::Args { unit, batch, density, seed: args.seed, ..job })
 }

@@ -1,7 +1,7 @@
 //! Where the cycles of a run went, from the core's counters.
 
+use crate::prelude::*;
 use ndp_isa::Counters;
-use ndp_report::{Values, figures};
 
 /// Where the cycles of the ranks' groups went, between the reading of the counters before the run and the one after it. Every
 /// part has a counter of its own, and they add up to all cycles of all groups.
@@ -13,7 +13,7 @@ pub struct StallBreakdown {
 }
 
 impl StallBreakdown {
-    pub fn new(counters: &Counters, ranks: u32) -> anyhow::Result<Self> {
+    pub fn new(counters: &Counters, ranks: u32) -> Result<Self> {
         let breakdown = Self { counters: *counters, ranks };
         let (sum, total) = (counters.accounted(ranks), breakdown.each(counters.cycles));
         anyhow::ensure!(

@@ -1,9 +1,9 @@
 //! The command line: all subcommands, by groups.
 
-use crate::output::Shown;
+use crate::prelude::*;
 use clap::{Parser, Subcommand};
+use itertools::Itertools;
 use ndp_files::EXIT_CODES;
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write;
 
@@ -250,64 +250,58 @@ impl Command {
     }
 
     /// Runs it, and returns the exit code.
-    pub fn run(&self) -> anyhow::Result<u8> {
+    pub fn run(&self) -> Result<u8> {
         match self {
             Self::Compare(Both { below: Some(CompareBelow::Runs(args)), .. }) => {
                 args.form.show(|| crate::compare_runs::run(args))
             }
-            Self::Compare(Both { args, .. }) => args.form.show(|| crate::compare::run(args)),
+            Self::Compare(Both { args, .. }) => args.show(crate::compare::run),
             #[cfg(feature = "rtl")]
-            Self::Evaluate(args) => args.form.show(|| crate::evaluate::run(args)),
-            Self::Offload(args) => args.form.show(|| crate::offload::run(args)),
+            Self::Evaluate(args) => args.show(crate::evaluate::run),
+            Self::Offload(args) => args.show(crate::offload::run),
             Self::Serve(args) => crate::serve::run(args),
-            Self::Figures(args) => args.form.show(|| crate::papers::run(args)),
+            Self::Figures(args) => args.show(crate::papers::run),
             Self::Sweep(args) => crate::sweep::run(args),
             #[cfg(feature = "rtl")]
             Self::Generate(all) => match &all.below {
-                Some(GenerateBelow::Pim(args)) => args.form.show(|| crate::pim::run(args)),
-                Some(GenerateBelow::PimDiagram(args)) => args.form.show(|| crate::pim_diagram::run(args)),
+                Some(GenerateBelow::Pim(args)) => args.show(crate::pim::run),
+                Some(GenerateBelow::PimDiagram(args)) => args.show(crate::pim_diagram::run),
                 None => crate::generate::run(&all.args),
             },
             #[cfg(feature = "rtl")]
             Self::Layer(args) => crate::layer::run(args),
             #[cfg(feature = "rtl")]
             Self::Gemv(args) => args.unit.form.show(|| crate::gemv::run(args)),
-            Self::Run(Run { below: Some(RunBelow::Cycles(args)), .. }) => {
-                args.form.show(|| crate::cycles::run(args))
-            }
+            Self::Run(Run { below: Some(RunBelow::Cycles(args)), .. }) => args.show(crate::cycles::run),
             #[cfg(feature = "rtl")]
             Self::Run(Run { args, .. }) => args.unit.form.show(|| crate::run::run(args)),
             #[cfg(feature = "rtl")]
-            Self::Bench(Bench { below: Some(BenchBelow::Link(args)), .. }) => {
-                args.form.show(|| crate::link::run(args))
-            }
-            Self::Bench(Bench { below: Some(BenchBelow::Pim(args)), .. }) => {
-                args.form.show(|| crate::pim_times::run(args))
-            }
+            Self::Bench(Bench { below: Some(BenchBelow::Link(args)), .. }) => args.show(crate::link::run),
+            Self::Bench(Bench { below: Some(BenchBelow::Pim(args)), .. }) => args.show(crate::pim_times::run),
             #[cfg(feature = "rtl")]
-            Self::Bench(Bench { args, .. }) => args.form.show(|| crate::bench::run(args)),
+            Self::Bench(Bench { args, .. }) => args.show(crate::bench::run),
             #[cfg(not(feature = "rtl"))]
             Self::Run(_) | Self::Bench(_) => bail!("this tool was built without RTL"),
             #[cfg(feature = "rtl")]
-            Self::Model(Model::Compile(args)) => args.form.show(|| crate::compile::run(args)),
+            Self::Model(Model::Compile(args)) => args.show(crate::compile::run),
             Self::Trace(args) => crate::trace::run(args),
-            Self::Place(args) => args.form.show(|| crate::place::run(args)),
+            Self::Place(args) => args.show(crate::place::run),
             Self::Rtl(args) => rtl(args),
             Self::Synth(Both { args, below }) => match below {
-                Some(SynthBelow::Power(args)) => args.form.show(|| crate::power::run(args)),
-                Some(SynthBelow::Fpga(args)) => args.form.show(|| crate::fpga::run(args)),
-                None => args.form.show(|| crate::synth::run(args)),
+                Some(SynthBelow::Power(args)) => args.show(crate::power::run),
+                Some(SynthBelow::Fpga(args)) => args.show(crate::fpga::run),
+                None => args.show(crate::synth::run),
             },
-            Self::Verify(Verify::Prove(args)) => args.form.show(|| crate::prove::run(args)),
-            Self::Verify(Verify::Mutate(args)) => args.form.show(|| crate::mutate::run(args)),
-            Self::Verify(Verify::Coverage(args)) => args.form.show(|| crate::coverage::run(args)),
+            Self::Verify(Verify::Prove(args)) => args.show(crate::prove::run),
+            Self::Verify(Verify::Mutate(args)) => args.show(crate::mutate::run),
+            Self::Verify(Verify::Coverage(args)) => args.show(crate::coverage::run),
             Self::Completions(args) => completions(args),
-            Self::Schema(args) => args.form.show(|| crate::schema::run(args)),
+            Self::Schema(args) => args.show(crate::schema::run),
         }
     }
 }
 
-fn rtl(args: &ndp_hdl::emit::Args) -> anyhow::Result<u8> {
+fn rtl(args: &ndp_hdl::emit::Args) -> Result<u8> {
     match ndp_hdl::emit::run(args) {
         Ok(text) => {
             ndp_files::print(&text);
@@ -325,7 +319,7 @@ fn rtl(args: &ndp_hdl::emit::Args) -> anyhow::Result<u8> {
 const FOR_EACH: [&str; 1] = ["tokens"];
 
 /// Refuses a list that has a value twice.
-pub fn check_lists() -> anyhow::Result<()> {
+pub fn check_lists() -> Result<()> {
     let command = command();
     // Arguments that cannot be parsed were refused before.
     let Ok(matches) = command.clone().try_get_matches_from(arguments()) else { return Ok(()) };
@@ -336,18 +330,15 @@ pub fn check_lists() -> anyhow::Result<()> {
     }
     let lists = command.get_arguments().filter(|option| option.get_value_delimiter().is_some());
     for option in lists.filter(|option| !FOR_EACH.contains(&option.get_id().as_str())) {
-        let mut before = BTreeSet::new();
         let values = matches.get_raw(option.get_id().as_str()).into_iter().flatten();
-        if let Some(twice) =
-            values.map(|value| value.to_string_lossy()).find(|value| !before.insert(value.clone()))
-        {
+        if let Some(twice) = values.map(|value| value.to_string_lossy()).duplicates().next() {
             bail!("--{} has '{twice}' twice; leave one out", option.get_long().unwrap_or_default());
         }
     }
     Ok(())
 }
 
-fn completions(args: &Completions) -> anyhow::Result<u8> {
+fn completions(args: &Completions) -> Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "ndp", &mut script);
     ndp_files::print(&String::from_utf8(script)?);
@@ -368,8 +359,8 @@ fn template() -> String {
                 None => continue,
             };
             let below = commands.find_subcommand(name).into_iter().flat_map(clap::Command::get_subcommands);
-            let below: Vec<&str> = below.map(clap::Command::get_name).collect();
-            let below = if below.is_empty() { String::new() } else { format!(" [{}]", below.join(", ")) };
+            let below = below.map(clap::Command::get_name).join(", ");
+            let below = if below.is_empty() { below } else { format!(" [{below}]") };
             let _ = writeln!(text, "  {name:<12} {about}{below}");
         }
     }

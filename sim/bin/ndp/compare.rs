@@ -1,12 +1,9 @@
 //! `ndp compare`: policies on a system, by batch: rate, energy, price, and where the time goes.
 
 use crate::ignored;
-use crate::output::Shown;
-use anyhow::{Context, Result};
-use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
+use crate::prelude::*;
+use ndp_config::WeightFormat;
 use ndp_energy::{Energy, EnergyConstants};
-use ndp_files::FileSet;
-use ndp_report::{Chart, ChartKind, Level, Report, Values, figures, rows};
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Workload};
 
 /// Set of assumptions without `--assume`, and below a file of assumptions without `base`.
@@ -81,9 +78,8 @@ fn times<'r>(parts: impl Iterator<Item = (Policy, &'r Run, &'static str, f64)>) 
 
 /// The fastest policy, how much faster it is than the next, and what its token waits for.
 fn answer(runs: &[(Policy, Run)]) -> (String, String) {
-    let mut by_rate: Vec<(f64, &(Policy, Run))> =
-        runs.iter().map(|entry| (entry.1.tokens_per_second(), entry)).collect();
-    by_rate.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let by_rate = runs.iter().map(|entry| (entry.1.tokens_per_second(), entry));
+    let by_rate = by_rate.sorted_by(|(a, _), (b, _)| b.total_cmp(a)).collect_vec();
     let named = |(policy, run): &(Policy, Run)| {
         let several = runs.iter().any(|(_, other)| other.batch != run.batch);
         let batch = if several { format!(" at batch {}", run.batch) } else { String::new() };

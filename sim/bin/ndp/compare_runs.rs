@@ -1,14 +1,11 @@
 //! `ndp compare runs`: two reports in JSON, number by number.
 
 use crate::output::OutputArgs;
+use crate::prelude::*;
 use crate::schema;
-use anyhow::{Context, Result};
-use ndp_files::FileSet;
-use ndp_report::{Chart, ChartKind, Level, Report, Values, figures, rows};
 use serde::Serialize;
 use serde_json::{Number, Value};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
 /// Largest report that is read.
 const MOST_BYTES: u64 = 1 << 30;

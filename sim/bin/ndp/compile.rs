@@ -3,20 +3,14 @@
 //! The host's software runs with modelled cores and takes down what it writes and starts. So the programs are those of `ndp generate`
 //! without links: what one DIMM has for another one the host carries.
 
-use crate::output::Shown;
-use crate::tools::{load_model, workspace_path};
-use anyhow::Context;
-use ndp_config::{DesignConfig, SystemConfig};
-use ndp_files::{FileSet, OutputFile};
+use crate::prelude::*;
 use ndp_model::{GenerateOptions, Model, generate};
-use ndp_report::{Report, figures, rows};
 use ndp_scheduler::Policy;
 use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::{GemvOptions, LoggedProgram, MergeFormat};
 use ndp_sim::system::{ImageMap, Setup, SystemBackend, SystemOptions};
 use serde::Serialize;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// Tokens of the text from which the placement knows how often neurons are active.
 const PROFILE_TOKENS: usize = 64;
@@ -66,7 +60,7 @@ struct Map<'a> {
     image: ImageMap,
 }
 
-pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new().configuration("the configuration", &args.config);
     let files = files.configuration("the system", &args.system).input_folder("part of the model", &folder);
@@ -125,11 +119,7 @@ pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
 }
 
 /// Where everything is, and the programs of each DIMM, the image before them.
-fn compile(
-    args: &Args,
-    config: &DesignConfig,
-    model: &Model,
-) -> anyhow::Result<(ImageMap, Vec<Vec<LoggedProgram>>)> {
+fn compile(args: &Args, config: &DesignConfig, model: &Model) -> Result<(ImageMap, Vec<Vec<LoggedProgram>>)> {
     let text = args.text.as_bytes();
     ensure!(!text.is_empty(), "--text \"\" has no tokens; at least one is needed");
     let profile = GenerateOptions { tokens: PROFILE_TOKENS, temperature_percent: 100, seed: args.seed };
@@ -153,7 +143,7 @@ fn compile(
 }
 
 /// Writes files below a directory, all or none as far as can be seen before.
-fn write(out: &Path, files: &[(String, String)]) -> anyhow::Result<()> {
+fn write(out: &Path, files: &[(String, String)]) -> Result<()> {
     let mut open = Vec::new();
     for (name, text) in files {
         let path = out.join(name);

@@ -3,17 +3,12 @@
 //! Nothing is simulated and nothing is compared: that the model agrees with the hardware is for the tests to show.
 
 use crate::breakdown::StallBreakdown;
-use crate::output::Shown;
+use crate::prelude::*;
 use crate::program::assemble;
-use crate::tools::Tools;
-use ndp_config::DesignConfig;
 use ndp_cycles::{ClockRelation, CycleModel, ProgramCycles, RankActivity, run_program};
-use ndp_files::FileSet;
 use ndp_isa::{Code, Counters, Data, Instruction, Program, decode};
 use ndp_layout::words_of;
 use ndp_machine::{Machine, Memory, SparseMemory, write_data};
-use ndp_report::{Level, Report, figures, grouped, rows};
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Predict the cycles of a program with the cycle model, without data and without the hardware
@@ -39,7 +34,7 @@ pub struct Args {
 ///
 /// # Errors
 /// For a program that cannot be assembled, and a select of unspecified elements.
-pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let Args { file, config, allow_malformed } = &**args;
     args.form
         .files(FileSet::new().configuration("the configuration", config).input("the program", file))
@@ -105,7 +100,7 @@ pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
 
 /// The cycles of a program, to be told how long the hardware will take for it.
 #[cfg(feature = "rtl")]
-pub fn predict(config: &DesignConfig, program: &Program) -> anyhow::Result<ProgramCycles> {
+pub fn predict(config: &DesignConfig, program: &Program) -> Result<ProgramCycles> {
     let (mut memory, masks) = (lists(config, program)?, masks(config, program)?);
     let mut model = CycleModel::new(config, ClockRelation::after_reset(config));
     let entries = |burst: u32| words_of(&memory.read_burst(burst.into()));
@@ -114,7 +109,7 @@ pub fn predict(config: &DesignConfig, program: &Program) -> anyhow::Result<Progr
 
 /// The elements that the program's `select`s find, for which the functional model has to compute all that comes before: times depend
 /// on them. Nothing is computed for a program without one.
-fn masks(config: &DesignConfig, program: &Program) -> anyhow::Result<Vec<u32>> {
+fn masks(config: &DesignConfig, program: &Program) -> Result<Vec<u32>> {
     let selects = |code: &Code| match code {
         Code::Instruction(instruction) => matches!(instruction, Instruction::Select { .. }),
         Code::Word(word) => matches!(decode(*word, config), Ok(Instruction::Select { .. })),
@@ -129,7 +124,7 @@ fn masks(config: &DesignConfig, program: &Program) -> anyhow::Result<Vec<u32>> {
 }
 
 /// What the program's lists may be read from. Other data have no effect on the cycles.
-fn lists(config: &DesignConfig, program: &Program) -> anyhow::Result<SparseMemory> {
+fn lists(config: &DesignConfig, program: &Program) -> Result<SparseMemory> {
     let mut memory = SparseMemory::new();
     for data in &program.data {
         if let Data::U32 { .. } = data {

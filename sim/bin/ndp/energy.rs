@@ -1,12 +1,10 @@
 //! Energy: its arguments, and what is said of it.
 
-use ndp_config::DesignConfig;
+use crate::prelude::*;
 use ndp_energy::{
     CoreCosts, CorePart, CoreUse, DimmEnergy, DramCosts, DramEnergy, DramPart, DramUse, Energy,
     EnergyConstants,
 };
-use ndp_files::FileSet;
-use ndp_report::{Chart, ChartKind, Level, Report, Values, figures, rows};
 use ndp_sim::system::{EnergyBreakdown, EnergyPart, LoneCore};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -30,7 +28,7 @@ pub struct EnergyArgs {
 
 impl EnergyArgs {
     /// Refuses constants that nothing shows: `shown` says whether a form other than the text has the energy.
-    pub fn check_effects(&self, shown: bool) -> anyhow::Result<()> {
+    pub fn check_effects(&self, shown: bool) -> Result<()> {
         let asked = self.asked().into_iter();
         let useless = ["dram", "core", "system"].into_iter().zip(asked).find(|(_, asked)| asked.is_some());
         match useless.filter(|_| !(self.energy || shown)) {
@@ -54,11 +52,11 @@ impl EnergyArgs {
     }
 
     /// The constants of a design in a system.
-    pub fn constants(&self, design: &DesignConfig, system: &str) -> anyhow::Result<EnergyConstants> {
+    pub fn constants(&self, design: &DesignConfig, system: &str) -> Result<EnergyConstants> {
         Ok(EnergyConstants::load(design, system, self.asked())?)
     }
 
-    pub fn dram_costs(&self, design: &DesignConfig) -> anyhow::Result<DramCosts> {
+    pub fn dram_costs(&self, design: &DesignConfig) -> Result<DramCosts> {
         Ok(DramCosts::new(&self.constants(design, "hermes")?.dram, design.dram()))
     }
 }
@@ -83,7 +81,7 @@ pub struct CoreEnergy {
 
 impl CoreEnergy {
     /// The energy of everything that a core has done.
-    pub fn new(args: &EnergyArgs, backend: &mut LoneCore) -> anyhow::Result<Self> {
+    pub fn new(args: &EnergyArgs, backend: &mut LoneCore) -> Result<Self> {
         let config = backend.unit().config().clone();
         let constants = args.constants(&config, "hermes")?;
         let costs = DramCosts::new(&constants.dram, config.dram());

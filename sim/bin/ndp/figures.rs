@@ -1,7 +1,7 @@
 //! Figures of a run of the decoder, as tables and in JSON: of each class of product, of each instruction.
 
+use crate::prelude::*;
 use ndp_model::GemvClass;
-use ndp_report::{Values, rows};
 use ndp_sim::system::{ProductFigures, ProgramSums};
 use std::collections::BTreeMap;
 

@@ -2,14 +2,11 @@
 //!
 //! What decides a number is in the library; this file reads the environment and places files.
 
-use crate::output::Shown;
+use crate::prelude::*;
 use crate::synth::from_env;
-use anyhow::{Context, Result};
-use ndp_files::{FileSet, TemporaryFolder};
-use ndp_report::{Level, Report, rows};
+use ndp_files::TemporaryFolder;
 use ndp_synth::fpga::{Fpga, devices};
 use ndp_synth::tools;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Place and route a block on an FPGA of Lattice's ECP5 family: what it uses, and how fast its clocks are

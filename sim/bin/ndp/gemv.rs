@@ -8,20 +8,18 @@ use crate::breakdown::StallBreakdown;
 use crate::energy::CoreEnergy;
 use crate::made;
 use crate::operands::{Numbers, Source, source, target, write};
+use crate::prelude::*;
 use crate::report::Summary;
-use crate::tools::{Tools, quantisation_text};
-use anyhow::Context;
+use crate::tools::quantisation_text;
 use clap::ValueEnum;
-use ndp_config::{DesignConfig, GemvShape, RowLayout, WeightFormat};
-use ndp_files::{OutputFile, Progress};
+use ndp_config::{GemvShape, RowLayout, WeightFormat};
 use ndp_model::{GemvClass, GemvOp, QuantisationError, QuantisedMatrix, RoundedWeights};
 use ndp_numerics::{SplitMix64, f16};
-use ndp_report::{Level, Report, figures, grouped, optional};
+use ndp_report::optional;
 use ndp_sim::error::Mismatches;
 use ndp_sim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
 use ndp_sim::stimulus::DataKind;
 use ndp_sim::system::LoneCore;
-use std::path::PathBuf;
 
 /// Run one product of a matrix in DRAM with a batch of vectors, random ones or those of files
 #[derive(clap::Args, Debug)]
@@ -94,7 +92,7 @@ pub struct Product {
 }
 
 /// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
-pub fn simulate(args: &Args) -> anyhow::Result<Product> {
+pub fn simulate(args: &Args) -> Result<Product> {
     let Args { unit, mode, weights: format, density, seed, data, records, .. } = args;
     let mut files = unit.files_with(records)?.optional("--out", args.out.as_ref());
     for source in args.matrix.iter().chain(&args.vectors) {
@@ -192,9 +190,9 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
 }
 
 /// Matrix and vectors from files, if they are.
-fn given(args: &Args) -> anyhow::Result<Option<[Numbers; 2]>> {
+fn given(args: &Args) -> Result<Option<[Numbers; 2]>> {
     let (Some(matrix), Some(vectors)) = (&args.matrix, &args.vectors) else { return Ok(None) };
-    let read = |source: &Source| -> anyhow::Result<Numbers> {
+    let read = |source: &Source| -> Result<Numbers> {
         let numbers = source.read()?;
         let RoundedWeights { converted, changed } = numbers.rounded;
         if converted > 0 {
@@ -230,7 +228,7 @@ fn of_all(part: usize, all: usize) -> String {
     format!("{} of {} numbers", grouped(part as u64), grouped(all as u64))
 }
 
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> Result<Report> {
     let Args { unit, seed, data, mode, weights, density, .. } = args;
     let Product { config, shape, active_rows, quantisation, run, stalls, mut backend } = simulate(args)?;
     let GemvShape { rows, cols, batch } = shape;
@@ -301,7 +299,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
 const RESULT_WORDS: u32 = 2;
 
 /// Checks the shape as far as the layout does not.
-pub fn check(shape: &GemvShape, mode: Mode, config: &DesignConfig) -> anyhow::Result<()> {
+pub fn check(shape: &GemvShape, mode: Mode, config: &DesignConfig) -> Result<()> {
     let gemv = config.gemv();
     // One vector has to fit; whether all do decides the number of passes only. AXPY is tiled.
     let cols = if mode == Mode::Dot { shape.cols } else { shape.cols.min(gemv.stripe_elems()) };

@@ -1,6 +1,6 @@
 //! Options that stand on the command line, so that those without effect are refused even if they have a default.
 
-use anyhow::Result;
+use crate::prelude::*;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 use std::collections::BTreeSet;

@@ -3,12 +3,10 @@
 //! They were computed by the independent Python reference. Files are looked for below the current directory first,
 //! then where the harness was built.
 
-use crate::tools::workspace_path;
-use anyhow::Context;
+use crate::prelude::*;
 use ndp_config::WeightFormat;
 use ndp_model::Generation;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
 
 /// Longest file of a stored text.
 const MAX_BYTES: u64 = 16 << 20;
@@ -68,7 +66,7 @@ pub fn verdict_text(comparison: Option<&Comparison>) -> String {
     }
 }
 
-pub fn read(path: &Path) -> anyhow::Result<Golden> {
+pub fn read(path: &Path) -> Result<Golden> {
     let text =
         ndp_files::read_text(path, MAX_BYTES).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} is not a stored text", path.display()))
@@ -81,7 +79,7 @@ pub fn find(
     temperature_percent: u32,
     seed: u64,
     tokens: usize,
-) -> anyhow::Result<Option<(PathBuf, Golden)>> {
+) -> Result<Option<(PathBuf, Golden)>> {
     let dir = workspace_path("golden/generate");
     let Ok(entries) = std::fs::read_dir(&dir) else { return Ok(None) };
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

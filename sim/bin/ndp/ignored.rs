@@ -2,8 +2,7 @@
 //!
 //! Presets serve all commands, so their keys cause no warning.
 
-use anyhow::Result;
-use std::path::Path;
+use crate::prelude::*;
 
 /// A section, or a key of a section, and the value that the command uses instead.
 pub type Ignored = (&'static str, &'static str);
@@ -61,13 +60,9 @@ fn warning(command: &str, system: &str, ignored: &[Ignored]) -> Result<Option<St
         Some((section, key)) => table.get(section).is_some_and(|section| section.get(key).is_some()),
         None => table.contains_key(key),
     };
-    let found: Vec<String> = ignored
-        .iter()
-        .filter(|(key, _)| has(key))
-        .map(|(key, instead)| format!("{key} (goes by: {instead})"))
-        .collect();
-    Ok((!found.is_empty())
-        .then(|| format!("warning: {command} ignores these keys of '{system}': {}", found.join(", "))))
+    let found = ignored.iter().filter(|(key, _)| has(key));
+    let found = found.map(|(key, instead)| format!("{key} (goes by: {instead})")).join(", ");
+    Ok((!found.is_empty()).then(|| format!("warning: {command} ignores these keys of '{system}': {found}")))
 }
 
 #[cfg(test)]

@@ -8,24 +8,19 @@ use crate::energy::CoreEnergy;
 use crate::figures::{classes, instructions};
 use crate::gemv::name;
 use crate::made;
-use crate::output::Asked;
-use crate::phases::PhaseTable;
+use crate::phases;
+use crate::prelude::*;
 use crate::report::Summary;
-use crate::scaling::{self, Scaling, ScalingArgs};
+use crate::scaling::{self, ScalingArgs};
 use crate::system::args::LinksChoice;
-use crate::tools::{Tools, load_model, workspace_path};
-use anyhow::Context;
-use ndp_config::{DesignConfig, WeightFormat};
-use ndp_files::Progress;
+use ndp_config::WeightFormat;
 use ndp_numerics::layer_norm;
-use ndp_report::{Level, Report, figures};
 use ndp_sim::expected::Expected;
 use ndp_sim::gemv::{GemvOptions, HeadCut};
 use ndp_sim::layer::{LayerSizes, LayerStep};
 use ndp_sim::progress;
 use ndp_sim::system::{ActivitySource, LoneCore, Neurons, check_model};
 use serde_json::json;
-use std::path::PathBuf;
 
 /// Run one decoder layer in one decode step, and say where its time goes
 #[derive(clap::Args, Debug)]
@@ -94,7 +89,7 @@ fn model_folder(args: &Args) -> PathBuf {
 }
 
 /// The step that the arguments ask for.
-fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
+fn step(args: &Args, config: &DesignConfig) -> Result<LayerStep> {
     let (context, batch, seed) = (args.context as usize, args.batch as usize, args.seed);
     ensure!(
         (1..=MAX_CONTEXT).contains(&args.context),
@@ -129,8 +124,8 @@ fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
     Ok(LayerStep::random(&sizes, context, batch, seed)?)
 }
 
-pub fn run(args: &Args) -> anyhow::Result<u8> {
-    let Args { unit, seed, records, .. } = args;
+pub fn run(args: &Args) -> Result<u8> {
+    let Args { unit, records, .. } = args;
     let files = unit.files_with(records)?.optional("--chart", args.chart.as_ref());
     files.input_folder("part of the model", model_folder(args)).check()?;
     let config = DesignConfig::load(&unit.config)?;
@@ -138,14 +133,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let step = step(args, &config)?.quantised(args.weights)?;
     if !args.scaling.dimms.is_empty() {
         check_scaling(args)?;
-        let (step, scaling) = (step.alone(), &args.scaling);
-        let scaling = Scaling { args: scaling, unit, config: &config, step: &step, seed: *seed };
-        return unit.form.show(|| scaling::run(&scaling));
+        let step = step.alone();
+        return unit.form.show(|| scaling::run(args, &config, &step));
     }
     unit.form.show(|| single(args, &config, &step))
 }
 
-fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Result<Report> {
+fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> Result<Report> {
     let Args { unit, context, batch, neurons, seed, records, .. } = args;
     let recorded_products = if records.is_asked() { u32::MAX } else { 0 };
     let mut options = GemvOptions { recorded_products, ..unit.options(*seed) };
@@ -180,7 +174,6 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
     let energy = CoreEnergy::new(&unit.energy, &mut backend)?;
     let sums = backend.sums();
     let stalls = StallBreakdown::new(&sums.counters, config.gemv().ranks())?;
-    let phases = PhaseTable::new(&sums.phases);
     let shape = step.shape();
     let title = format!(
         "a layer of {}, {} heads, FFN {}, on {}, {batch} sequence(s), context {context}",
@@ -189,7 +182,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
         step.ffn(),
         config.name()
     );
-    phases.write_chart(chart, &title)?;
+    phases::write_chart(&sums.phases, chart, &title)?;
     let figures = figures! {
         "cycles_per_token" "per token" {Cycles} Head: "cycles / batch" = cycles / u64::from(*batch);
         "zeros" = json!({"qkv_input": zeros[0], "ffn_hidden": zeros[1]});
@@ -226,8 +219,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
         .figures(summary.outcome())
         .figures(summary.throughput())
         .figures(figures);
-    let report = phases
-        .show(report, Level::Screen)
+    let report = phases::show(&sums.phases, report, Level::Screen)
         .table("classes", "Products", classes(backend.classes()))
         .table_at(Level::Verbose, None, ("instructions", "Instructions"), instructions(&sums))
         .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), stalls.figures());
@@ -238,7 +230,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
 }
 
 /// What one DIMM can do and several cannot.
-fn check_scaling(args: &Args) -> anyhow::Result<()> {
+fn check_scaling(args: &Args) -> Result<()> {
     ensure!(args.batch == 1, "batch = {} must be 1 with --dimms", args.batch);
     ensure!(args.neurons == Neurons::Active, "--neurons all needs --active 1 instead, with --dimms");
     ensure!(

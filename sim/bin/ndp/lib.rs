@@ -36,6 +36,7 @@ mod papers;
 mod pim_times;
 mod place;
 mod power;
+mod prelude;
 mod program;
 mod prove;
 mod schema;

@@ -3,14 +3,11 @@
 //! Two Verilated ends on a cable with skewed lanes. Every beat that arrives is compared with the one that is next in its flow and every flit on
 //! the lanes with the protocol; the rate counts payload alone, start and end of the run included.
 
-use crate::output::{Asked, Shown};
-use crate::tools::Tools;
-use ndp_config::{DesignConfig, LinkConfig};
-use ndp_files::{FileSet, Progress, Result};
-use ndp_report::{Chart, ChartKind, Report, Values, figures, grouped};
+use crate::prelude::*;
+use ndp_config::LinkConfig;
+use ndp_files::Result;
 use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::Network;
-use std::path::PathBuf;
 
 /// Least delay of a lane, and the spread over the lanes, in bits; the spread is what the receiver holds, less two words.
 const LANE_DELAY: (u32, u32) = (12, (LinkConfig::DESKEW_WORDS - 2) * LinkConfig::LANE_BITS);
@@ -66,18 +63,16 @@ pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     let ghz = config.core().clock_ghz();
     let progress = Progress::new((args.ber.len() * args.message.len()) as u64, "measurements");
     let mut points = Vec::new();
-    for &message in &args.message {
-        for &ber in &args.ber {
-            let network = Network::pair(&config, args.seed)?;
-            match measure(network, (ber, ghz), message, args.bytes) {
-                Ok(point) => points.push(point),
-                Err(error) => {
-                    let failure = format!("bit error rate {ber:e}, messages of {message} bytes: {error:#}");
-                    return Ok(Report::checked("bench link", false, failure));
-                }
+    for (&message, &ber) in iproduct!(&args.message, &args.ber) {
+        let network = Network::pair(&config, args.seed)?;
+        match measure(network, (ber, ghz), message, args.bytes) {
+            Ok(point) => points.push(point),
+            Err(error) => {
+                let failure = format!("bit error rate {ber:e}, messages of {message} bytes: {error:#}");
+                return Ok(Report::checked("bench link", false, failure));
             }
-            progress.add(1);
         }
+        progress.add(1);
     }
     drop(progress);
     let lanes = f64::from(config.link().word_bits()) / 8.0;

@@ -1,15 +1,13 @@
 //! Operands of a product from files, and its results into one: `.safetensors` and `.npy`.
 
-use anyhow::Context;
+use crate::prelude::*;
 use ndp_config::nearest;
-use ndp_files::OutputFile;
 use ndp_model::RoundedWeights;
 use ndp_model::loader::to_fp16;
 use ndp_numerics::f16;
 use npyz::{DType, NpyFile, NpyHeader, Order, WriterBuilder};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::fmt;
-use std::path::{Path, PathBuf};
 
 /// Longest file: 4 GiB.
 const MAX_BYTES: u64 = 4 << 30;
@@ -74,7 +72,7 @@ impl fmt::Display for Source {
 
 impl Source {
     /// Reads the numbers; a tensor need not be named if the file has one alone.
-    pub fn read(&self) -> anyhow::Result<Numbers> {
+    pub fn read(&self) -> Result<Numbers> {
         let context = || match &self.tensor {
             None => format!("cannot use {}", self.path.display()),
             Some(tensor) => format!("cannot use {} of {}", tensor, self.path.display()),
@@ -86,7 +84,7 @@ impl Source {
     }
 }
 
-fn of_safetensors(bytes: &[u8], name: Option<&str>) -> anyhow::Result<Numbers> {
+fn of_safetensors(bytes: &[u8], name: Option<&str>) -> Result<Numbers> {
     let file = SafeTensors::deserialize(bytes)?;
     let mut names = file.names();
     names.sort_unstable();
@@ -110,7 +108,7 @@ fn of_safetensors(bytes: &[u8], name: Option<&str>) -> anyhow::Result<Numbers> {
     numbers(view.shape(), values, rounded)
 }
 
-fn of_npy(bytes: &[u8]) -> anyhow::Result<Numbers> {
+fn of_npy(bytes: &[u8]) -> Result<Numbers> {
     let (header, data) = npy_parts(bytes)?;
     check_npy_header(header)?;
     let header = NpyHeader::from_reader(bytes).map_err(|error| {
@@ -150,7 +148,7 @@ fn of_npy(bytes: &[u8]) -> anyhow::Result<Numbers> {
 const MAX_NPY_HEADER: usize = 4096;
 
 /// Checks that a header has the form of one: the library takes exponential time for brackets in brackets.
-fn check_npy_header(header: &[u8]) -> anyhow::Result<()> {
+fn check_npy_header(header: &[u8]) -> Result<()> {
     ensure!(
         header.len() <= MAX_NPY_HEADER,
         "its header takes {} bytes, expected at most {MAX_NPY_HEADER}",
@@ -172,7 +170,7 @@ fn check_npy_header(header: &[u8]) -> anyhow::Result<()> {
 }
 
 /// The header of a `.npy` file, whose length may be anything, and the bytes after it.
-fn npy_parts(bytes: &[u8]) -> anyhow::Result<(&[u8], &[u8])> {
+fn npy_parts(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
     let Some(&[b0, b1, b2, b3, b4, b5, version, _, low, high]) = bytes.first_chunk::<10>() else {
         bail!("it is not a .npy file: it has {} bytes", bytes.len())
     };
@@ -191,14 +189,14 @@ fn npy_parts(bytes: &[u8]) -> anyhow::Result<(&[u8], &[u8])> {
     })
 }
 
-fn numbers(shape: &[usize], values: Vec<f16>, rounded: RoundedWeights) -> anyhow::Result<Numbers> {
+fn numbers(shape: &[usize], values: Vec<f16>, rounded: RoundedWeights) -> Result<Numbers> {
     let (rows, cols) = sizes(shape)?;
     ensure!(values.len() == rows * cols, "it has {} elements, its shape says {shape:?}", values.len());
     Ok(Numbers { rows, cols, values, rounded })
 }
 
 /// Rows and columns of a shape.
-fn sizes(shape: &[usize]) -> anyhow::Result<(usize, usize)> {
+fn sizes(shape: &[usize]) -> Result<(usize, usize)> {
     let (rows, cols) = match *shape {
         [cols] => (1, cols),
         [rows, cols] => (rows, cols),
@@ -214,12 +212,7 @@ fn sizes(shape: &[usize]) -> anyhow::Result<(usize, usize)> {
 }
 
 /// Writes results `[rows x cols]` in FP16.
-pub fn write(
-    path: &Path,
-    file: OutputFile,
-    (rows, cols): (usize, usize),
-    bits: &[u16],
-) -> anyhow::Result<()> {
+pub fn write(path: &Path, file: OutputFile, (rows, cols): (usize, usize), bits: &[u16]) -> Result<()> {
     let context = || format!("cannot write {}", path.display());
     if path.extension().is_some_and(|extension| extension == "npy") {
         let values: Vec<f16> = bits.iter().map(|bits| f16::from_bits(*bits)).collect();
@@ -247,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_npy_files_are_compared_with_their_bytes() -> anyhow::Result<()> {
+    fn sizes_of_npy_files_are_compared_with_their_bytes() -> Result<()> {
         let refused =
             |bytes: &[u8]| of_npy(bytes).map_err(|error| error.to_string()).err().unwrap_or_default();
         let read = of_npy(&npy("(2, 3)", &[0; 24]))?;

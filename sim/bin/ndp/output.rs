@@ -4,7 +4,7 @@ use crate::made;
 use anyhow::{Context, Result};
 use ndp_files::{FileSet, OutputFile};
 use ndp_report::{Report, Screen, Terminal, WIDTH};
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// Writes a file, whole or not at all.
@@ -22,9 +22,13 @@ impl Asked {
 
     /// Writes the text if there is a file.
     pub fn write(self, text: impl FnOnce() -> Result<String>) -> Result<()> {
-        let Some(file) = self.0 else { return Ok(()) };
-        let text = text()?;
-        Ok(file.finish(|out| out.write_all(text.as_bytes()))?)
+        let text = if self.0.is_some() { text()? } else { String::new() };
+        self.finish(|out| out.write_all(text.as_bytes()))
+    }
+
+    /// Lets a job write the file if there is one.
+    pub fn finish(self, job: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        Ok(self.0.map_or(Ok(()), |file| file.finish(job))?)
     }
 }
 
@@ -59,6 +63,13 @@ impl<A: clap::Args> std::ops::Deref for Shown<A> {
 
     fn deref(&self) -> &A {
         &self.args
+    }
+}
+
+impl<A: clap::Args> Shown<A> {
+    /// Runs a job and shows its report ([`OutputArgs::show`]).
+    pub fn show(&self, job: fn(&Self) -> Result<Report>) -> Result<u8> {
+        self.form.show(|| job(self))
     }
 }
 

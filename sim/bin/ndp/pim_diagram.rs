@@ -1,14 +1,9 @@
 //! `ndp generate pim-diagram`: the timing diagram of a channel that computes and is read, from the commands of the Verilated controller.
 
-use crate::output::Shown;
 use crate::pim::mode_parser;
-use anyhow::Result;
-use ndp_config::HbmConfig;
-use ndp_files::{FileSet, OutputFile};
+use crate::prelude::*;
 use ndp_offloading::Mode;
-use ndp_report::{Chart, ChartKind, Level, Report, figures, rows};
 use ndp_sim::hbm::diagram::{draw, scenario};
-use std::path::PathBuf;
 
 /// Draw what a PIM channel does while it reads and runs MACs, as LibraPIM's Fig. 16
 #[derive(clap::Args, Debug)]

@@ -1,15 +1,12 @@
 //! `ndp bench pim`: how long work in memory takes, by the formulas of `ndp offload`, on a channel of the device model and in RTL; and a table of
 //! times for `ndp offload --times`.
 
-use crate::output::Shown;
-use anyhow::{Context, Result};
-use ndp_config::{HbmCommandSet, HbmConfig, LlmShape};
-use ndp_files::{FileSet, OutputFile, Progress};
+use crate::prelude::*;
+use ndp_config::HbmCommandSet;
 use ndp_offloading::pim::PimTimes;
 use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, MeasuredTimes, Model, Picos, TableFile};
 use ndp_pim::measure::MeasuredMemory;
-use ndp_report::{Report, Unit, Values, figures, rows};
-use std::path::PathBuf;
+use ndp_report::Unit;
 
 /// Batches of the comparison.
 const BATCHES: [u32; 4] = [16, 64, 128, 384];
@@ -80,7 +77,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let model = Model::of(&LlmShape::preset(&args.llm)?);
     let config = HbmConfig::load(&args.memory)?;
     let hardware = Hardware::default().on(&config);
-    let file = args.out.as_deref().map(OutputFile::create).transpose()?;
+    let file = Asked::create(args.out.as_ref())?;
     let progress = Progress::new(args.sequences.len() as u64, "sequences");
     let times = MeasuredMemory::new(&model, &hardware, &config, &args.sequences, |done| {
         progress.set(done as u64);
@@ -119,9 +116,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let table = TableFile::sample(&times, &requests, &args.sequences).of(&model, config.name());
     // What cannot be read again is not written.
     MeasuredTimes::new(table.clone()).context("the measured times")?;
-    if let Some(file) = file {
-        file.finish(|out| serde_json::to_writer_pretty(out, &table).map_err(Into::into))?;
-    }
+    file.finish(|out| serde_json::to_writer_pretty(out, &table).map_err(Into::into))?;
     let heads = Values::from(heads);
     let ratios = || heads.numbers("ratio");
     let (least, most) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max));

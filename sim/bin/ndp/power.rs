@@ -2,16 +2,14 @@
 //!
 //! Netlists come from `ndp synth --keep`; everything that decides a number is in `ndp_synth::power`.
 
-use crate::output::Shown;
-use anyhow::Result;
-use ndp_files::{FileSet, NameRule};
-use ndp_report::{Level, Report, Unit, Values, fields, figures, rows};
+use crate::prelude::*;
+use ndp_files::NameRule;
+use ndp_report::Unit;
 use ndp_synth::flow::Library;
 use ndp_synth::liberty::Liberty;
 use ndp_synth::power::report::WindowReport;
 use ndp_synth::power::{self, Energy, Request, Window};
 use serde_json::json;
-use std::path::PathBuf;
 
 /// Published energy of a 7 nm SRAM of 8 KB, 7.5 pJ for 64 bits.
 const SRAM_PJ_PER_BIT: f64 = 0.117;

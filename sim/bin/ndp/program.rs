@@ -1,17 +1,15 @@
 //! Programs from files.
 
-use anyhow::Context;
-use ndp_config::DesignConfig;
+use crate::prelude::*;
 use ndp_isa::{Data, IsaError, Program};
 use ndp_layout::MatrixLayout;
-use std::path::Path;
 
 /// Bursts that data or dumps may have: 512 MiB.
 const MAX_BURSTS: u64 = 1 << 23;
 const MAX_TEXT: u64 = 256 << 20;
 
 /// Reads and assembles a program, and checks that the configuration can execute it unless malformed instructions are allowed.
-pub fn assemble(file: &Path, config: &DesignConfig, allow_malformed: bool) -> anyhow::Result<Program> {
+pub fn assemble(file: &Path, config: &DesignConfig, allow_malformed: bool) -> Result<Program> {
     let path = file.display();
     let text =
         ndp_files::read_text(file, MAX_TEXT).with_context(|| format!("cannot read program `{path}`"))?;

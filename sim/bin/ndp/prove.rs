@@ -2,13 +2,10 @@
 //!
 //! What is proved, and how, is in the library; this file runs it and shows the table.
 
-use crate::output::{Asked, Shown};
+use crate::prelude::*;
 use crate::synth::prover;
-use anyhow::{Context, Result};
-use ndp_report::{Report, rows};
 use ndp_synth::formal::{Method, Outcome, PROOFS, Proof, Verdict as Found};
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Prove properties of the hardware, and find the mutants of each proof
@@ -51,7 +48,7 @@ impl Row {
             true => mutant.properties.join(", "),
             false => "NOT FOUND".to_owned(),
         };
-        self.mutants.iter().map(of).collect::<Vec<_>>().join("; ")
+        self.mutants.iter().map(of).join("; ")
     }
 
     fn passed(&self) -> bool {
@@ -74,7 +71,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let chosen =
         |proof: &&Proof| args.names.is_empty() || args.names.iter().any(|part| proof.name.contains(part));
     let proofs: Vec<&'static Proof> = PROOFS.iter().filter(chosen).collect();
-    let known = || PROOFS.iter().map(|proof| proof.name).collect::<Vec<_>>().join(", ");
+    let known = || PROOFS.iter().map(|proof| proof.name).join(", ");
     ensure!(
         !proofs.is_empty(),
         "no proof has a name with {} in it; there are {}",

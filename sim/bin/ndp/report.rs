@@ -2,7 +2,7 @@
 //!
 //! Wall-clock speed is the only figure that differs from run to run.
 
-use ndp_report::{Report, Values, figures, grouped};
+use crate::prelude::*;
 use ndp_sim::core::Backend;
 use ndp_sim::error::Mismatch;
 use ndp_sim::system::{LoneCore, ProductFigures};

@@ -7,23 +7,19 @@ use crate::breakdown::StallBreakdown;
 use crate::cycles::predict;
 use crate::energy::show_dimm;
 use crate::made;
+use crate::prelude::*;
 use crate::program::assemble;
 use crate::report::LISTED;
-use crate::tools::Tools;
-use anyhow::Context;
-use ndp_config::{DesignConfig, WeightFormat};
+use ndp_config::WeightFormat;
 use ndp_energy::{DimmEnergy, DramCosts};
-use ndp_files::Progress;
 use ndp_isa::{Code, Data, Instruction, Program};
 use ndp_isa::{Counters, Status};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock};
 use ndp_machine::{Machine, SparseMemory, dump_bursts};
 use ndp_numerics::f16;
-use ndp_report::{Level, Report, figures, grouped, rows};
 use ndp_sim::core::{CoreOptions, Difference, NdpCore, ProgramCheck, ProgramRun};
 use ndp_sim::gemv::BitFlip;
 use serde_json::json;
-use std::path::PathBuf;
 
 /// Run programs in the text form of docs/isa-text.md and compare DRAM, status and monitor with the functional model
 #[derive(clap::Args, Debug)]
@@ -59,13 +55,13 @@ pub struct Args {
 /// Values in a line of a dump.
 const DUMP_COLUMNS: usize = 8;
 
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> Result<Report> {
     let Args { programs: paths, unit, seed, allow_malformed, dump, records } = args;
     let files = unit.files_with(records)?;
     paths.iter().fold(files, |files, path| files.input("the program", path)).check()?;
     let config = DesignConfig::load(&unit.config)?;
     let programs = paths.iter().map(|path| assemble(path, &config, *allow_malformed));
-    let programs = programs.collect::<anyhow::Result<Vec<_>>>()?;
+    let programs = programs.collect::<Result<Vec<_>>>()?;
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     let options = CoreOptions { record: records.is_asked(), ..unit.options(*seed).core };
     let mut core = NdpCore::open(&config, &options)?;
@@ -101,7 +97,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         bits.chunks(DUMP_COLUMNS).enumerate().map(move |(line, chunk)| (address, line, chunk))
     });
     let lines = rows! { lines => |(address, line, chunk)|
-        let texts = |text: fn(&u16) -> String| chunk.iter().map(text).collect::<Vec<_>>().join(" ");
+        let texts = |text: fn(&u16) -> String| chunk.iter().map(text).join(" ");
         "burst" "burst" {Text} Screen: "address of the burst" = format!("{address:#010x}");
         "element" "from" {Count} Screen: "first element" = line * DUMP_COLUMNS;
         "values" "values" {Text} Screen: "values in FP16" = texts(|bits| f16::from_bits(*bits).to_f32().to_string());
@@ -175,7 +171,7 @@ fn simulate(
     core: &mut NdpCore,
     programs: &[Program],
     flip: Option<BitFlip>,
-) -> anyhow::Result<(Vec<ProgramCheck>, Counters)> {
+) -> Result<(Vec<ProgramCheck>, Counters)> {
     let mut machine = Machine::new(core.config(), SparseMemory::new())?;
     // The first program that has such a place has the deliberate error.
     let mut flips =
@@ -225,7 +221,7 @@ fn total(checks: Vec<ProgramCheck>) -> Option<ProgramCheck> {
 
 /// Burst of the DIMM, element and bit of a deliberate error: a weight of the first matrix that has such a place, or a
 /// result of the first stored block that has it (its element is the row).
-fn injected_bit(config: &DesignConfig, program: &Program, flip: BitFlip) -> anyhow::Result<(u64, u32, u32)> {
+fn injected_bit(config: &DesignConfig, program: &Program, flip: BitFlip) -> Result<(u64, u32, u32)> {
     match flip {
         BitFlip::Weight { row, col, bit } => {
             let matrix = program.data.iter().find_map(|data| match *data {

@@ -2,16 +2,15 @@
 //!
 //! All neurons are on the DIMMs, the projection behind attention on the GPU.
 
-use crate::args::UnitArgs;
 use crate::gemv::name;
+use crate::layer;
 use crate::made;
+use crate::prelude::*;
 use crate::report::LISTED;
 use crate::system::args::LinksChoice;
-use crate::tools::Tools;
-use anyhow::Context;
 use clap::Args;
-use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig};
-use ndp_report::{Chart, ChartKind, Report, counted, figures, grouped, rows};
+use ndp_config::LlmFamily;
+use ndp_report::counted;
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::MergeFormat;
 use ndp_sim::layer::LayerStep;
@@ -33,15 +32,6 @@ pub struct ScalingArgs {
     /// With --dimms: whether the links between DIMMs are simulated (up to 8 DIMMs), or take bytes over their bandwidth
     #[arg(long, value_enum, default_value_t = LinksChoice::Rtl, requires = "dimms")]
     pub links: LinksChoice,
-}
-
-/// A layer and what it runs on.
-pub struct Scaling<'a> {
-    pub args: &'a ScalingArgs,
-    pub unit: &'a UnitArgs,
-    pub config: &'a DesignConfig,
-    pub step: &'a LayerStep,
-    pub seed: u64,
 }
 
 struct Row {
@@ -75,17 +65,16 @@ impl Row {
     }
 }
 
-pub fn run(scaling: &Scaling<'_>) -> anyhow::Result<Report> {
-    let Scaling { args, unit, config, step, seed } = scaling;
+pub fn run(layer: &layer::Args, config: &DesignConfig, step: &LayerStep) -> Result<Report> {
+    let layer::Args { scaling: args, unit, seed, .. } = layer;
     let shape = step.shape();
     let context = format!("seed {seed}, rerun: {}", made::rerun());
     let (mut rows, mut zeros): (Vec<Row>, _) = (Vec::new(), [0.0; 2]);
-    for &dimms in &args.dimms {
-        for &merge in &args.merge {
-            let (row, found) = one(scaling, dimms, merge, rows.first()).context(context.clone())?;
-            zeros = found;
-            rows.push(row);
-        }
+    for (&dimms, &merge) in iproduct!(&args.dimms, &args.merge) {
+        let (row, found) =
+            one(layer, (config, step), (dimms, merge), rows.first()).context(context.clone())?;
+        zeros = found;
+        rows.push(row);
     }
     let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
     let checked = grouped(sum(|row| row.ran.figures.outputs_checked));
@@ -204,12 +193,12 @@ fn answer(rows: &[Row]) -> String {
 
 /// One run, compared with the first one, and the fractions of zeros.
 fn one(
-    scaling: &Scaling<'_>,
-    dimms: u32,
-    merge: MergeFormat,
+    layer: &layer::Args,
+    (config, step): (&DesignConfig, &LayerStep),
+    (dimms, merge): (u32, MergeFormat),
     first: Option<&Row>,
-) -> anyhow::Result<(Row, [f64; 2])> {
-    let Scaling { args, unit, config, step, seed, .. } = scaling;
+) -> Result<(Row, [f64; 2])> {
+    let layer::Args { scaling: args, unit, seed, .. } = layer;
     let begin = Instant::now();
     let shape = step.shape();
     let (hidden, heads) = (step.hidden() as u32, shape.heads as u32);

@@ -1,9 +1,7 @@
 //! `ndp schema`: unit and meaning of each number in a command's JSON.
 
-use crate::output::Shown;
-use anyhow::Result;
+use crate::prelude::*;
 use ndp_config::nearest;
-use ndp_report::{Report, rows};
 
 /// Sections with a table each, written by the tests of the tool.
 const PAGE: &str = include_str!("../../../docs/generated/schema.md");

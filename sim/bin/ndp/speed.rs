@@ -5,33 +5,22 @@
 //! a native model among the modules that it computes.
 
 use crate::gemv;
-use crate::tools::{Tools, per_second};
-use anyhow::Context;
-use ndp_config::DesignConfig;
-use ndp_files::{Progress, REFUSED, Refusal};
-use ndp_report::{Report, Values, figures, rows};
+use crate::prelude::*;
+use crate::tools::per_second;
+use ndp_config::GemvShape;
+use ndp_files::{REFUSED, Refusal};
 use ndp_sim::ffi::{Form, Model, ModuleShare, OpenOptions, rtl};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// The run that builds the models of one core.
+const ONE_CORE: &str = "gemv --config CONFIG --rows 1 --cols 64";
 /// What is compared: name, arguments, and the arguments of a small run that builds the models. `CONFIG` stands for the configuration.
 const CASES: [(&str, &str, &str); 6] = [
-    ("product", "gemv --config CONFIG --rows 2048 --cols 4096", "gemv --config CONFIG --rows 1 --cols 64"),
-    (
-        "product, batch 16",
-        "gemv --config CONFIG --rows 512 --cols 4096 --batch 16",
-        "gemv --config CONFIG --rows 1 --cols 64",
-    ),
-    (
-        "AXPY",
-        "gemv --config CONFIG --rows 2048 --cols 4096 --mode axpy",
-        "gemv --config CONFIG --rows 1 --cols 64",
-    ),
-    (
-        "attention",
-        "layer --config CONFIG --hidden 1024 --heads 16 --ffn 64 --context 2048",
-        "gemv --config CONFIG --rows 1 --cols 64",
-    ),
+    ("product", "gemv --config CONFIG --rows 2048 --cols 4096", ONE_CORE),
+    ("product, batch 16", "gemv --config CONFIG --rows 512 --cols 4096 --batch 16", ONE_CORE),
+    ("AXPY", "gemv --config CONFIG --rows 2048 --cols 4096 --mode axpy", ONE_CORE),
+    ("attention", "layer --config CONFIG --hidden 1024 --heads 16 --ffn 64 --context 2048", ONE_CORE),
     (
         "4 linked DIMMs",
         "generate --config CONFIG --dimms 4 --tokens 3",
@@ -49,7 +38,7 @@ const IDLE_CYCLES: u64 = 200_000;
 const ROUNDS: usize = 2;
 
 /// A call of this program with models of a form: its seconds, and its simulated cycles and their seconds if it says them.
-fn call(form: Form, arguments: &[String]) -> anyhow::Result<(f64, Option<(u64, f64)>)> {
+fn call(form: Form, arguments: &[String]) -> Result<(f64, Option<(u64, f64)>)> {
     let name = clap::ValueEnum::to_possible_value(&form).map(|value| value.get_name().to_owned());
     let began = Instant::now();
     let mut command = Command::new(std::env::current_exe()?);
@@ -68,7 +57,7 @@ fn call(form: Form, arguments: &[String]) -> anyhow::Result<(f64, Option<(u64, f
 }
 
 /// Seconds of a core that does nothing.
-fn idle(config: &DesignConfig, form: Form) -> anyhow::Result<Duration> {
+fn idle(config: &DesignConfig, form: Form) -> Result<Duration> {
     let mut model = Model::open(&rtl(config, "ndp_core")?, &OpenOptions { form, ..OpenOptions::default() })?;
     model.reset(8);
     let began = Instant::now();
@@ -77,7 +66,7 @@ fn idle(config: &DesignConfig, form: Form) -> anyhow::Result<Duration> {
 }
 
 /// The fastest of all rounds in seconds, native and Verilated, and the cycles that each simulates. A small run builds the models first.
-fn fastest(run: &[String], small: &[String]) -> anyhow::Result<(Option<u64>, [f64; 2])> {
+fn fastest(run: &[String], small: &[String]) -> Result<(Option<u64>, [f64; 2])> {
     const FORMS: [Form; 2] = [Form::Native, Form::Verilated];
     for form in FORMS {
         call(form, small)?;
@@ -94,7 +83,7 @@ fn fastest(run: &[String], small: &[String]) -> anyhow::Result<(Option<u64>, [f6
 }
 
 /// `ndp bench --speed`.
-pub fn compare(config: &DesignConfig, name: &str) -> anyhow::Result<Report> {
+pub fn compare(config: &DesignConfig, name: &str) -> Result<Report> {
     let arguments = |text: &str| -> Vec<String> {
         text.split(' ').map(|word| if word == "CONFIG" { name.to_owned() } else { word.to_owned() }).collect()
     };
@@ -151,16 +140,15 @@ fn row(case: &'static str, arguments: String, cycles: Option<u64>, seconds: [f64
 }
 
 /// `ndp bench --profile`.
-pub fn profile(config: &DesignConfig, jobs: &[gemv::Args]) -> anyhow::Result<Report> {
+pub fn profile(config: &DesignConfig, jobs: &[(GemvShape, gemv::Args)]) -> Result<Report> {
     Form::Profiled.make_default();
     let mut rows = Vec::new();
-    for job in jobs {
+    for (shape, job) in jobs {
         let mut product = gemv::simulate(job)?;
         let cycles = product.backend.total().cycles;
         let mut modules = product.backend.unit_mut().profile();
         modules.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         let total: f64 = modules.iter().map(|module| module.seconds).sum();
-        let shape = product.shape;
         let product = format!("{} of {} x {}", gemv::name(job.mode), shape.rows, shape.cols);
         rows.extend(modules.into_iter().map(|one| (product.clone(), cycles, one.seconds / total, one)));
     }

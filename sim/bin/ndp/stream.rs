@@ -3,7 +3,7 @@
 //! On a terminal that also shows the progress bar the text is part of the bar and is printed when it is complete; else
 //! it goes to standard output as it comes. Nothing is shown in JSON mode but the bar.
 
-use ndp_files::Progress;
+use crate::prelude::*;
 use ndp_model::{Continuation, Vocabulary};
 use std::io::IsTerminal;
 

@@ -2,11 +2,10 @@
 //!
 //! Everything that decides a number is in the library; this file reads the environment, shows progress and places files.
 
-use crate::output::Shown;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use clap::ValueEnum;
-use ndp_files::{FileSet, NameRule, OutputFile, Progress, TemporaryFolder};
-use ndp_report::{Field, Level, Report, fields, figures, grouped, rows};
+use ndp_files::{NameRule, TemporaryFolder};
+use ndp_report::Field;
 use ndp_synth::flow::{Flow, Library};
 use ndp_synth::formal::Prover;
 use ndp_synth::hierarchy::roll_up;
@@ -14,7 +13,6 @@ use ndp_synth::liberty::{Family, Liberty};
 use ndp_synth::report::{LibraryInfo, Report as Synthesis, SramAssumption};
 use ndp_synth::script::{self, Recipe};
 use ndp_synth::{source, tools};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where reports go unless told otherwise, seen from the root of the repository.
@@ -241,7 +239,7 @@ fn report(synthesis: &Synthesis, path: &Path) -> Report {
     let hidden = |field: &Field| if is_mapped(field) { *field } else { field.at(Level::Json) };
     let total_fields: Vec<Field> = TOTAL.iter().map(hidden).collect();
     let report = Report::answer("synth", format!("{block} of {config} {logic}{memory}"))
-        .reason(largest.into_iter().chain(synthesis.slowest()).collect::<Vec<_>>().join(" "))
+        .reason(largest.into_iter().chain(synthesis.slowest()).join(" "))
         .setting(plain(method.collect::<Vec<_>>().join(" ")));
     notes
         .fold(report, Report::note)

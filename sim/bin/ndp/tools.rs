@@ -1,6 +1,7 @@
 //! Versions, and numbers in text.
 
 use anyhow::Context;
+use itertools::Itertools;
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_model::{Model, Remarks, RoundedWeights};
 use ndp_offloading::Mode;
@@ -85,7 +86,7 @@ pub fn traced_model(header: &TraceHeader) -> anyhow::Result<(LlmShape, Option<St
         return Ok((model, None));
     }
     let TraceHeader { model, layers, attention, mlp, .. } = header;
-    let presets = || LlmShape::preset_names().collect::<Vec<_>>().join(", ");
+    let presets = || LlmShape::preset_names().join(", ");
     ensure!(
         *attention > 0,
         "the trace is of '{model}', which is no preset, and says nothing of attention; --llm has to state the model: {} or a path ending in .toml",
@@ -143,6 +144,12 @@ pub fn tick(bar: &indicatif::ProgressBar, interval: std::time::Duration) {
             std::thread::sleep(interval);
         }
     });
+}
+
+/// Runs of numbers in ascending order: first and last of each.
+pub fn runs(numbers: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, u32)> {
+    let single = numbers.map(|number| (number, number));
+    single.coalesce(|a, b| if a.1 + 1 == b.0 { Ok((a.0, b.1)) } else { Err((a, b)) })
 }
 
 /// A file or directory of the workspace.

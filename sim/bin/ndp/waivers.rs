@@ -1,8 +1,7 @@
 //! Holes of coverage and surviving mutants that are right, each with its reason: a file that says so.
 
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// Bytes of the file that are read at most.
 const LIMIT: u64 = 1 << 20;

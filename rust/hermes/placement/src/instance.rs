@@ -21,11 +21,14 @@ const MAX_BYTES: u64 = 1 << 40;
 /// What is waited for together: the sum over terms of the slower side is the time of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Terms {
     /// One term per decoder layer, attention and MLP neurons in one sum: equation 1 as printed (Hermes, section IV-B).
     #[default]
+    #[cfg_attr(feature = "clap", value(help = "One per layer"))]
     Layer,
     /// One term for attention and one for the MLP, between which the machine does synchronise.
+    #[cfg_attr(feature = "clap", value(help = "One per block"))]
     Block,
 }
 

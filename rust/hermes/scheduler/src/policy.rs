@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 ndp_config::named! {
     /// A setting of section V-C, each with what the ones before it have unless said otherwise.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Policy {
         /// Neurons anywhere, and they stay (Hermes-random).

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 ndp_config::named! {
     /// How NPU and memory work together.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
     #[serde(rename_all = "lowercase")]
     pub enum Mode {

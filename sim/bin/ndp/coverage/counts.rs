@@ -1,9 +1,9 @@
 //! What models have counted: files of `ndp_sim::ffi`, read and put together.
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::prelude::*;
+use anyhow::{bail, ensure};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::read_to_string;
-use std::path::{Path, PathBuf};
 
 /// What is covered or not. Designs of other configurations have the same points: a signal is known by the file that describes it and by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,16 +5,14 @@
 mod counts;
 
 use crate::mutate::{Block, Ran, build, chosen, hash, run_testbenches};
-use crate::output::{Asked, Shown, write};
+use crate::prelude::*;
+use crate::tools::runs;
 use crate::waivers::{Hole, Waivers, matches};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{bail, ensure};
 use counts::{Points, What};
-use ndp_files::FileSet;
-use ndp_report::{Report, rows};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The folder of the counts: what `ndp_sim::ffi` reads, which the tool without RTL does not have.
@@ -93,15 +91,6 @@ struct Row {
 }
 
 impl Row {
-    /// For lines and bits: how many there are, how many are waived, and the percentage of the others.
-    fn cells(&self) -> [String; 6] {
-        let Self { lines, bits, .. } = self;
-        let percent = |share: &Share| format!("{:.1} %", share.percent());
-        let count = |number: usize| number.to_string();
-        let [of_lines, of_bits] = [percent(lines), percent(bits)];
-        [count(lines.all), count(lines.waived), of_lines, count(bits.all), count(bits.waived), of_bits]
-    }
-
     fn passes(&self) -> bool {
         self.lines.percent() >= LINE_BAR && self.bits.percent() >= TOGGLE_BAR
     }
@@ -264,15 +253,9 @@ fn waives(hole: &Hole, what: &What) -> bool {
 
 /// Bits as ranges: ` 3, 7..9`.
 fn ranges(bits: &[u32]) -> String {
-    let mut parts = Vec::new();
-    let mut rest = bits;
-    while let Some(first) = rest.first() {
-        let length = rest.iter().zip(*first..).take_while(|(bit, expected)| **bit == *expected).count();
-        let last = first + length as u32 - 1;
-        parts.push(if last == *first { first.to_string() } else { format!("{first}..{last}") });
-        rest = &rest[length..];
-    }
-    if bits.is_empty() { String::new() } else { format!(" {}", parts.join(", ")) }
+    let range = |(first, last)| if first == last { format!("{first}") } else { format!("{first}..{last}") };
+    let ranges = runs(bits.iter().copied()).map(range).join(", ");
+    if bits.is_empty() { ranges } else { format!(" {ranges}") }
 }
 
 fn markdown(rows: &[Row]) -> String {
@@ -281,8 +264,9 @@ fn markdown(rows: &[Row]) -> String {
                     | block | lines | waived | covered | bits | waived | changed |\n\
                     | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
             .to_owned();
-    for row in rows {
-        let _ = writeln!(text, "| `{}` | {} |", row.block, row.cells().join(" | "));
+    let cells = |share: &Share| format!("{} | {} | {:.1} %", share.all, share.waived, share.percent());
+    for Row { block, lines, bits, .. } in rows {
+        let _ = writeln!(text, "| `{block}` | {} | {} |", cells(lines), cells(bits));
     }
     for (title, waived) in [("Holes", false), ("Waived", true)] {
         let _ = writeln!(text, "\n## {title}\n");

@@ -4,18 +4,14 @@ mod report;
 
 use crate::args::{check_weights, weight_format};
 use crate::energy::EnergyArgs;
-use crate::output::Shown;
+use crate::prelude::*;
 use crate::system::args::{FlashArgs, LinksChoice, PlacementArg, PolicyChoice};
 use crate::tools::{note_dense_attention, traced_model};
-use anyhow::{Context, Result};
-use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
-use ndp_files::{FileSet, Progress};
-use ndp_report::Report;
+use ndp_config::WeightFormat;
 use ndp_sim::cluster::lockstep::MOST;
 use ndp_sim::gemv::MergeFormat;
 use ndp_sim::system::{ActivitySource, EvaluateOptions, evaluate};
 use ndp_traces::{NeuronShape, TraceReader};
-use std::path::PathBuf;
 
 /// Evaluate predictor, placement, adjustment and remapping on an activation trace
 ///

@@ -1,9 +1,8 @@
 //! The report of an evaluation.
 
 use crate::energy;
+use crate::prelude::*;
 use crate::system::time;
-use anyhow::Result;
-use ndp_report::{ChartKind, Level, Report, fields, figures, rows};
 use ndp_sim::system::{Breakdown, EnergyBreakdown, Evaluation, PolicyResult};
 
 fields! { POLICY
@@ -68,8 +67,9 @@ fn lines(
 
 /// The fastest policy, how much faster it is than the others, and the reason.
 fn answer(result: &Evaluation) -> (String, Option<String>) {
-    let mut by_rate: Vec<&PolicyResult> = result.policies.iter().collect();
-    by_rate.sort_by(|a, b| b.tokens_per_second.total_cmp(&a.tokens_per_second));
+    let by_rate =
+        result.policies.iter().sorted_by(|a, b| b.tokens_per_second.total_cmp(&a.tokens_per_second));
+    let by_rate = by_rate.collect_vec();
     let [first, rest @ ..] = &by_rate[..] else { return (String::new(), None) };
     let rate = first.tokens_per_second;
     let mut answer = format!("{} runs at {rate:.2} tokens/s with policy {}", result.model, first.policy);

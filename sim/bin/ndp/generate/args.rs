@@ -3,17 +3,15 @@
 use crate::args::{RecordArgs, UnitArgs, weight_format};
 use crate::given::Given;
 use crate::golden;
+use crate::prelude::*;
 use crate::system::args::{
     FlashArgs, LinksChoice, PlacementArg, PolicyChoice, PredictorChoice, bit_error_rate,
 };
 use crate::temperature::temperature_percent;
-use crate::tools::workspace_path;
-use anyhow::Context;
 use ndp_config::WeightFormat;
 use ndp_model::GenerateOptions;
 use ndp_sim::gemv::MergeFormat;
 use ndp_sim::system::{ActivitySource, GpuNumerics, LinkFault, Load, Neurons};
-use std::path::{Path, PathBuf};
 
 /// Generate text with the layers of a language model computed by the core from DRAM, attention and caches included
 #[derive(clap::Args, Debug)]
@@ -137,7 +135,7 @@ pub struct Args {
 
 impl Args {
     /// Refuses options without effect.
-    pub fn check_effects(&self) -> anyhow::Result<()> {
+    pub fn check_effects(&self) -> Result<()> {
         let Self { given, records, .. } = self;
         if self.activity != ActivitySource::Predicted {
             given.only_with("--activity predicted", ["predictor"])?;
@@ -174,7 +172,7 @@ pub struct Job {
 
 impl Job {
     /// The job that is asked for.
-    pub fn new(args: &Args) -> anyhow::Result<Self> {
+    pub fn new(args: &Args) -> Result<Self> {
         let default = workspace_path("golden/generate/default.json");
         let needed = args.prompt.is_none() || args.temperature.is_none() || args.seed.is_none();
         let stored = if needed {

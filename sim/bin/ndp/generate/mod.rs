@@ -8,11 +8,11 @@ pub use self::args::Args;
 
 use self::args::Job;
 use crate::args::check_weights;
+use crate::prelude::*;
 use crate::system;
-use crate::tools::{load_model, quantisation_text, workspace_path};
-use ndp_config::DesignConfig;
+use crate::tools::quantisation_text;
 
-pub fn run(args: &Args) -> anyhow::Result<u8> {
+pub fn run(args: &Args) -> Result<u8> {
     args.check_effects()?;
     let unit = &args.unit;
     let files = unit.files_with(&args.records)?.optional("--chart", args.chart.as_ref());

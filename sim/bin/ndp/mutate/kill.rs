@@ -1,27 +1,16 @@
 //! Runs the testbenches, with a mutant at work or on models that count what is covered.
 
-use anyhow::{Context, Result, ensure};
+use crate::prelude::*;
+use anyhow::ensure;
 use ndp_files::Child;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The file with the mutants, and the line of the one at work: what `ndp_sim::ffi` reads.
-const MUTANTS: &str = "NDP_MUTANTS";
-const MUTANT: &str = "NDP_MUTANT";
 /// In names of tests that inject errors of their own: they say whether a bench can fail, and nothing of the hardware.
 const INJECTING: &str = "_caught";
-
-pub struct Testbenches {
-    program: PathBuf,
-    /// The file with the mutants.
-    pub mutants: PathBuf,
-    /// Where its output goes.
-    pub log: PathBuf,
-}
 
 /// What a run of tests came to.
 pub enum Ran {
@@ -52,20 +41,6 @@ pub fn build() -> Result<PathBuf> {
         own.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
     };
     text.lines().find_map(executable).context("cargo names no program of the testbenches")
-}
-
-impl Testbenches {
-    /// Those that [`build`] has built.
-    pub fn new(program: PathBuf, folder: &Path) -> Self {
-        Self { program, mutants: folder.join("mutants.txt"), log: folder.join("tests.log") }
-    }
-
-    /// Runs the tests that `filters` name, with the mutant of that line at work, until one fails.
-    pub fn run(&self, filters: &[&str], mutant: usize, limit: Duration) -> Result<Ran> {
-        let number = mutant.to_string();
-        let environment = [(MUTANTS, self.mutants.as_os_str()), (MUTANT, number.as_ref())];
-        run_testbenches(&self.program, filters, &environment, &self.log, limit)
-    }
 }
 
 /// Runs the tests that `filters` name, but for those that inject errors, until one fails; what they print goes to `log`.

@@ -9,22 +9,20 @@ mod table;
 pub use kill::{Ran, build, run_testbenches};
 pub use table::Block;
 
-use crate::output::{Asked, Shown, write};
+use crate::prelude::*;
 use crate::synth::prover;
 use crate::waivers::{Survivor, Waivers, matches};
-use anyhow::{Context, Result, bail};
-use kill::Testbenches;
-use ndp_files::{FileSet, failure};
+use anyhow::bail;
+use ndp_files::failure;
 use ndp_hdl_language::mutate::{Mutant, replaced};
 use ndp_hdl_language::{Design, Module};
 use ndp_numerics::SplitMix64;
-use ndp_report::{Report, Unit, rows};
+use ndp_report::Unit;
 use ndp_synth::formal::{PROOFS, Prover, Verdict as Found};
 use ndp_synth::tools::Timeout;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use table::BLOCKS;
@@ -255,10 +253,10 @@ fn campaign(
     let mutants = &all[..args.n.min(all.len())];
     let folder = args.dir.join(block.name);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let tests = Testbenches::new(program.to_owned(), &folder);
+    let mut bench = Bench { block, design: &design, prover, program, folder, limit: None };
     let lines: String = mutants.iter().map(|mutant| format!("{mutant}\n")).collect();
-    std::fs::write(&tests.mutants, &lines)
-        .with_context(|| format!("cannot write {}", tests.mutants.display()))?;
+    let path = bench.mutants();
+    std::fs::write(&path, &lines).with_context(|| format!("cannot write {}", path.display()))?;
     let common = [
         hash(&std::fs::read(program)?),
         hash(design.verilog().as_bytes()),
@@ -266,7 +264,6 @@ fn campaign(
         format!("{} s", args.timeout_s),
     ];
     let common = common.join("; ");
-    let mut bench = Bench { block, design: &design, prover, tests, folder, limit: None };
     let (start, mut rows) = (Instant::now(), Vec::<Row>::new());
     for (index, mutant) in mutants.iter().enumerate() {
         let from = format!("{mutant}; {common}");
@@ -337,7 +334,8 @@ struct Bench<'a> {
     block: &'a Block,
     design: &'a Design,
     prover: &'a Prover,
-    tests: Testbenches,
+    /// The testbenches, as [`build`] has built them.
+    program: &'a Path,
     folder: PathBuf,
     /// Limit of a run of the tests, once it is known how long they take without a mutant at work.
     limit: Option<Duration>,
@@ -346,7 +344,28 @@ struct Bench<'a> {
 /// Limit of the tests without a mutant at work; models are built meanwhile.
 const LONGEST: Duration = Duration::from_secs(3600);
 
+/// The file with the mutants, and the line of the one at work: what `ndp_sim::ffi` reads.
+const MUTANTS: &str = "NDP_MUTANTS";
+const MUTANT: &str = "NDP_MUTANT";
+
 impl Bench<'_> {
+    /// The file with the mutants.
+    fn mutants(&self) -> PathBuf {
+        self.folder.join("mutants.txt")
+    }
+
+    /// Where tests print.
+    fn log(&self) -> PathBuf {
+        self.folder.join("tests.log")
+    }
+
+    /// Runs the tests of the block, with the mutant of that line at work, until one fails.
+    fn run(&self, mutant: usize, limit: Duration) -> Result<Ran> {
+        let (mutants, number) = (self.mutants(), mutant.to_string());
+        let environment = [(MUTANTS, mutants.as_os_str()), (MUTANT, number.as_ref())];
+        run_testbenches(self.program, self.block.tests, &environment, &self.log(), limit)
+    }
+
     /// How long the tests may take.
     fn limit(&mut self) -> Result<Duration> {
         if let Some(limit) = self.limit {
@@ -356,10 +375,10 @@ impl Bench<'_> {
         let mut took = Duration::ZERO;
         for _ in 0..2 {
             let start = Instant::now();
-            match self.tests.run(self.block.tests, 0, LONGEST)? {
+            match self.run(0, LONGEST)? {
                 Ran::Passed => took = start.elapsed(),
                 Ran::Failed(test) => {
-                    bail!("{test} fails on the unmodified design: {}", self.tests.log.display())
+                    bail!("{test} fails on the unmodified design: {}", self.log().display())
                 }
                 Ran::TooLong => bail!("the tests ran for more than an hour on the unmodified design"),
             }
@@ -372,7 +391,7 @@ impl Bench<'_> {
     fn row(&mut self, number: usize, mutant: &Mutant) -> Result<Row> {
         let (modules, words) = found(self.design, mutant);
         let limit = self.limit()?;
-        let ran = self.tests.run(self.block.tests, number, limit)?;
+        let ran = self.run(number, limit)?;
         let (fate, by) = match ran {
             Ran::Failed(test) => (Fate::Killed, test),
             Ran::TooLong => (Fate::Killed, "no end".to_owned()),

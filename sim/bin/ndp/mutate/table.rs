@@ -32,21 +32,11 @@ pub struct Block {
     pub proofs: &'static [&'static str],
 }
 
-const fn arithmetic(
-    name: &'static str,
-    design: (&'static str, &'static str),
-    tests: &'static [&'static str],
-) -> Block {
-    Block { name, kind: Kind::Arithmetic, design, tests, proofs: &[] }
-}
-
-const fn control(
-    name: &'static str,
-    design: (&'static str, &'static str),
-    tests: &'static [&'static str],
-    proofs: &'static [&'static str],
-) -> Block {
-    Block { name, kind: Kind::Control, design, tests, proofs }
+/// Blocks: kind and name, configuration and design, tests, and perhaps proofs.
+macro_rules! blocks {
+    ($($kind:ident $name:literal $design:tt, $tests:expr $(, [$($proofs:literal),+])?;)+) => {
+        &[$(Block { name: $name, kind: Kind::$kind, design: $design, tests: $tests, proofs: &[$($($proofs),+)?] }),+]
+    };
 }
 
 const RANK: &[&str] = &["rank_port::"];
@@ -101,74 +91,59 @@ const CHANNEL: &[&str] = &["pim_channel::"];
 const CONTROLLER: &[&str] = &["pim_controller::"];
 
 /// All blocks that have a score.
-pub const BLOCKS: &[Block] = &[
-    arithmetic("multiplier_unit", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
-    arithmetic("operand_recoder", ("tiny", "gemv_unit"), RECODING),
-    arithmetic("product_aligner", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
-    arithmetic("serial_lane", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
-    arithmetic("fp16_rounder", ("hermes", "fp16_rounder"), &["fp16_rounder::"]),
-    arithmetic("fp16_packer", ("hermes", "fp16_packer"), &["function_unit::every_kind"]),
-    arithmetic("fp16_adder", ("hermes", "activation_lane"), &["activation_lane::"]),
-    arithmetic("fp16_multiplier", ("hermes", "activation_lane"), &["activation_lane::"]),
-    arithmetic("place_scaler", ("int-tiny", "place_scaler"), &["place_scaler::"]),
-    arithmetic("function_unit", ("hermes", "function_unit"), &["function_unit::"]),
-    arithmetic("reduction_tree", ("tiny", "gemv_unit"), &["gemv_unit::every", "gemv_unit::random"]),
-    arithmetic("combiner", ("tiny", "gemv_unit"), &["gemv_unit::every", "gemv_unit::random"]),
-    arithmetic("digit_serial_lane", ("single-lanes", "multiplier_unit"), &["multiplier_unit::"]),
-    arithmetic(
-        "exponential",
-        ("hermes", "shared_exponential"),
-        &["activation_lane::the_exponential", "activation_lane::terms", "shared_exponential::"],
-    ),
-    arithmetic(
-        "exponential_path",
-        ("hermes", "shared_exponential"),
-        &[
-            "activation_lane::the_exponential",
-            "activation_lane::terms",
-            "activation_lane::rows_of_softmax",
-            "shared_exponential::",
-        ],
-    ),
-    arithmetic("pim_mac", ("librapim-tiny", "pim_channel"), CHANNEL),
-    arithmetic("pim_lane", ("librapim-tiny", "pim_channel"), CHANNEL),
-    control("fifo", ("tiny", "ndp_core"), CORE, &["fifo"]),
-    control("sram_fifo", ("tiny", "ndp_core"), CORE, &["sram_fifo"]),
-    control("matrix_arbiter", ("tiny", "host_port"), &["host_port::"], &["matrix_arbiter"]),
-    control(
-        "host_port",
-        ("tiny", "host_port"),
-        &["host_port::", "ndp_core::random_programs_do_what_they_say"],
-        &[],
-    ),
-    control("issue", ("tiny", "ndp_core"), INSTRUCTIONS, &["issue"]),
-    control("instruction_decoder", ("tiny", "ndp_core"), INSTRUCTIONS, &[]),
-    control("monitor", ("tiny", "monitor"), &["monitor::"], &[]),
-    control("rank_intake", ("hermes", "rank_port"), RANK, &["rank_intake"]),
-    control("rank_controller", ("hermes", "rank_port"), RANK, &["rank_timing"]),
-    control("rank_scheduler", ("hermes", "rank_port"), RANK, &["rank_scheduler", "rank_timing"]),
-    control("rank_timing", ("hermes", "rank_port"), RANK, &["rank_timing"]),
-    control("rank_refresh", ("hermes", "rank_port"), RANK, &["rank_timing", "rank_refresh"]),
-    control("async_fifo", ("hermes", "rank_port"), RANK, &["async_fifo"]),
-    control("dfi_sequencer", ("dfi", "dfi_port"), &["dfi::bursts_come", "dfi::a_device_is"], &[]),
-    control("axi_reads", ("tiny", "axi_subordinate"), AXI, &["axi_reads"]),
-    control("axi_writes", ("tiny", "axi_subordinate"), AXI, &["axi_writes"]),
-    control("axi_bursts", ("tiny", "axi_subordinate"), AXI, &["axi_reads", "axi_writes"]),
-    control("link_transmitter", ("tiny", "link_controller"), LINK, &["link_transmitter"]),
-    control("link_receiver", ("tiny", "link_controller"), LINK, &["link_receiver"]),
-    control("link_session", ("tiny", "link_controller"), LINK, &[]),
-    control("link_aligner", ("tiny", "link_controller"), LINK, &[]),
-    control("link_crc", ("tiny", "link_controller"), LINK, &[]),
-    control("link_switch", ("tiny", "link_bridge"), BRIDGE, &[]),
-    control("pim_channel", ("librapim-tiny", "pim_channel"), CHANNEL, &[]),
-    control("pim_channel_timing", ("librapim-tiny", "pim_channel"), CHANNEL, &[]),
-    control("pim_decoder", ("librapim-tiny", "pim_channel"), CHANNEL, &[]),
-    control("pim_bank", ("librapim-tiny", "pim_channel"), CHANNEL, &["pim_bank"]),
-    control("pim_bank_state", ("librapim-tiny", "pim_channel"), CHANNEL, &["pim_bank"]),
-    control("pim_column_path", ("librapim-tiny", "pim_channel"), CHANNEL, &["pim_bank"]),
-    control("pim_buffer", ("librapim-tiny", "pim_channel"), CHANNEL, &[]),
-    control("pim_io", ("librapim-tiny", "pim_channel"), CHANNEL, &[]),
-    control("pim_refresh_watch", ("librapim-tiny", "pim_channel"), CHANNEL, &[]),
-    control("pim_controller", ("librapim-tiny", "pim_controller"), CONTROLLER, &[]),
-    control("pim_pair", ("hbm2-pair", "pim_pair"), &["pim_pair::"], &[]),
-];
+pub const BLOCKS: &[Block] = blocks! {
+    Arithmetic "multiplier_unit" ("hermes", "multiplier_unit"), &["multiplier_unit::"];
+    Arithmetic "operand_recoder" ("tiny", "gemv_unit"), RECODING;
+    Arithmetic "product_aligner" ("hermes", "multiplier_unit"), &["multiplier_unit::"];
+    Arithmetic "serial_lane" ("hermes", "multiplier_unit"), &["multiplier_unit::"];
+    Arithmetic "fp16_rounder" ("hermes", "fp16_rounder"), &["fp16_rounder::"];
+    Arithmetic "fp16_packer" ("hermes", "fp16_packer"), &["function_unit::every_kind"];
+    Arithmetic "fp16_adder" ("hermes", "activation_lane"), &["activation_lane::"];
+    Arithmetic "fp16_multiplier" ("hermes", "activation_lane"), &["activation_lane::"];
+    Arithmetic "place_scaler" ("int-tiny", "place_scaler"), &["place_scaler::"];
+    Arithmetic "function_unit" ("hermes", "function_unit"), &["function_unit::"];
+    Arithmetic "reduction_tree" ("tiny", "gemv_unit"), &["gemv_unit::every", "gemv_unit::random"];
+    Arithmetic "combiner" ("tiny", "gemv_unit"), &["gemv_unit::every", "gemv_unit::random"];
+    Arithmetic "digit_serial_lane" ("single-lanes", "multiplier_unit"), &["multiplier_unit::"];
+    Arithmetic "exponential" ("hermes", "shared_exponential"),
+        &["activation_lane::the_exponential", "activation_lane::terms", "shared_exponential::"];
+    Arithmetic "exponential_path" ("hermes", "shared_exponential"),
+        &["activation_lane::the_exponential", "activation_lane::terms",
+            "activation_lane::rows_of_softmax", "shared_exponential::"];
+    Arithmetic "pim_mac" ("librapim-tiny", "pim_channel"), CHANNEL;
+    Arithmetic "pim_lane" ("librapim-tiny", "pim_channel"), CHANNEL;
+    Control "fifo" ("tiny", "ndp_core"), CORE, ["fifo"];
+    Control "sram_fifo" ("tiny", "ndp_core"), CORE, ["sram_fifo"];
+    Control "matrix_arbiter" ("tiny", "host_port"), &["host_port::"], ["matrix_arbiter"];
+    Control "host_port" ("tiny", "host_port"), &["host_port::", "ndp_core::random_programs_do_what_they_say"];
+    Control "issue" ("tiny", "ndp_core"), INSTRUCTIONS, ["issue"];
+    Control "instruction_decoder" ("tiny", "ndp_core"), INSTRUCTIONS;
+    Control "monitor" ("tiny", "monitor"), &["monitor::"];
+    Control "rank_intake" ("hermes", "rank_port"), RANK, ["rank_intake"];
+    Control "rank_controller" ("hermes", "rank_port"), RANK, ["rank_timing"];
+    Control "rank_scheduler" ("hermes", "rank_port"), RANK, ["rank_scheduler", "rank_timing"];
+    Control "rank_timing" ("hermes", "rank_port"), RANK, ["rank_timing"];
+    Control "rank_refresh" ("hermes", "rank_port"), RANK, ["rank_timing", "rank_refresh"];
+    Control "async_fifo" ("hermes", "rank_port"), RANK, ["async_fifo"];
+    Control "dfi_sequencer" ("dfi", "dfi_port"), &["dfi::bursts_come", "dfi::a_device_is"];
+    Control "axi_reads" ("tiny", "axi_subordinate"), AXI, ["axi_reads"];
+    Control "axi_writes" ("tiny", "axi_subordinate"), AXI, ["axi_writes"];
+    Control "axi_bursts" ("tiny", "axi_subordinate"), AXI, ["axi_reads", "axi_writes"];
+    Control "link_transmitter" ("tiny", "link_controller"), LINK, ["link_transmitter"];
+    Control "link_receiver" ("tiny", "link_controller"), LINK, ["link_receiver"];
+    Control "link_session" ("tiny", "link_controller"), LINK;
+    Control "link_aligner" ("tiny", "link_controller"), LINK;
+    Control "link_crc" ("tiny", "link_controller"), LINK;
+    Control "link_switch" ("tiny", "link_bridge"), BRIDGE;
+    Control "pim_channel" ("librapim-tiny", "pim_channel"), CHANNEL;
+    Control "pim_channel_timing" ("librapim-tiny", "pim_channel"), CHANNEL;
+    Control "pim_decoder" ("librapim-tiny", "pim_channel"), CHANNEL;
+    Control "pim_bank" ("librapim-tiny", "pim_channel"), CHANNEL, ["pim_bank"];
+    Control "pim_bank_state" ("librapim-tiny", "pim_channel"), CHANNEL, ["pim_bank"];
+    Control "pim_column_path" ("librapim-tiny", "pim_channel"), CHANNEL, ["pim_bank"];
+    Control "pim_buffer" ("librapim-tiny", "pim_channel"), CHANNEL;
+    Control "pim_io" ("librapim-tiny", "pim_channel"), CHANNEL;
+    Control "pim_refresh_watch" ("librapim-tiny", "pim_channel"), CHANNEL;
+    Control "pim_controller" ("librapim-tiny", "pim_controller"), CONTROLLER;
+    Control "pim_pair" ("hbm2-pair", "pim_pair"), &["pim_pair::"];
+};

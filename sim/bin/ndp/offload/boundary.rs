@@ -1,10 +1,8 @@
 //! `ndp offload --boundary`: throughput over where sliced banks are cut.
 
 use super::report::decision;
-use anyhow::Result;
-use ndp_config::HbmConfig;
+use crate::prelude::*;
 use ndp_offloading::{Batch, Layout, Mode, Model, Room, Step};
-use ndp_report::{Level, Report, rows};
 use serde::Serialize;
 
 /// A boundary, a length of requests and a batch.

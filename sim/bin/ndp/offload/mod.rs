@@ -4,21 +4,17 @@ mod boundary;
 mod report;
 
 use crate::given::Given;
-use crate::output::{Shown, write};
-use crate::tools::check_banks;
-use anyhow::{Context, Result};
-use ndp_config::{HbmCommandBuses, HbmConfig, LlmShape};
+use crate::prelude::*;
+use crate::tools::{check_banks, read_json};
+use ndp_config::HbmCommandBuses;
 use ndp_energy::{HbmConstants, NpuConstants};
-use ndp_files::{FileSet, Progress};
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
     AnalyticTimes, Batch, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Mode, Model, Planner, Rule,
     StepCosts, TableFile, evaluate,
 };
 use ndp_pim::measure::MeasuredMemory;
-use ndp_report::{Report, figures};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
 
 /// Dynamic batch offloading between an NPU and PIM memory (LibraPIM), over a grid of sequence lengths and batches
 ///
@@ -111,29 +107,17 @@ impl Args {
         Ok(hardware)
     }
 
-    /// Times of ordinary and of sliced banks.
-    fn times(
-        &self,
-        model: &Model,
-        hardware: &Hardware,
-        memory: &HbmConfig,
-    ) -> Result<[Box<dyn DeviceTimes>; 2]> {
+    /// Times of ordinary and of sliced banks: those of a table, or measured or computed here.
+    fn times(&self, model: &Model, hardware: &Hardware, memory: &HbmConfig) -> Result<BothTimes> {
         let table = self.times.as_deref().map(|path| measured(path, model, memory)).transpose()?;
-        let [plain, sliced] = self.own_times(model, hardware, memory)?;
+        let contexts = (!self.formula).then_some(&self.sequences);
+        let [plain, sliced] = memory_times(model, (hardware, &self.hardware), memory, contexts)?;
         Ok([plain, table.map_or(sliced, |table| Box::new(table))])
     }
-
-    /// Those that are measured or computed here.
-    fn own_times(
-        &self,
-        model: &Model,
-        hardware: &Hardware,
-        memory: &HbmConfig,
-    ) -> Result<[Box<dyn DeviceTimes>; 2]> {
-        let contexts = &self.sequences;
-        memory_times(model, (hardware, &self.hardware), memory, (!self.formula).then_some(contexts))
-    }
 }
+
+/// Times of ordinary and of sliced banks.
+pub type BothTimes = [Box<dyn DeviceTimes>; 2];
 
 /// Times of ordinary and of sliced banks: measured with contexts up to each of `measured`, or by formulas. `named` is what the user calls the hardware.
 pub fn memory_times(
@@ -141,7 +125,7 @@ pub fn memory_times(
     (hardware, named): (&Hardware, &str),
     memory: &HbmConfig,
     measured: Option<&Vec<u32>>,
-) -> Result<[Box<dyn DeviceTimes>; 2]> {
+) -> Result<BothTimes> {
     ensure!(
         memory.command_buses() == HbmCommandBuses::Own,
         "the channels of memory '{}' share command buses: neither formulas nor a single channel give its times",
@@ -180,10 +164,6 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 /// Longest table of times.
 const MAX_BYTES: u64 = 256 << 20;
 
-fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    crate::tools::read_json(path, MAX_BYTES)
-}
-
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     if !(args.energy || args.form.is_whole()) {
         args.given.only_with("--energy, --json, --html or --verbose", ["energy_memory", "energy_npu"])?;
@@ -214,35 +194,25 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         return sample(args, path, sliced.as_ref(), (&model, &config));
     }
     let rule = args.rule;
+    let planner = || {
+        let planner = Planner::new(&model, &hardware, plain.as_ref(), sliced.as_ref()).with_rule(rule);
+        planner.with_ffn(args.offload_ffn)
+    };
     if !args.boundary.is_empty() {
-        let step = |copies, batch: &Batch, mode| {
-            let planner = Planner::new(&model, &hardware, plain.as_ref(), sliced.as_ref()).with_rule(rule);
-            Ok(planner.with_ffn(args.offload_ffn)?.with_copies(copies).step(batch, mode)?)
-        };
+        let step = |copies, batch: &Batch, mode| Ok(planner()?.with_copies(copies).step(batch, mode)?);
         let grid = (&*args.boundary, &*args.sequences, &*args.batches);
         return boundary::run((&model, &config), step, grid);
     }
     if let Some(path) = &args.step {
         let (sequence, batch) = (args.sequences[0], args.batches[0]);
-        let planner = Planner::new(&model, &hardware, plain.as_ref(), sliced.as_ref()).with_rule(rule);
-        let planner = planner.with_ffn(args.offload_ffn)?;
-        let step = planner.step(&Batch::uniform(batch, sequence)?, args.mode)?;
+        let step = planner()?.step(&Batch::uniform(batch, sequence)?, args.mode)?;
         write_json(path, &step)?;
     }
     let mut cells = Vec::new();
-    for &batch in &args.batches {
-        for &sequence in &args.sequences {
-            let cell = evaluate(
-                &model,
-                &hardware,
-                &costs,
-                [plain.as_ref(), sliced.as_ref()],
-                (rule, args.offload_ffn),
-                sequence,
-                batch,
-            );
-            cells.push(cell.with_context(|| format!("sequence {sequence}, batch {batch}"))?);
-        }
+    for (&batch, &sequence) in iproduct!(&args.batches, &args.sequences) {
+        let (times, forced) = ([plain.as_ref(), sliced.as_ref()], (rule, args.offload_ffn));
+        let cell = evaluate(&model, &hardware, &costs, times, forced, sequence, batch);
+        cells.push(cell.with_context(|| format!("sequence {sequence}, batch {batch}"))?);
     }
     let times = match (&args.times, args.formula) {
         (Some(_), _) => "table",
@@ -267,7 +237,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
 }
 
 fn measured(path: &Path, model: &Model, memory: &HbmConfig) -> Result<MeasuredTimes> {
-    let file: TableFile = read(path)?;
+    let file: TableFile = read_json(path, MAX_BYTES)?;
     let checked = file.check_origin(model, memory.name()).map(|()| file);
     checked.and_then(MeasuredTimes::new).with_context(|| format!("in '{}'", path.display()))
 }

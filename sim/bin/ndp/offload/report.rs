@@ -1,9 +1,9 @@
 //! The report of a grid: points with the decisions of the scheduler, and the step of each point in each mode or system.
 
+use crate::prelude::*;
 use ndp_offloading::algorithm::{Choice, Decision};
 use ndp_offloading::evaluate::Chosen;
 use ndp_offloading::{Cell, Dispatch, Hardware, Layout, Mode, ModeResult, Model, Purpose, StepEnergy};
-use ndp_report::{Chart, ChartKind, Level, Report, Values, rows};
 
 /// The paper's systems, for a report that names none.
 const PAPER: [Mode; 6] = [Mode::Serial, Mode::AttAcc, Mode::NeuPims, Mode::Dex, Mode::Dbo, Mode::DexDbo];

@@ -1,24 +1,16 @@
 //! Rate and energy of the systems that figures compare: as CSV, as Markdown.
 
 use super::Outcome;
-use super::rows::field;
-use ndp_report::significant as number;
+use crate::prelude::*;
+use ndp_report::{csv_of, significant as number};
 use ndp_systems::figures::{BarRow, TokenCost};
 use std::fmt::Write;
 
 const NOTE: &str = "Tokens a second and joules of a token, its share of the prompt included, with stated parameters alone and with the paper's \
     set of assumptions. In brackets what the ranges of the energy constants allow. No paper states these energies, so they are in no count of what agrees.";
 
-const HEAD: [&str; 8] = [
-    "figure",
-    "system",
-    "model",
-    "in, out, batch",
-    "tokens/s, stated",
-    "J/token, stated",
-    "tokens/s, fitted",
-    "J/token, fitted",
-];
+const HEAD: &str = "figure | system | model | in, out, batch | tokens/s, stated | J/token, stated | \
+    tokens/s, fitted | J/token, fitted";
 
 /// The columns of [`HEAD`].
 fn cells(bar: &BarRow) -> Vec<String> {
@@ -28,24 +20,21 @@ fn cells(bar: &BarRow) -> Vec<String> {
     [&names[..], &cost(stated), &cost(fitted)].concat()
 }
 
-pub fn csv(bars: &[BarRow]) -> String {
-    let mut text = "paper,figure,system,model,prompt,output,batch".to_owned();
-    for set in ["stated", "fitted"] {
-        let _ = write!(text, ",{set} tokens/s,{set} J/token,{set} J/token low,{set} J/token high");
-    }
-    text.push('\n');
-    for bar in bars {
+pub fn csv(bars: &[BarRow]) -> Result<String> {
+    let names = ["paper", "figure", "system", "model", "prompt", "output", "batch"].map(str::to_owned);
+    let of_set = |set| ["tokens/s", "J/token", "J/token low", "J/token high"].map(|of| format!("{set} {of}"));
+    let head = names.into_iter().chain(["stated", "fitted"].into_iter().flat_map(of_set)).collect();
+    let record = |bar: &BarRow| {
         let BarRow { paper_name, figure, system, model, prompt, output, batch, stated, fitted } = bar;
-        let names = [paper_name, figure, &system[..], model].map(field);
+        let names = [paper_name, figure, &system[..], model].map(str::to_owned);
         let sizes = [prompt, output, batch].map(u32::to_string);
         let numbers = [stated, fitted].into_iter().flat_map(|cost| {
             let [value, low, high] = cost.joules_per_token.in_joules();
             [cost.tokens_per_second, value, low, high].map(number)
         });
-        let fields: Vec<String> = names.into_iter().chain(sizes).chain(numbers).collect();
-        let _ = writeln!(text, "{}", fields.join(","));
-    }
-    text
+        names.into_iter().chain(sizes).chain(numbers).collect()
+    };
+    Ok(csv_of([head].into_iter().chain(bars.iter().map(record)))?)
 }
 
 /// Bars as a Markdown table for each paper.
@@ -58,7 +47,7 @@ pub fn markdown(outcome: &Outcome) -> String {
         if bars.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "\n## {paper}\n\n| {} |", HEAD.join(" | "));
+        let _ = writeln!(text, "\n## {paper}\n\n| {HEAD} |");
         text.push_str("| --- | --- | --- | --- | ---: | ---: | ---: | ---: |\n");
         for bar in bars {
             let _ = writeln!(text, "| {} |", cells(bar).join(" | "));

@@ -5,18 +5,14 @@ mod report;
 mod rows;
 
 use crate::made;
-use crate::output::Shown;
-use anyhow::{Context, Result};
-use ndp_files::{FileSet, Progress};
-use ndp_report::Report;
+use crate::prelude::*;
 use ndp_systems::ablation::TraceStudy;
 use ndp_systems::figures::{
     Bar, BarRow, Designs, Item, Paper, Row, Sensitivity, TraceSetting, bar_row, sensitivity,
     sensitivity_settings, trace_settings,
 };
 use rows::Kept;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
 
 /// Compute every number that the papers' evaluations state, and say where and why ours differs
 ///
@@ -82,11 +78,10 @@ fn bars(args: &Args) -> Vec<(Paper, Bar)> {
 /// Names of all figures, a line for each paper.
 fn known(args: &Args) -> String {
     let of = |paper: Paper| {
-        let mut before = BTreeSet::new();
-        let figures = paper.items().iter().map(|item| item.figure).filter(|figure| before.insert(*figure));
-        format!("  {}: {}", paper.name(), figures.collect::<Vec<_>>().join("; "))
+        let figures = paper.items().iter().map(|item| item.figure).unique().join("; ");
+        format!("  {}: {figures}", paper.name())
     };
-    papers(args).into_iter().map(of).collect::<Vec<_>>().join("\n")
+    papers(args).into_iter().map(of).join("\n")
 }
 
 /// The items that were asked for.
@@ -244,11 +239,11 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let outcome = with_others(&asked, &kept, &args.out)?;
     let write = |name: &str, text: &str| crate::output::write(&args.out.join(name), text);
     for (name, rows) in outcome.by_paper() {
-        write(&format!("{name}.csv"), &rows::csv(&rows))?;
+        write(&format!("{name}.csv"), &rows::csv(&rows)?)?;
         write(&format!("{name}.md"), &rows::markdown(name, &rows, &outcome.sensitivity))?;
     }
     if !outcome.energy.is_empty() {
-        write("energy.csv", &energy::csv(&outcome.energy))?;
+        write("energy.csv", &energy::csv(&outcome.energy)?)?;
         write("energy.md", &energy::markdown(&outcome))?;
     }
     let charts = report::charts(&outcome)?;

@@ -2,8 +2,8 @@
 
 use super::Outcome;
 use super::rows::agreeing;
-use anyhow::Result;
-use ndp_report::{BarChart, Chart, ChartKind, Level, Report, Values, fields, rows, significant};
+use crate::prelude::*;
+use ndp_report::{BarChart, significant};
 use ndp_systems::figures::{Row, Sensitivity};
 use ndp_systems::{Assumptions, Key};
 
@@ -94,21 +94,15 @@ fn chart(title: &str, rows: &[&Row]) -> Result<String> {
 fn file_name(paper: &str, figure: &str, index: usize) -> String {
     let plain: String =
         figure.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let words: Vec<&str> = plain.split('-').filter(|word| !word.is_empty()).collect();
-    format!("{paper}-{}-{}.svg", words.join("-"), index + 1)
+    let words = plain.split('-').filter(|word| !word.is_empty()).join("-");
+    format!("{paper}-{words}-{}.svg", index + 1)
 }
 
 /// The charts of all figures: the section of each, the name of its file, and the picture.
 pub fn charts(outcome: &Outcome) -> Result<Vec<(String, String, String)>> {
     let mut charts = Vec::new();
     for (paper, rows) in outcome.by_paper() {
-        let mut in_order: Vec<&str> = Vec::new();
-        for row in &rows {
-            if !in_order.contains(&row.figure) {
-                in_order.push(row.figure);
-            }
-        }
-        for figure in in_order {
+        for figure in rows.iter().map(|row| row.figure).unique() {
             let of_figure = rows.iter().copied().filter(|row| row.figure == figure && row.computed());
             for (index, group) in groups(&of_figure.collect::<Vec<_>>()).iter().enumerate() {
                 let section = format!("{paper}, {figure}");
@@ -135,14 +129,14 @@ fn steps(all: &[Sensitivity]) -> Result<String> {
 /// The report; `charts` are those of the outcome.
 pub fn report(outcome: &Outcome, charts: &[(String, String, String)], page: String) -> Result<Report> {
     let papers = outcome.by_paper();
-    let counts = papers.iter().map(|(paper, rows)| format!("{paper}: {}", agreeing(rows)));
+    let counts = papers.iter().map(|(paper, rows)| format!("{paper}: {}", agreeing(rows))).join("; ");
     let level =
         if outcome.rows.len() + outcome.energy.len() > SCREEN { Level::Verbose } else { Level::Screen };
     let assumed = assumed(papers.keys())?;
     let drawn = |report: Report, table, title: &str, caption: &str, svg: &str| {
         report.chart(Chart::new(table, title, caption, ChartKind::Drawn(svg.to_owned())))
     };
-    let report = Report::answer("figures", counts.collect::<Vec<_>>().join("; "))
+    let report = Report::answer("figures", counts)
         .note(
             "each number is computed with what the paper states only (stated), and with one set of assumptions for all figures of the paper \
              (fitted); ratio is fitted over the paper's number. Times of NDP-DIMMs come from the cycle model of the core",

@@ -1,14 +1,13 @@
 //! Rows of the table: kept between runs, as CSV, as Markdown.
 
-use anyhow::{Context, Result};
-use ndp_report::significant as number;
+use crate::prelude::*;
+use ndp_report::{csv_of, significant as number};
 use ndp_systems::figures::{BAND, Designs, Item, Paper, Row, Sensitivity, row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
 
 /// Longest program that is read to know it again.
 const MAX_PROGRAM: u64 = 1 << 30;
@@ -106,24 +105,14 @@ fn name(paper: Paper, item: &Item) -> String {
     format!("{} {} {}", paper.name(), item.figure, item.item)
 }
 
-/// A field of CSV (RFC 4180).
-pub fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
-
-pub fn csv(rows: &[&Row]) -> String {
-    let mut text = "figure,item,unit,paper,stated,fitted,ratio,cause\n".to_owned();
-    for row in rows {
+pub fn csv(rows: &[&Row]) -> Result<String> {
+    let head = ["figure", "item", "unit", "paper", "stated", "fitted", "ratio", "cause"].map(str::to_owned);
+    let record = |row: &&Row| {
+        let names = [row.figure, row.item, row.unit].map(str::to_owned);
         let numbers = [row.paper, row.stated, row.fitted, row.ratio].map(number);
-        let fields =
-            [row.figure, row.item, row.unit].map(field).into_iter().chain(numbers).chain([field(&row.cause)]);
-        let _ = writeln!(text, "{}", fields.collect::<Vec<_>>().join(","));
-    }
-    text
+        names.into_iter().chain(numbers).chain([row.cause.clone()]).collect()
+    };
+    Ok(csv_of([head.to_vec()].into_iter().chain(rows.iter().map(record)))?)
 }
 
 /// How many agree.

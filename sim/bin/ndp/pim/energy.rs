@@ -1,7 +1,7 @@
 //! Where the energy of the memory goes, behind the writing of the weights: by channel and bank, by command, by part, by operation.
 
 use super::Ran;
-use ndp_config::HbmConfig;
+use crate::prelude::*;
 use ndp_dram::hbm::HbmActivity;
 use ndp_energy::{
     ByHbmEvent, Energy, HbmChannelEnergy, HbmConstants, HbmCosts, HbmCounts, HbmEnergy, HbmEvent, HbmSizes,

@@ -2,13 +2,12 @@
 
 use super::energy::PimEnergy;
 use super::{CLOCKS_PER_US, Ran};
-use ndp_config::HbmConfig;
+use crate::prelude::*;
 use ndp_dram::hbm::{HbmBusCycles, HbmStatistics, PimCycles};
 use ndp_energy::HbmConstants;
 use ndp_model::Generation;
 use ndp_offloading::{Device, Mode};
 use ndp_pim::{Commands, Decided, Event, Outcome, Work};
-use ndp_report::{Values, figures};
 use serde::Serialize;
 
 /// Bytes over all channels' buses behind the writing of the weights, by what they are.
@@ -184,16 +183,8 @@ fn commands(outcome: &Outcome, channels: usize) -> (Bytes, Vec<Commands>) {
 /// When a device was busy: from when to when, in order and without overlap.
 pub fn spans(events: &[Event], device: Device) -> Vec<(u64, u64)> {
     let own = events.iter().filter(|event| event.device == device);
-    let mut all: Vec<(u64, u64)> = own.map(|event| (event.start, event.end)).collect();
-    all.sort_unstable();
-    let mut merged: Vec<(u64, u64)> = Vec::new();
-    for (start, end) in all {
-        match merged.last_mut() {
-            Some(last) if start <= last.1 => last.1 = last.1.max(end),
-            _ => merged.push((start, end)),
-        }
-    }
-    merged
+    let all = own.map(|event| (event.start, event.end)).sorted_unstable();
+    all.coalesce(|a, b| if b.0 <= a.1 { Ok((a.0, a.1.max(b.1))) } else { Err((a, b)) }).collect()
 }
 
 #[cfg(test)]

@@ -9,17 +9,15 @@ mod report;
 mod timeline;
 
 use crate::given::Given;
-use crate::output::Shown;
+use crate::prelude::*;
 use crate::temperature::temperature_percent;
-use crate::tools::{check_banks, load_model, workspace_path};
-use anyhow::{Context, Result};
+use crate::tools::check_banks;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use figures::Figures;
-use ndp_config::{HbmCommandBuses, HbmConfig};
+use ndp_config::HbmCommandBuses;
 use ndp_dram::hbm::{HbmActivity, HbmStatistics, PseudoChannel};
 use ndp_energy::HbmConstants;
-use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_model::weights::Layer;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
 use ndp_offloading::npu::NpuTimes;
@@ -27,11 +25,9 @@ use ndp_offloading::{Hardware, Mode, Picos, Rule};
 use ndp_pim::{
     Arrangement, Channel, Offloading, Outcome, Pins, Prompt, Recorded, boxed, run_arranged, sizes_of,
 };
-use ndp_report::Report;
 use ndp_sim::ffi::{OpenOptions, WaveOptions};
 use ndp_sim::hbm::{ControlledWaves, Hosted, Lockstep, RESET_CLOCKS};
 use serde::Serialize;
-use std::path::PathBuf;
 
 /// Clocks per microsecond: tCK is 1 ns.
 const CLOCKS_PER_US: f64 = 1000.0;
@@ -193,7 +189,9 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let modes = modes(args)?;
     modes.iter().try_for_each(|&mode| check_banks(&config, mode))?;
     let hardware = hardware(args, &config)?;
-    let files = Files::create(args, &modes, config.channels())?;
+    check_files(args, &modes, config.channels())?;
+    let timeline = Asked::create(args.timeline.as_ref())?;
+    let commands = Asked::create(args.commands.as_ref())?;
     let prompt = |(number, text): (usize, &String)| -> Result<Prompt> {
         Ok(Prompt {
             tokens: model.vocabulary.tokens(text.as_bytes())?,
@@ -234,7 +232,13 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     }
     drop(progress);
     let reason = reason(&model, &hardware, prompts.len(), &figures);
-    files.write(&runs)?;
+    timeline.finish(|out| timeline::write(out, &runs))?;
+    commands.finish(|out| {
+        writeln!(out, "# clock channel command")?;
+        let mut recorded = runs.iter().flat_map(|(_, ran)| &ran.recorded);
+        recorded
+            .try_for_each(|Recorded { clock, channel, command }| writeln!(out, "{clock} {channel} {command}"))
+    })?;
     report::report((args, &config, &hardware), &figures, &runs, &alone, reason)
         .context("cannot draw the report")
 }
@@ -285,12 +289,8 @@ fn reason(model: &Model, hardware: &Hardware, requests: usize, figures: &[Figure
 
 /// The modes that are asked for, each once.
 fn modes(args: &Args) -> Result<Vec<Mode>> {
-    let mut modes = Vec::new();
-    for &mode in if args.mode.is_empty() { &MODES[..] } else { &args.mode } {
-        if !modes.contains(&mode) {
-            modes.push(mode);
-        }
-    }
+    let asked = if args.mode.is_empty() { &MODES[..] } else { &args.mode };
+    let modes: Vec<Mode> = asked.iter().copied().unique().collect();
     let forced = [("--offload-ffn", args.offload_ffn), ("--offload-mha", args.offload_mha)];
     if let Some((option, _)) = forced.into_iter().find(|(_, value)| value.is_some()) {
         ensure!(modes.contains(&Mode::DexDbo), "{option} has no meaning without --mode dex+dbo");
@@ -317,53 +317,29 @@ fn arrangement(args: &Args, mode: Mode) -> Arrangement {
     Arrangement { groups: groups(mode), offloading, record }
 }
 
-struct Files {
-    timeline: Option<OutputFile>,
-    commands: Option<OutputFile>,
-}
-
-impl Files {
-    fn create(args: &Args, modes: &[Mode], channels: u32) -> Result<Self> {
-        if args.commands.is_some() {
-            ensure!(modes.len() == 1, "--commands shows one mode, and these are {}", modes.len());
-            let (from, to) = (args.commands_from, args.commands_to);
-            ensure!(from < to, "--commands-from is {from}, must be below --commands-to, which is {to}");
-        }
-        if args.waves.is_some() {
-            ensure!(modes.len() == 1, "--waves shows one mode, and these are {}", modes.len());
-            match args.wave_block {
-                WaveBlock::Channel => ensure!(
-                    args.channel == ChannelKind::Rtl,
-                    "--waves of a channel has no meaning with --channel model"
-                ),
-                WaveBlock::Controller => ensure!(
-                    args.controller == ControllerKind::Rtl,
-                    "--wave-block controller has no meaning with --controller software"
-                ),
-            }
-            let (channel, most) = (args.wave_channel, channels - 1);
-            ensure!(channel <= most, "--wave-channel is {channel}, must be 0 to {most}");
-        }
-        let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
-        Ok(Self { timeline: create(&args.timeline)?, commands: create(&args.commands)? })
+/// Refuses files that could not show what is asked for.
+fn check_files(args: &Args, modes: &[Mode], channels: u32) -> Result<()> {
+    if args.commands.is_some() {
+        ensure!(modes.len() == 1, "--commands shows one mode, and these are {}", modes.len());
+        let (from, to) = (args.commands_from, args.commands_to);
+        ensure!(from < to, "--commands-from is {from}, must be below --commands-to, which is {to}");
     }
-
-    fn write(self, runs: &[(Mode, Ran)]) -> Result<()> {
-        if let Some(file) = self.timeline {
-            let outcomes: Vec<_> = runs.iter().map(|(mode, ran)| (*mode, &ran.outcome)).collect();
-            file.finish(|out| timeline::write(out, &outcomes))?;
+    if args.waves.is_some() {
+        ensure!(modes.len() == 1, "--waves shows one mode, and these are {}", modes.len());
+        match args.wave_block {
+            WaveBlock::Channel => ensure!(
+                args.channel == ChannelKind::Rtl,
+                "--waves of a channel has no meaning with --channel model"
+            ),
+            WaveBlock::Controller => ensure!(
+                args.controller == ControllerKind::Rtl,
+                "--wave-block controller has no meaning with --controller software"
+            ),
         }
-        if let (Some(file), [(_, ran)]) = (self.commands, runs) {
-            file.finish(|out| {
-                writeln!(out, "# clock channel command")?;
-                for Recorded { clock, channel, command } in &ran.recorded {
-                    writeln!(out, "{clock} {channel} {command}")?;
-                }
-                Ok(())
-            })?;
-        }
-        Ok(())
+        let (channel, most) = (args.wave_channel, channels - 1);
+        ensure!(channel <= most, "--wave-channel is {channel}, must be 0 to {most}");
     }
+    Ok(())
 }
 
 /// One mode on one kind of channel.

@@ -3,14 +3,12 @@
 use super::figures::Figures;
 use super::timeline::decision;
 use super::{Args, ChannelKind, ControllerKind, Ran};
-use crate::output::Shown;
-use crate::tools::Tools;
-use ndp_config::HbmConfig;
+use crate::prelude::*;
 use ndp_energy::Energy;
 use ndp_model::Generation;
 use ndp_offloading::{Device, Hardware, Mode};
 use ndp_pim::{ChannelSpan, Outcome};
-use ndp_report::{Chart, ChartKind, Gantt, Level, Report, ReportError, Values, figures, grouped, rows};
+use ndp_report::{Gantt, ReportError};
 
 /// Columns of the bytes over the buses.
 const BYTES: [&str; 7] = [
@@ -238,8 +236,7 @@ fn pieces(mode: Mode, outcome: &Outcome) -> Values {
         let commands = span.commands.named().into_iter().map(|(name, count)| format!("{count} {name}"));
         format!("{}: {}..{}, {}", span.channel, span.start, span.end, commands.collect::<Vec<_>>().join(" "))
     };
-    let mut events: Vec<_> = outcome.events.iter().zip(&spans).collect();
-    events.sort_by_key(|(event, _)| (event.group, event.step));
+    let events = outcome.events.iter().zip(&spans).sorted_by_key(|(event, _)| (event.group, event.step));
     rows! { events => |(event, spans)|
         let decided = outcome.decisions.iter().find(|d| (d.group, d.step) == (event.group, event.step));
         "mode" "mode" {Text} Screen: "mode" = mode;
@@ -254,6 +251,6 @@ fn pieces(mode: Mode, outcome: &Outcome) -> Values {
         "start" "from clock" {Count} Screen: "first clock" = event.start;
         "end" "to clock" {Count} Screen: "clock after the last one" = event.end;
         "channels" "channels" {Text} Screen: "clocks and commands of each channel"
-            = spans.iter().map(of_channel).collect::<Vec<_>>().join("; ");
+            = spans.iter().map(of_channel).join("; ");
     }
 }

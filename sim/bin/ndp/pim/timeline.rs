@@ -1,6 +1,7 @@
 //! The timeline of runs, a process for each mode: what was decided for each group, step by step; the NPU; attention and products in
 //! memory; and of each channel what it was given for the NPU, for attention and for products.
 
+use super::Ran;
 use ndp_offloading::{Device, Mode};
 use ndp_pim::{Decided, Event, Outcome, Work};
 use ndp_report::Timeline;
@@ -13,11 +14,11 @@ const CLOCK_PS: u64 = 1000;
 const OF_DEVICES: [&str; 5] = ["group 0", "group 1", "NPU", "attention in PIM", "products in PIM"];
 const OF_CHANNEL: [&str; 3] = ["NPU", "attention", "products"];
 
-pub fn write(out: &mut dyn Write, modes: &[(Mode, &Outcome)]) -> std::io::Result<()> {
+pub fn write(out: &mut dyn Write, runs: &[(Mode, Ran)]) -> std::io::Result<()> {
     let mut timeline = Timeline::default();
-    for (process, (mode, outcome)) in (1..).zip(modes) {
+    for (process, (mode, ran)) in (1..).zip(runs) {
         timeline.process(process, mode.name());
-        add(process, outcome, &mut timeline);
+        add(process, &ran.outcome, &mut timeline);
     }
     timeline.write(out)
 }

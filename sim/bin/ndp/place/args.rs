@@ -1,9 +1,9 @@
 //! The arguments of `ndp place`.
 
 use crate::given::Given;
+use crate::prelude::*;
 use clap::ValueEnum;
 use ndp_placement::{PC_HIGH_GB, PC_HIGH_GBPS, PREDICTOR_PERCENT, Terms};
-use std::path::PathBuf;
 
 /// Place a model's neurons: which are copied to the GPU, and which DIMM holds each
 ///
@@ -59,8 +59,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Method::Structured)]
     pub method: Method,
     /// What the sum of times is over: layers as equation 1 is printed, or attention and MLP by themselves
-    #[arg(long, value_enum, default_value_t = TermsArg::Layer)]
-    pub terms: TermsArg,
+    #[arg(long, value_enum, default_value_t = Terms::Layer)]
+    pub terms: Terms,
     /// Neurons of similar frequency in a group
     #[arg(long, default_value_t = 64)]
     pub group: u32,
@@ -106,7 +106,7 @@ pub struct Args {
 
 impl Args {
     /// Refuses options that only another method has.
-    pub fn check_method(&self) -> anyhow::Result<()> {
+    pub fn check_method(&self) -> Result<()> {
         let of = [
             (Method::Random, "random", &["seed"][..]),
             (Method::Powerinfer, "powerinfer", &["cpu_gbps", "cpu_gb", "predictor_percent", "least"]),
@@ -132,24 +132,6 @@ pub enum Method {
     Random,
     /// A general solver on the reduced problem
     Milp,
-}
-
-/// [`Terms`] as the command line has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TermsArg {
-    /// One per layer
-    Layer,
-    /// One per block
-    Block,
-}
-
-impl From<TermsArg> for Terms {
-    fn from(terms: TermsArg) -> Self {
-        match terms {
-            TermsArg::Layer => Self::Layer,
-            TermsArg::Block => Self::Block,
-        }
-    }
 }
 
 /// The problem that is written.

@@ -5,23 +5,19 @@
 mod args;
 mod report;
 
-use crate::output::Shown;
+use crate::prelude::*;
 use crate::tools::{note_dense_attention, tick, traced_model, traced_preset};
-use anyhow::{Context, Result};
 pub use args::Args;
 use args::{LpFormArg, Method};
 use indicatif::ProgressBar;
-use ndp_config::{LlmShape, Ssd, SystemConfig};
-use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_config::Ssd;
 use ndp_placement::{
     Certificate, HostMemory, Instance, LpForm, Machine, MilpOptions, Options, Placement, PlacementFile,
     PowerInferProgram, least_neurons, place_greedy, place_milp, place_powerinfer, place_random,
     place_structured, place_tiers, synthetic_frequencies, write_lp, write_powerinfer_lp,
 };
-use ndp_report::{Report, rows};
 use ndp_traces::{Counted, NeuronShape, Profile, TraceReader};
 use report::{Origin, Own};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Places, and writes the files.
@@ -57,13 +53,13 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let instance = Instance::new(&model, &system, &frequencies, &options(args))?;
     let grouping_seconds = begin.elapsed().as_secs_f64();
     let begin = Instant::now();
-    let placed = place(args, &model, &instance)?;
+    let (placement, certificate, own) = place(args, &model, &instance)?;
     let placing_seconds = begin.elapsed().as_secs_f64();
     let origin = Origin {
         system: system.name().to_owned(),
         method: format!("{:?}", args.method).to_lowercase(),
         frequencies: origin,
-        terms: args.terms.into(),
+        terms: args.terms,
         group_neurons: args.group,
         grouping_seconds,
         placing_seconds,
@@ -79,24 +75,24 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         );
         let ours =
             |value: f64, bound: f64, unit| format!("{of}\nours {value:.6} {unit}, bound {bound:.6} {unit}");
-        match (&placed.own.powerinfer, lp_form) {
-            (Some(own), None) => {
+        match (&own.powerinfer, lp_form) {
+            (Some(found), None) => {
                 let program = powerinfer_program(args, &model, &instance)?;
-                let title = ours(own.impact, own.impact_bound, "impact");
+                let title = ours(found.impact, found.impact_bound, "impact");
                 lp_out.finish(|out| write_powerinfer_lp(&program, &title, out))?;
             }
             (_, form) => {
-                let title = ours(placed.certificate.objective_us, placed.certificate.bound_us, "us");
+                let title = ours(certificate.objective_us, certificate.bound_us, "us");
                 let form = form.unwrap_or(LpForm::Reduced);
                 lp_out.finish(|out| write_lp(&instance, form, &title, out))?;
             }
         }
     }
     if let Some(out) = out {
-        let file = PlacementFile::new(model.name(), dimms, &placed.placement);
+        let file = PlacementFile::new(model.name(), dimms, &placement);
         out.finish(|out| Ok(serde_json::to_writer(out, &file)?))?;
     }
-    Ok(report::report(&model, &instance, &placed.certificate, &origin, &placed.own))
+    Ok(report::report(&model, &instance, &certificate, &origin, &own))
 }
 
 fn model(args: &Args) -> Result<LlmShape> {
@@ -138,7 +134,7 @@ fn lp_form(args: &Args) -> Result<Option<LpForm>> {
 }
 
 fn options(args: &Args) -> Options {
-    Options { group_neurons: args.group, terms: args.terms.into(), kv_tokens: args.kv_tokens }
+    Options { group_neurons: args.group, terms: args.terms, kv_tokens: args.kv_tokens }
 }
 
 /// The frequencies of each block, and where they come from.
@@ -193,12 +189,6 @@ fn read_trace(path: &Path, counted: Counted, model: &LlmShape) -> Result<Vec<Vec
     Ok((0..profile.shape().blocks().len()).map(block).collect())
 }
 
-struct Placed {
-    placement: Placement,
-    certificate: Certificate,
-    own: Own,
-}
-
 fn powerinfer_program<'a>(
     args: &Args,
     model: &LlmShape,
@@ -219,7 +209,8 @@ fn powerinfer_program<'a>(
     Ok(PowerInferProgram::new(instance, &least, &memory)?)
 }
 
-fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
+/// The placement, how good it is, and what its method says itself.
+fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<(Placement, Certificate, Own)> {
     let mut own = Own::default();
     let placement = match args.method {
         Method::Structured if instance.machine().ssd_gbps.is_some() => {
@@ -230,11 +221,11 @@ fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
             let certificate = Certificate::of(instance, &placement)?;
             let certificate = Certificate { bound_us: tiers.bound_us, gap: tiers.gap, ..certificate };
             own.tiers = Some(tiers);
-            return Ok(Placed { placement, certificate, own });
+            return Ok((placement, certificate, own));
         }
         Method::Structured => {
             let (placement, certificate) = place_structured(instance)?;
-            return Ok(Placed { placement, certificate, own });
+            return Ok((placement, certificate, own));
         }
         Method::Greedy => place_greedy(instance)?,
         Method::Random => place_random(instance, args.seed)?,
@@ -257,7 +248,7 @@ fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
         }
     };
     let certificate = Certificate::of(instance, &placement)?;
-    Ok(Placed { placement, certificate, own })
+    Ok((placement, certificate, own))
 }
 
 /// A sign of life with the time that has passed; only on terminals.

@@ -1,8 +1,8 @@
 //! The report of a placement.
 
-use ndp_config::LlmShape;
+use crate::prelude::*;
 use ndp_placement::{Certificate, Instance, MilpReport, PowerInferReport, Terms, TierCertificate};
-use ndp_report::{Level, Report, Unit, figures, rows};
+use ndp_report::Unit;
 use serde::Serialize;
 
 const US: Unit = Unit::Real("us", 2);

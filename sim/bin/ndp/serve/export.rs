@@ -2,14 +2,10 @@
 
 use super::machine::LibraPimArgs;
 use crate::offload::memory_times;
-use crate::output::Shown;
-use anyhow::{Context, Result};
-use ndp_config::{LlmShape, NameRule};
-use ndp_files::FileSet;
+use crate::prelude::*;
+use ndp_config::NameRule;
 use ndp_offloading::Mode;
-use ndp_report::{Report, figures, rows};
 use ndp_serving::export::{PimLine, Tables, contexts, reference_model};
-use std::path::PathBuf;
 
 /// Writes FOLDER/NAME/MODEL/fp16/meta.yaml and tp<N>/ with dense.csv, per_sequence.csv and attention.csv, as `profiler/perf` of LLMServingSim has them;
 /// FOLDER/pim/NAME.ini, which belongs to its `configs/pim`; FOLDER/pim/NAME.csv with slope and intercept for its `pim_model.py`; and FOLDER/energies.csv, which
@@ -66,7 +62,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let measured: Vec<u32> = contexts().collect();
     let measured = args.chips.is_measured().then_some(&measured);
     let reference =
-        memory_times(&reference, (&chips.hardware, args.chips.hardware()), &chips.memory, measured)?;
+        memory_times(&reference, (&chips.hardware, &*args.chips.hardware), &chips.memory, measured)?;
     let line = PimLine::fit(reference[sliced].as_ref(), &chips.hardware);
     let model = out.join(name).join(shape.name()).join("fp16");
     let tp = model.join(format!("tp{}", chips.parallel.tp));

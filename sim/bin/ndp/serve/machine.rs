@@ -1,12 +1,10 @@
 //! The machines that serve, from their options.
 
 use crate::offload::memory_times;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use clap::ValueEnum;
-use ndp_config::{HbmConfig, LlmShape};
 use ndp_dram::hbm::PseudoChannel;
 use ndp_energy::{HbmConstants, NpuConstants};
-use ndp_files::FileSet;
 use ndp_offloading::{DeviceTimes, Hardware, Mode, Model, Rule, StepCosts};
 use ndp_pim::{Arrangement, Extent, Offloading, Sizes, boxed, groups_of};
 use ndp_serving::librapim::kv_memory;
@@ -28,7 +26,7 @@ pub enum Kind {
 pub struct LibraPimArgs {
     /// NPU and how the host uses the memory: preset (librapim, librapim-published, librapim-small-npu) or TOML file
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
-    hardware: String,
+    pub hardware: String,
     /// Memory of a chip: preset (librapim, ...) or TOML file
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
     memory: String,
@@ -37,7 +35,7 @@ pub struct LibraPimArgs {
     formula: bool,
     /// Run each iteration clock by clock, without data, on the device model of one channel that stands for all, as the host of `ndp generate pim` does
     #[arg(long, conflicts_with_all = ["formula", "tp", "pp"])]
-    clocked: bool,
+    pub clocked: bool,
     /// The memory's side of equation 1
     #[arg(long, value_enum, default_value = "slot")]
     rule: Rule,
@@ -91,19 +89,9 @@ impl LibraPimArgs {
         (self.tp, self.pp) == (1, 1)
     }
 
-    /// Whether iterations are run clock by clock.
-    pub fn is_clocked(&self) -> bool {
-        self.clocked
-    }
-
     /// Whether times in memory are measured.
     pub fn is_measured(&self) -> bool {
         !(self.formula || self.clocked)
-    }
-
-    /// The hardware as it was named.
-    pub fn hardware(&self) -> &str {
-        &self.hardware
     }
 
     /// The chips, with times of contexts up to each of `contexts`. Room for keys and values first: whoever lacks it does not wait for times.

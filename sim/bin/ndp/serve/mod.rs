@@ -10,8 +10,7 @@ mod synth;
 #[cfg(feature = "rtl")]
 mod texts;
 
-use crate::output::Shown;
-use anyhow::Result;
+use crate::prelude::*;
 use clap::Subcommand;
 
 /// Serve a trace of requests with continuous batching: rates, latencies, utilisation, energy
@@ -45,8 +44,8 @@ enum Command {
 /// Runs the job.
 pub fn run(args: &Args) -> Result<u8> {
     match &args.command {
-        Some(Command::Synth(args)) => args.form.show(|| synth::run(args)),
-        Some(Command::Export(args)) => args.form.show(|| export::run(args)),
+        Some(Command::Synth(args)) => args.show(synth::run),
+        Some(Command::Export(args)) => args.show(export::run),
         None => args.run.form.show(|| run::run(&args.run)),
     }
 }

@@ -1,8 +1,8 @@
 //! The report of a run: rates and latencies of each machine, its devices and memory, and curves over requests and time.
 
 use super::run::{Entry, Outcome, Tables};
-use anyhow::Result;
-use ndp_report::{Chart, ChartKind, Level, LineChart, Report, Series, Unit, fields, figures, rows};
+use crate::prelude::*;
+use ndp_report::{LineChart, Series, Unit};
 use ndp_serving::Rules;
 use ndp_serving::metrics::{Latency, cumulative};
 
@@ -63,13 +63,9 @@ pub fn report(outcome: &Outcome) -> Result<Report> {
         )
     });
     let reason = fastest.map_or_else(String::new, |entry| {
-        let busy = entry
-            .summary
-            .utilisation
-            .iter()
-            .map(|one| format!("{} busy {:.0} %", one.device, 100.0 * one.busy));
-        let busy: Vec<String> = busy.collect();
-        format!("{}; waits for arrivals {:.0} % of the time", busy.join(", "), 100.0 * entry.summary.waiting)
+        let devices = entry.summary.utilisation.iter();
+        let busy = devices.map(|one| format!("{} busy {:.0} %", one.device, 100.0 * one.busy)).join(", ");
+        format!("{busy}; waits for arrivals {:.0} % of the time", 100.0 * entry.summary.waiting)
     });
     let devices = entries.iter().flat_map(|of| of.summary.utilisation.iter().map(move |one| (of.name, one)));
     let devices = rows! { devices => |(name, one)|

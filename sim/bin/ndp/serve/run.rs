@@ -6,14 +6,12 @@ use crate::compare::DEFAULT_SET;
 use crate::given::Given;
 use crate::ignored::{COMPARE, COMPARE_LINKS, Ignored, SERVE};
 use crate::output::OutputArgs;
+use crate::prelude::*;
 use crate::tools::check_banks;
-use anyhow::{Context, Result};
-use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
+use ndp_config::WeightFormat;
 use ndp_energy::EnergyConstants;
-use ndp_files::{FileSet, Progress};
 use ndp_offloading::Mode;
 use ndp_pim::{Extent, Sizes, groups_of};
-use ndp_report::Report;
 use ndp_serving::{
     Chunk, HermesSteps, Iteration, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve,
     texts,
@@ -21,7 +19,6 @@ use ndp_serving::{
 use ndp_systems::{Assumptions, DimmModel, Machine, Policy, RunCosts};
 use serde::Serialize;
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 const MAX_BYTES: u64 = 1 << 30;
 
@@ -152,7 +149,7 @@ pub fn run(args: &Args) -> Result<Report> {
     let (requests, unknown) =
         request::parse_with_unknown(&text).with_context(|| format!("in '{}'", path.display()))?;
     if !unknown.is_empty() {
-        let keys = unknown.into_iter().collect::<Vec<_>>().join(", ");
+        let keys = unknown.into_iter().join(", ");
         note!("warning: serve ignores these keys of the requests in '{}': {keys}", path.display());
     }
     let kv_bytes = args.kv_gb.map(|gb| {
@@ -162,36 +159,65 @@ pub fn run(args: &Args) -> Result<Report> {
     let kv_bytes = kv_bytes.transpose()?;
     let Args { max_batch, block: block_tokens, max_prefill, prefill_chunk, .. } = *args;
     let rules = Rules { max_batch, block_tokens, max_prefill, prefill_chunk };
+    let job = Job { args, requests: &requests, rules, kv_bytes };
     #[cfg(feature = "rtl")]
     if args.rtl {
         ensure!(args.machine == Kind::Librapim, "--rtl needs --machine librapim");
-        return super::texts::run(args, &requests, rules, kv_bytes);
+        return super::texts::run(&job);
     }
     let Some(llm) = &args.llm else { bail!("--llm is needed") };
     let model = LlmShape::load(llm)?;
     let outcome = match args.machine {
-        Kind::Librapim => librapim(args, &model, &requests, rules, kv_bytes)?,
-        Kind::Hermes => hermes(args, &model, &requests, rules, kv_bytes)?,
+        Kind::Librapim => librapim(&job, &model)?,
+        Kind::Hermes => hermes(&job, &model)?,
     };
     report::report(&outcome)
 }
 
-fn entry(
-    name: &'static str,
-    requests: &[Request],
-    rules: &Rules,
-    machine: &mut dyn StepTimes,
-    shown: &mut Shown,
-) -> Result<(Entry, Steps)> {
-    shown.begin();
-    let mut steps = Vec::new();
-    let outcome = serve(requests, rules, machine, &mut |one| {
-        shown.iterated(one);
-        if one.prefilled.is_empty() {
-            steps.push((one.decoded.iter().map(Chunk::context).collect(), one.end_ns - one.start_ns));
-        }
-    });
-    Ok((Entry::new(name, machine, outcome?), steps))
+/// What is to be served, within which limits.
+pub struct Job<'a> {
+    pub args: &'a Args,
+    pub requests: &'a [Request],
+    pub rules: Rules,
+    /// Memory for keys and values, in place of what the weights leave.
+    pub kv_bytes: Option<u64>,
+}
+
+impl Job<'_> {
+    /// Contexts whose times are measured, if they are: up to the longest request.
+    pub fn contexts(&self) -> Result<Vec<u32>> {
+        let longest = self.requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);
+        if self.args.chips.is_measured() { measured_contexts(longest) } else { Ok(Vec::new()) }
+    }
+
+    /// Serves; `each` gets every iteration.
+    pub fn serve(
+        &self,
+        machine: &mut dyn StepTimes,
+        shown: &mut Shown,
+        mut each: impl FnMut(&Iteration<'_>),
+    ) -> Result<ndp_serving::Outcome> {
+        shown.begin();
+        Ok(serve(self.requests, &self.rules, machine, &mut |one| {
+            each(one);
+            shown.iterated(one);
+        })?)
+    }
+
+    fn entry(
+        &self,
+        name: &'static str,
+        machine: &mut dyn StepTimes,
+        shown: &mut Shown,
+    ) -> Result<(Entry, Steps)> {
+        let mut steps = Vec::new();
+        let outcome = self.serve(machine, shown, |one| {
+            if one.prefilled.is_empty() {
+                steps.push((one.decoded.iter().map(Chunk::context).collect(), one.end_ns - one.start_ns));
+            }
+        })?;
+        Ok((Entry::new(name, machine, outcome), steps))
+    }
 }
 
 impl Entry {
@@ -266,18 +292,11 @@ impl Shown {
     }
 }
 
-fn librapim(
-    args: &Args,
-    shape: &LlmShape,
-    requests: &[Request],
-    rules: Rules,
-    kv_bytes: Option<u64>,
-) -> Result<Outcome> {
-    let longest = requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);
+fn librapim(job: &Job<'_>, shape: &LlmShape) -> Result<Outcome> {
+    let Job { args, requests, rules, kv_bytes } = *job;
     let modes = modes(args)?;
-    let contexts = if args.chips.is_measured() { measured_contexts(longest)? } else { Vec::new() };
-    let (chips, kv) = args.chips.chips(shape, Some(kv_bytes), contexts)?;
-    if let Some(mode) = modes.iter().find(|mode| args.chips.is_clocked() && mode.offloads()) {
+    let (chips, kv) = args.chips.chips(shape, Some(kv_bytes), job.contexts()?)?;
+    if let Some(mode) = modes.iter().find(|mode| args.chips.clocked && mode.offloads()) {
         bail!(
             "--clocked: a channel that stands for all has no part in offloading; mode {} needs tables",
             mode.name()
@@ -286,16 +305,16 @@ fn librapim(
     let mut shown = Shown::new(requests, modes.len());
     let mut entries = Vec::new();
     for mode in modes {
-        if args.chips.is_clocked() {
+        if args.chips.clocked {
             let sizes = Sizes::of_channel(&chips.model, &chips.memory(mode)).context("--clocked")?;
             let extents = texts::extents(requests);
             let mut machine =
                 chips.clocked(mode, &sizes, (&extents, true), Some(kv.bytes)).context("--clocked")?;
-            entries.push(entry(mode.name(), requests, &rules, &mut machine, &mut shown)?.0);
+            entries.push(job.entry(mode.name(), &mut machine, &mut shown)?.0);
             continue;
         }
         let mut machine = chips.serving(&chips.model, mode, kv)?;
-        let (entry, steps) = entry(mode.name(), requests, &rules, &mut machine, &mut shown)?;
+        let (entry, steps) = job.entry(mode.name(), &mut machine, &mut shown)?;
         let tables = if args.chips.is_measured() { tables(&chips, mode, steps)? } else { None };
         entries.push(Entry { tables, ..entry });
     }
@@ -337,13 +356,8 @@ fn tables(chips: &Chips, mode: Mode, mut steps: Steps) -> Result<Option<Tables>>
     Ok(Some(Tables { requests, layers, table_ns, clocked_ns }))
 }
 
-fn hermes(
-    args: &Args,
-    shape: &LlmShape,
-    requests: &[Request],
-    rules: Rules,
-    kv_bytes: Option<u64>,
-) -> Result<Outcome> {
+fn hermes(job: &Job<'_>, shape: &LlmShape) -> Result<Outcome> {
+    let Job { args, requests, rules, kv_bytes } = *job;
     let HermesArgs { policies, system, config, assume, weights } = &args.dimms;
     let model = weights.map_or(shape.clone(), |weights| shape.clone().with_weights(weights));
     let ignored: Vec<Ignored> = [&COMPARE[..], &[COMPARE_LINKS, SERVE]].concat();
@@ -366,7 +380,7 @@ fn hermes(
                 continue;
             }
         };
-        entries.push(entry(name, requests, &rules, &mut steps, &mut shown)?.0);
+        entries.push(job.entry(name, &mut steps, &mut shown)?.0);
     }
     drop(shown);
     if let Some((name, reason)) = refused.first().filter(|_| entries.is_empty()) {

@@ -1,11 +1,7 @@
 //! `ndp serve synth`: a trace that is drawn.
 
-use crate::output::Shown;
-use anyhow::Result;
-use ndp_files::FileSet;
-use ndp_report::{Report, figures, rows};
+use crate::prelude::*;
 use ndp_serving::{Lengths, Synth, request};
-use std::path::PathBuf;
 
 /// Lengths are log-normal. Their means and medians are those of Alpaca as far as they are published; rust/serving/src/synth.rs has sources and
 /// what is assumed. Equal arguments give equal bytes.

@@ -3,16 +3,13 @@
 //! The same trace is served twice: with channels in RTL, and without data on device models, as `--clocked` does for models of any size. Every iteration has
 //! to take the same clocks. Each is also looked up in the planner's tables, which are compared.
 
-use super::machine::{Chips, measured_contexts};
-use super::run::{self, Args, Entry, Outcome, Shown};
-use crate::tools::{load_model, workspace_path};
-use anyhow::{Context, Result, ensure};
+use super::run::{self, Entry, Job, Outcome, Shown};
+use crate::prelude::*;
+use anyhow::ensure;
 use ndp_files::fault;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
-use ndp_offloading::Mode;
-use ndp_pim::{Channel, Pins, Prompt, Sizes, Text, boxed, groups_of, sizes_of};
-use ndp_report::Report;
-use ndp_serving::{Chunk, KvMemory, Request, Rules, StepTimes, TextSteps, serve, texts};
+use ndp_pim::{Pins, Prompt, Sizes, Text, boxed, groups_of, sizes_of};
+use ndp_serving::{Chunk, KvMemory, StepTimes, TextSteps, texts};
 use ndp_sim::ffi::OpenOptions;
 use ndp_sim::hbm::Lockstep;
 use serde::Serialize;
@@ -37,58 +34,30 @@ struct Served {
     iterations: Vec<Iteration>,
 }
 
-/// A trace and what serves it.
-struct Job<'a> {
-    model: &'a Model,
-    chips: &'a Chips,
-    requests: &'a [Request],
-    prompts: &'a [Prompt],
-    rules: Rules,
-    kv_bytes: Option<u64>,
-}
-
 type Asked = Vec<(Vec<Chunk>, Vec<Chunk>, u64)>;
 
-impl Job<'_> {
-    /// Serves with these channels, and compares all texts. Also what each iteration was and took.
-    fn serve(
-        &self,
-        mode: Mode,
-        channels: Vec<Channel>,
-        alone: &[Text],
-        shown: &mut Shown,
-    ) -> Result<(Entry, Asked)> {
-        let Self { model, chips, requests, prompts, rules, kv_bytes } = *self;
-        let (memory, arrangement) = (chips.memory(mode), chips.arrangement(mode)?);
-        let mut machine =
-            TextSteps::new(model, &memory, &chips.hardware, &arrangement, prompts, (channels, kv_bytes))?;
-        let (outcome, asked) = iterations(requests, &rules, &mut machine, shown)?;
-        for (number, (found, expected)) in machine.session().texts().zip(alone).enumerate() {
-            ensure!(
-                found == expected,
-                fault!("the channel failed: the text of request {} is not that of the software", number + 1)
-            );
-        }
-        let violations: u64 = machine.session().machine().channels().map(Pins::violations).sum();
+/// Compares the texts of a machine with those of the software.
+fn check(machine: &TextSteps<'_>, alone: &[Text]) -> Result<()> {
+    for (number, (found, expected)) in machine.session().texts().zip(alone).enumerate() {
         ensure!(
-            violations == 0,
-            fault!("the channel failed: {violations} violations of the memory's protocol")
+            found == expected,
+            fault!("the channel failed: the text of request {} is not that of the software", number + 1)
         );
-        Ok((Entry::new(mode.name(), &machine, outcome), asked))
     }
+    let violations: u64 = machine.session().machine().channels().map(Pins::violations).sum();
+    ensure!(violations == 0, fault!("the channel failed: {violations} violations of the memory's protocol"));
+    Ok(())
 }
 
 /// Serves; also what each iteration was and took.
 fn iterations(
-    requests: &[Request],
-    rules: &Rules,
+    job: &Job<'_>,
     machine: &mut dyn StepTimes,
     shown: &mut Shown,
 ) -> Result<(ndp_serving::Outcome, Asked)> {
     let mut asked = Vec::new();
-    let outcome = serve(requests, rules, machine, &mut |one| {
+    let outcome = job.serve(machine, shown, |one| {
         asked.push((one.prefilled.to_vec(), one.decoded.to_vec(), one.end_ns - one.start_ns));
-        shown.iterated(one);
     });
     Ok((outcome?, asked))
 }
@@ -106,11 +75,10 @@ fn alone(model: &Model, prompts: &[Prompt]) -> Result<Vec<Text>> {
     prompts.iter().enumerate().map(text).collect()
 }
 
-pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64>) -> Result<Report> {
+pub fn run(job: &Job<'_>) -> Result<Report> {
+    let Job { args, requests, rules, kv_bytes } = *job;
     let model = load_model(&workspace_path("golden/model"))?;
-    let longest = requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);
-    let contexts = if args.chips.is_measured() { measured_contexts(longest)? } else { Vec::new() };
-    let chips = args.chips.of_model(sizes_of(&model), contexts)?;
+    let chips = args.chips.of_model(sizes_of(&model), job.contexts()?)?;
     ndp_files::ensure!(chips.parallel.chips() == 1, "--rtl has one chip: leave --tp and --pp out");
     let modes = run::modes(args)?;
     for &mode in &modes {
@@ -118,18 +86,21 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
     }
     let prompts = texts::prompts(requests, SAMPLER.0, SAMPLER.1);
     let alone = alone(&model, &prompts)?;
-    let job = Job { model: &model, chips: &chips, requests, prompts: &prompts, rules, kv_bytes };
     let (sizes, extents) = (Sizes::new(&chips.model), texts::extents(requests));
     let mut shown = Shown::new(requests, 2 * modes.len());
     let (mut entries, mut served) = (Vec::new(), Vec::new());
     for mode in modes {
         let config = chips.memory(mode);
         let rtl = boxed(Lockstep::all(&config, |_| OpenOptions::default())?);
-        shown.begin();
-        let (entry, asked) = job.serve(mode, rtl, &alone, &mut shown).context(mode.name())?;
-        shown.begin();
+        let (hardware, arrangement) = (&chips.hardware, chips.arrangement(mode)?);
+        let channels = (rtl, kv_bytes);
+        let mut machine = TextSteps::new(&model, &config, hardware, &arrangement, &prompts, channels)
+            .context(mode.name())?;
+        let (outcome, asked) = iterations(job, &mut machine, &mut shown).context(mode.name())?;
+        check(&machine, &alone).context(mode.name())?;
+        entries.push(Entry::new(mode.name(), &machine, outcome));
         let mut outlines = chips.clocked(mode, &sizes, (&extents, false), kv_bytes)?;
-        let (_, expected) = iterations(requests, &rules, &mut outlines, &mut shown).context(mode.name())?;
+        let (_, expected) = iterations(job, &mut outlines, &mut shown).context(mode.name())?;
         let differs = asked.iter().zip(&expected).position(|(one, other)| one != other);
         ensure!(
             differs.is_none() && asked.len() == expected.len(),
@@ -150,7 +121,6 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
                 table_ns: steps.step(&prompts, &tokens)?.ns,
             });
         }
-        entries.push(entry);
         served.push(Served { mode: mode.name(), iterations });
     }
     drop(shown);

@@ -3,10 +3,8 @@
 use super::folder::Folder;
 use super::slurm;
 use super::space::Point;
-use crate::output::write;
-use anyhow::Result;
-use ndp_files::{NameRule, Progress};
-use std::path::Path;
+use crate::prelude::*;
+use ndp_files::NameRule;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -48,10 +46,7 @@ pub fn local(folder: &Folder, points: &[&Point], threads: usize) -> Result<()> {
 /// The commands that run points `chunk` by `chunk`, by their numbers in the list.
 fn commands(path: &Path, numbers: &[usize], chunk: usize) -> Result<Vec<String>> {
     let (program, path) = (quoted(&std::env::current_exe()?)?, quoted(&path.canonicalize()?)?);
-    let line = |numbers: &[usize]| {
-        let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-        format!("{program} sweep points {path} {}", numbers.join(" "))
-    };
+    let line = |numbers: &[usize]| format!("{program} sweep points {path} {}", numbers.iter().join(" "));
     Ok(numbers.chunks(chunk).map(line).collect())
 }
 

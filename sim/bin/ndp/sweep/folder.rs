@@ -1,13 +1,11 @@
 //! The folder of a sweep: its points, and a file for each result, named by what the result depends on.
 
 use super::space::Point;
-use crate::output::write;
-use anyhow::{Context, Result};
-use ndp_files::{FileSet, OutputFile, REFUSED};
+use crate::prelude::*;
+use ndp_files::REFUSED;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
@@ -216,7 +214,7 @@ impl Folder {
 fn reason(err: &[u8]) -> String {
     let text = String::from_utf8_lossy(err);
     let begin = text.lines().position(|line| line.starts_with("error"));
-    let lines = begin.map(|begin| text.lines().skip(begin).collect::<Vec<_>>().join("\n"));
+    let lines = begin.map(|begin| text.lines().skip(begin).join("\n"));
     lines.map_or_else(|| "it printed no error".to_owned(), |lines| lines.trim_end().to_owned())
 }
 

@@ -3,17 +3,11 @@
 use super::folder::{Folder, Outcome};
 use super::space::one_line;
 use super::table::plain;
-use crate::output::Shown;
-use anyhow::Result;
-use ndp_files::FileSet;
-use ndp_report::{
-    Chart, ChartKind, Dot, Field, Level, LineChart, Report, Series, Unit, concise, field, fields, lasting,
-    rows,
-};
+use crate::prelude::*;
+use ndp_report::{Dot, Field, LineChart, Series, Unit, concise, field, lasting};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -111,8 +105,8 @@ fn rows(outcomes: &[Outcome]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for outcome in outcomes {
-        let name: Vec<String> = outcome.keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let place = *places.entry(name.join(" ")).or_insert_with(|| {
+        let name = outcome.keys.iter().map(|(key, value)| format!("{key}={value}")).join(" ");
+        let place = *places.entry(name).or_insert_with(|| {
             rows.push(Row { keys: outcome.keys.clone(), ..Row::default() });
             rows.len() - 1
         });
@@ -132,7 +126,7 @@ fn rows(outcomes: &[Outcome]) -> Vec<Row> {
 
 fn find(args: &Args, rows: Vec<Row>) -> Result<Found> {
     let names: BTreeSet<&String> = rows.iter().flat_map(|row| row.metrics.keys()).collect();
-    let list = || match names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ") {
+    let list = || match names.iter().map(|name| format!("'{name}'")).join(", ") {
         none if none.is_empty() => "none: no point has a result".to_owned(),
         list => list,
     };
@@ -220,12 +214,7 @@ fn sensitivity(rows: &[Row], objectives: &[Objective]) -> Vec<Sensitivity> {
     let keys: BTreeSet<&String> = rows.iter().flat_map(|row| row.keys.keys()).collect();
     let mut found = Vec::new();
     for key in keys {
-        let mut values: Vec<&Value> = Vec::new();
-        for value in rows.iter().filter_map(|row| row.keys.get(key)) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
+        let values: Vec<&Value> = rows.iter().filter_map(|row| row.keys.get(key)).unique().collect();
         let Some((first, others)) = values.split_first() else { continue };
         let rest = |row: &Row| {
             let mut keys = row.keys.clone();
@@ -325,9 +314,9 @@ fn report(args: &Shown<Args>, found: &Found, missing: usize) -> Result<Report> {
         found.objectives.iter().filter_map(|objective| best(found, objective)).collect::<String>()
     );
     let goal = |of: &Objective| format!("{} {}", if of.more { "maximised" } else { "minimised" }, of.name);
-    let goals: Vec<String> = found.objectives.iter().map(goal).collect();
+    let goals = found.objectives.iter().map(goal).join(", ");
     let mut report = Report::answer("sweep report", answer)
-        .setting(format!("{}; {}", args.folder.display(), goals.join(", ")))
+        .setting(format!("{}; {}", args.folder.display(), goals))
         .table("front", "No other dominates", (&columns(found, false), &table(found, &found.front, None)));
     if found.rows.len() == 1 {
         report = report.note("there is one configuration: only keys of [[files]] make others; values of options give a metric other names");
@@ -407,8 +396,7 @@ fn best(found: &Found, objective: &Objective) -> Option<String> {
 }
 
 fn keys(row: &Row) -> String {
-    let keys = row.keys.iter().map(|(key, value)| format!("{key} = {}", plain(value)));
-    keys.collect::<Vec<_>>().join(", ")
+    row.keys.iter().map(|(key, value)| format!("{key} = {}", plain(value))).join(", ")
 }
 
 /// All configurations by two metrics, with links to their reports.
@@ -444,5 +432,5 @@ fn relative(args: &Shown<Args>, file: &str) -> String {
         rest.next();
     }
     let up = own.map(|_| "..".to_owned());
-    up.chain(rest.map(|part| part.as_os_str().to_string_lossy().into_owned())).collect::<Vec<_>>().join("/")
+    up.chain(rest.map(|part| part.as_os_str().to_string_lossy().into_owned())).join("/")
 }

@@ -10,15 +10,13 @@ mod slurm;
 mod space;
 mod table;
 
-use crate::output::{OutputArgs, Shown};
-use anyhow::{Context, Result};
+use crate::output::OutputArgs;
+use crate::prelude::*;
 use clap::Subcommand;
 use engine::Engine;
 use folder::Folder;
-use ndp_files::{FileSet, NameRule};
-use ndp_report::{Level, Report, Values, figures, rows};
+use ndp_files::NameRule;
 use space::Point;
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Run commands on many configurations, here or on a cluster; find the points that no other dominates
@@ -118,8 +116,8 @@ fn figures(points: usize, to_run: usize, done: Option<(usize, Option<f64>, Vec<f
 pub fn run(args: &Args) -> Result<u8> {
     match &args.command {
         Command::Run(args) => args.form.show(|| run_all(args)),
-        Command::Points(args) => args.form.show(|| run_some(args)),
-        Command::Report(args) => args.form.show(|| front::run(args)),
+        Command::Points(args) => args.show(run_some),
+        Command::Report(args) => args.show(front::run),
     }
 }
 

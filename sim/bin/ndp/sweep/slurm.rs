@@ -1,10 +1,8 @@
 //! Slurm: job arrays for the points that have no result, one array after the other.
 
 use super::engine::quoted;
-use crate::output::write;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use ndp_files::NameRule;
-use std::path::Path;
 use std::process::{Command, Output};
 
 /// Tasks of an array at most, if nobody says otherwise: Slurm's own default.

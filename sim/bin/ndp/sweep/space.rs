@@ -1,11 +1,10 @@
 //! The points of a sweep: a TOML file that says which configurations and which commands, multiplied out.
 
-use anyhow::{Context, Result};
-use ndp_config::{DesignConfig, HbmConfig, NameRule, SystemConfig};
+use crate::prelude::*;
+use ndp_config::NameRule;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
 use toml::{Table, Value};
 
 /// Longest file that is read.
@@ -236,7 +235,7 @@ fn of_arguments(point: &Point, cli: &mut clap::Command) -> Result<(), String> {
 
 /// A text of several lines as a cell of a table.
 pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    text.split_whitespace().join(" ")
 }
 
 /// Reads the configuration that an option gets.

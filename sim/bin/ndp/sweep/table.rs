@@ -1,8 +1,10 @@
 //! The results as lines of JSON, as CSV and as Parquet: a row for each point, in their order.
 
 use super::folder::{Folder, Outcome};
-use anyhow::{Context, Result, bail};
-use ndp_files::{OutputFile, printable};
+use crate::prelude::*;
+use anyhow::bail;
+use ndp_files::printable;
+use ndp_report::csv_of;
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
@@ -21,8 +23,8 @@ pub fn write(folder: &Folder, outcomes: &[Outcome]) -> Result<()> {
     let lines = lines?;
     create("results.jsonl")?.finish(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
     let columns = columns(outcomes);
-    let csv = csv_of(&columns, outcomes.len())?;
-    create("results.csv")?.finish(|out| out.write_all(&csv))?;
+    let csv = csv(&columns, outcomes.len())?;
+    create("results.csv")?.finish(|out| out.write_all(csv.as_bytes()))?;
     let parquet = parquet_of(&columns).context("cannot write results.parquet")?;
     create("results.parquet")?.finish(|out| out.write_all(&parquet))?;
     Ok(())
@@ -61,13 +63,12 @@ fn cell(value: &Value) -> String {
     if value.is_string() && formula { format!("'{shown}") } else { shown.into_owned() }
 }
 
-fn csv_of(columns: &[Column], rows: usize) -> Result<Vec<u8>> {
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    csv.write_record(columns.iter().map(|(name, _)| cell(&Value::String(name.clone()))))?;
-    for row in 0..rows {
-        csv.write_record(columns.iter().map(|(_, cells)| cells[row].as_ref().map(cell).unwrap_or_default()))?;
-    }
-    Ok(csv.into_inner().map_err(|e| e.into_error())?)
+fn csv(columns: &[Column], rows: usize) -> Result<String> {
+    let head = columns.iter().map(|(name, _)| cell(&Value::String(name.clone()))).collect();
+    let row = |row: usize| {
+        columns.iter().map(|(_, cells)| cells[row].as_ref().map(cell).unwrap_or_default()).collect()
+    };
+    Ok(csv_of([head].into_iter().chain((0..rows).map(row)))?)
 }
 
 /// Columns of whole numbers are INT64, other numbers DOUBLE, all else text; what a row does not have is null.
@@ -160,7 +161,7 @@ mod tests {
             outcome("k2", json!({}), json!({"cycles": 7, "rate": 2}), None)?,
         ];
         let columns = columns(&outcomes);
-        let csv = String::from_utf8(csv_of(&columns, outcomes.len())?)?;
+        let csv = csv(&columns, outcomes.len())?;
         assert_eq!(
             csv,
             "key,command,gemv.lanes,batch,cycles,rate,refused\n\

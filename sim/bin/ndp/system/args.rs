@@ -1,14 +1,13 @@
 //! Values of the arguments of several DIMMs.
 
-use anyhow::Context;
-use ndp_config::{Ssd, SystemConfig};
-use ndp_files::{FileSet, Result};
+use crate::prelude::*;
+use ndp_config::Ssd;
+use ndp_files::Result;
 use ndp_placement::{Placement, PlacementFile};
 use ndp_scheduler::Policy;
 use ndp_sim::system::FlashOptions;
 use ndp_traces::NeuronShape;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 
 /// The SSD of systems that name none.
 const SSD: &str = "flash-m1";
@@ -89,19 +88,11 @@ impl std::str::FromStr for PolicyChoice {
 impl PolicyChoice {
     /// The policies that were chosen, each once.
     pub fn policies(choices: &[Self]) -> Vec<Policy> {
-        let mut policies = Vec::new();
-        for choice in choices {
-            let of = match choice {
-                Self::All => Policy::ALL.to_vec(),
-                Self::One(policy) => vec![*policy],
-            };
-            for policy in of {
-                if !policies.contains(&policy) {
-                    policies.push(policy);
-                }
-            }
-        }
-        policies
+        let of = |choice: &Self| match choice {
+            Self::All => Policy::ALL.to_vec(),
+            Self::One(policy) => vec![*policy],
+        };
+        choices.iter().flat_map(of).unique().collect()
     }
 }
 

@@ -11,13 +11,11 @@ pub mod time;
 
 use self::args::PolicyChoice;
 use crate::generate::args::{Args, Job};
-use crate::output::Asked;
+use crate::phases;
+use crate::prelude::*;
 use crate::stream::TextStream;
-use ndp_config::{DesignConfig, SystemConfig};
-use ndp_files::{OutputFile, Progress};
 use ndp_model::{GenerateOptions, Model, QuantisationError, SoftwareBackend, generate};
 use ndp_placement::Placement;
-use ndp_report::Report;
 use ndp_sim::expected::Expected;
 use ndp_sim::progress;
 use ndp_sim::recordings::write_system_timeline;
@@ -33,7 +31,7 @@ pub fn run(
     job: &Job,
     (model, quantisation): (&Model, Option<QuantisationError>),
     config: &DesignConfig,
-) -> anyhow::Result<Report> {
+) -> Result<Report> {
     let (choices, placement) =
         if args.dimms.is_empty() { (vec![Choice::ALONE], None) } else { choices(args, model)? };
     crate::ignored::warn("generate", &args.system, &crate::ignored::HOST)?;
@@ -81,7 +79,7 @@ pub fn run(
 }
 
 /// All combinations of DIMMs, policies and forms of partial results, and the placement that is given.
-fn choices(args: &Args, model: &Model) -> anyhow::Result<(Vec<Choice>, Option<Placement>)> {
+fn choices(args: &Args, model: &Model) -> Result<(Vec<Choice>, Option<Placement>)> {
     ensure!(
         args.neurons == Neurons::Active,
         "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"
@@ -101,7 +99,7 @@ fn choices(args: &Args, model: &Model) -> anyhow::Result<(Vec<Choice>, Option<Pl
 }
 
 /// One run, with everything that can be said of it.
-fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Report> {
+fn one(host: &Host<'_>, choice: Choice) -> Result<Report> {
     let args = host.args;
     let timeline = args.records.timeline.as_deref().map(OutputFile::create).transpose()?;
     // The timeline of a system is not that of a core.
@@ -138,11 +136,11 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Report> {
     check_flip(&outcome)?;
     let title =
         format!("{}: {} tokens and their prompt", host.config.name(), outcome.generation.tokens.len());
-    outcome.phases().write_chart(chart, &title)?;
+    phases::write_chart(&outcome.sums.phases, chart, &title)?;
     report::report(host, &outcome)
 }
 
-fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Report> {
+fn several(host: &Host<'_>, choices: &[Choice]) -> Result<Report> {
     let args = host.args;
     let single = [
         ("--chart", args.chart.is_some()),
@@ -182,7 +180,7 @@ fn warn_of_faults(outcome: &Outcome) {
 }
 
 /// A deliberate error that found no place would prove nothing.
-fn check_flip(outcome: &Outcome) -> anyhow::Result<()> {
+fn check_flip(outcome: &Outcome) -> Result<()> {
     ensure!(
         !outcome.is_sound() || !outcome.ran.flip_is_pending,
         "no product of the model holds the flipped bit"

@@ -7,12 +7,11 @@ use crate::figures::instructions;
 use crate::gemv::name;
 use crate::golden::verdict_text;
 use crate::made;
+use crate::phases;
+use crate::prelude::*;
 use crate::report::LISTED;
-use crate::tools::{Tools, per_second};
-use anyhow::Result;
-use ndp_report::{
-    Chart, ChartKind, Fold, Folds, Level, Report, Values, counted, decimal, figures, grouped, optional, rows,
-};
+use crate::tools::per_second;
+use ndp_report::{Fold, Folds, counted, decimal, optional};
 use ndp_scheduler::TokenRecord;
 use ndp_sim::core::Backend;
 use ndp_sim::system::{Differences, Event, Operation, PathBytes, Resource, TokenFigures, imbalance};
@@ -323,7 +322,7 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
         report = core.energy.show(report, "core_energy", args.unit.energy.energy);
     }
     let level = if has_gpu { Level::Verbose } else { Level::Screen };
-    report = outcome.phases().show(report, level);
+    report = phases::show(&outcome.sums.phases, report, level);
     let zeros = rows! { &outcome.generation.sparsity => |layer|
         "qkv_input" "QKV input" {Share} Screen: "part of the inputs of Q, K and V that is 0" = layer.qkv_input.fraction();
         "ffn_hidden" "FFN hidden" {Share} Screen: "part of the FFN's hidden activations that is 0" = layer.ffn_hidden.fraction();
@@ -436,8 +435,8 @@ fn tokens(report: Report, outcome: &Outcome) -> Report {
 fn programs(host: &Host<'_>, outcome: &Outcome) -> Folds {
     let command = made::rerun();
     let begin = outcome.ran.figures.prompt_ns;
-    let mut events: Vec<&Event> = outcome.ran.events.iter().filter(|event| event.begin_ns >= begin).collect();
-    events.sort_by_key(|event| (event.position, event.begin_ns));
+    let events = outcome.ran.events.iter().filter(|event| event.begin_ns >= begin);
+    let events = events.sorted_by_key(|event| (event.position, event.begin_ns)).collect_vec();
     let prompt = host.model.vocabulary.tokens(host.job.prompt.as_bytes()).unwrap_or_default();
     let fold = |token: &TokenFigures| {
         let of_text = token.position.checked_sub(host.prompt_tokens);
@@ -518,7 +517,6 @@ fn event_values(event: &Event) -> Vec<String> {
 fn event_row(event: &Event) -> Vec<String> {
     let program = event.program.as_ref();
     let or_nothing = |value: Option<String>| value.unwrap_or_default();
-    let neurons: Vec<String> = event.neurons.iter().map(u32::to_string).collect();
     vec![
         or_nothing(event.layer.map(|layer| layer.to_string())),
         event.operation.name().to_owned(),
@@ -530,6 +528,6 @@ fn event_row(event: &Event) -> Vec<String> {
         or_nothing(program.map(|p| format!("{}..{}", p.first_cycle, p.first_cycle + p.cycles))),
         or_nothing(program.map(|program| program.instructions.to_string())),
         if event.bytes > 0 { event.bytes.to_string() } else { String::new() },
-        neurons.join(" "),
+        event.neurons.iter().join(" "),
     ]
 }

@@ -6,16 +6,12 @@ use crate::figures::classes;
 use crate::generate::args::{Args, Job};
 use crate::golden::{self, Comparison, verdict_text};
 use crate::made;
-use crate::phases::PhaseTable;
+use crate::prelude::*;
 use crate::report::{Summary, listed};
-use crate::tools::workspace_path;
-use anyhow::Context;
-use ndp_config::{DesignConfig, SystemConfig};
 use ndp_files::Result;
 use ndp_model::{GemvBackend, Generation, Model, QuantisationError, SoftwareBackend, generate};
 use ndp_numerics::SerialSteps;
 use ndp_predictor::{Confusion, Evaluation, LowRank};
-use ndp_report::Values;
 use ndp_scheduler::{Policy, TokenRecord};
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::recordings::{Moves, SystemTimeline};
@@ -27,7 +23,6 @@ use ndp_sim::system::{
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, TokenInfo, TraceFileWriter, TraceHeader};
 use serde::Serialize;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What all runs have in common.
@@ -201,11 +196,6 @@ impl Outcome {
     /// Whether every core takes the cycles that the cycle model says.
     pub fn is_on_time(&self) -> bool {
         self.ran.figures.dimms.iter().all(|dimm| dimm.cycles == dimm.model_cycles)
-    }
-
-    /// Core cycles by phase.
-    pub fn phases(&self) -> PhaseTable {
-        PhaseTable::new(&self.sums.phases)
     }
 
     fn must_be_exact(&self) -> bool {

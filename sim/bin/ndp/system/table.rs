@@ -5,8 +5,9 @@ use super::report::{Predictor, notes, show_quality};
 use super::run::{Choice, Host, Outcome, Quality};
 use super::time;
 use crate::gemv::name;
-use crate::tools::{Tools, per_second};
-use ndp_report::{Chart, ChartKind, Level, Report, Values, counted, decimal, figures, rows};
+use crate::prelude::*;
+use crate::tools::per_second;
+use ndp_report::{counted, decimal};
 use ndp_sim::system::Breakdown;
 
 pub struct Row {

@@ -1,9 +1,11 @@
 //! Where a token's time goes: the critical path and each device, as tables and charts of a report.
 
 use super::run::Outcome;
-use ndp_report::{Chart, ChartKind, Gantt, Level, Report, ReportError, fields};
+use crate::prelude::*;
+use ndp_report::{Gantt, ReportError};
 use ndp_sim::system::{Breakdown, Cause, DeviceTime, Resource, Shares};
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Colours of the picture of a token: waiting is grey.
@@ -50,15 +52,14 @@ pub fn stacks(label: &'static str, part: &'static str) -> ChartKind {
 /// The critical path, the longest parts first.
 pub fn critical((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec<Part> {
     let groups = breakdown.critical_groups();
-    let mut parts: Vec<(u64, &str, Cause)> = groups
-        .iter()
-        .flat_map(|(group, shares)| shares.iter().map(|(cause, ns)| (ns, *group, cause)).collect::<Vec<_>>())
-        .collect();
-    parts.sort_by_key(|(ns, ..)| std::cmp::Reverse(*ns));
+    let of = |(group, shares): &(&'static str, Shares)| {
+        let group = *group;
+        shares.iter().map(move |(cause, ns)| (ns, group, cause)).collect_vec()
+    };
     let row = |(ns, group, cause): (u64, &str, Cause)| {
         part(breakdown, *policy, group.to_owned(), cause.name().to_owned(), ns)
     };
-    parts.into_iter().map(row).collect()
+    groups.iter().flat_map(of).sorted_by_key(|(ns, ..)| Reverse(*ns)).map(row).collect()
 }
 
 fn devices((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec<Part> {
@@ -94,21 +95,15 @@ pub fn show(report: Report, runs: &[(Option<&'static str>, &Breakdown)]) -> Repo
 pub fn reason(breakdown: &Breakdown) -> Option<String> {
     let percent = |ns: u64| 100.0 * ns as f64 / breakdown.ns.max(1) as f64;
     let mut groups = breakdown.critical_groups();
-    groups.sort_by_key(|(_, shares)| std::cmp::Reverse(shares.total()));
+    groups.sort_by_key(|(_, shares)| Reverse(shares.total()));
     let (first, shares) = groups.first().filter(|_| breakdown.tokens > 0)?;
-    let mut causes: Vec<(Cause, u64)> = shares.iter().collect();
-    causes.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-    let causes = causes.iter().enumerate().filter(|(index, (_, ns))| *index < 2 || percent(*ns) >= 5.0);
-    let causes: Vec<String> =
-        causes.map(|(_, (cause, ns))| format!("{} {:.0} %", cause.name(), percent(*ns))).collect();
+    let causes = shares.iter().sorted_by_key(|(_, ns)| Reverse(*ns)).enumerate();
+    let causes = causes.filter(|(index, (_, ns))| *index < 2 || percent(*ns) >= 5.0);
+    let causes = causes.map(|(_, (cause, ns))| format!("{} {:.0} %", cause.name(), percent(ns))).join(", ");
     let rest = groups[1..].iter().filter(|(_, shares)| percent(shares.total()) >= 5.0);
-    let rest: Vec<String> = rest.map(|(group, s)| format!("{group} {:.0} %", percent(s.total()))).collect();
-    let then = if rest.is_empty() { String::new() } else { format!("; then {}", rest.join(", ")) };
-    Some(format!(
-        "{:.0} % of a token's time goes to {first} ({}){then}",
-        percent(shares.total()),
-        causes.join(", ")
-    ))
+    let rest = rest.map(|(group, s)| format!("{group} {:.0} %", percent(s.total()))).join(", ");
+    let then = if rest.is_empty() { rest } else { format!("; then {rest}") };
+    Some(format!("{:.0} % of a token's time goes to {first} ({causes}){then}", percent(shares.total())))
 }
 
 /// Causes for which a token of one run takes longer than a token of another, as a sentence without a subject. None if it does not take longer.
@@ -124,12 +119,10 @@ pub fn difference(shorter: &Breakdown, longer: &Breakdown) -> Option<String> {
     parts(longer, 1.0, &mut all);
     parts(shorter, -1.0, &mut all);
     let sum: f64 = all.values().sum();
-    let mut parts: Vec<((&str, &str), f64)> =
-        all.into_iter().filter(|(_, ns)| ns.abs() >= 0.1 * sum).collect();
-    parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
-    let parts: Vec<String> =
-        parts.iter().map(|((group, cause), ns)| format!("{group}, {cause} {:+.1}", ns / 1e3)).collect();
-    (sum > 0.0).then(|| format!("takes {:.1} us more for a token: {}", sum / 1e3, parts.join("; ")))
+    let parts = all.into_iter().filter(|(_, ns)| ns.abs() >= 0.1 * sum);
+    let parts = parts.sorted_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+    let parts = parts.map(|((group, cause), ns)| format!("{group}, {cause} {:+.1}", ns / 1e3)).join("; ");
+    (sum > 0.0).then(|| format!("takes {:.1} us more for a token: {parts}", sum / 1e3))
 }
 
 /// The last token as it went: who is busy when, and what the critical path goes through. None without a token after the prompt.

@@ -1,15 +1,11 @@
 //! `ndp trace capture`: the repository's model on real text.
 
-use crate::output::Shown;
+use crate::prelude::*;
 use crate::temperature::temperature_percent;
-use crate::tools::{load_model, workspace_path};
-use ndp_files::FileSet;
 use ndp_model::{GenerateOptions, SoftwareBackend, generate};
-use ndp_report::{Report, rows};
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{TokenInfo, TraceFileWriter, TraceHeader};
 use std::cell::Cell;
-use std::path::PathBuf;
 
 /// The model in `golden/model` has a ReLU in front of the Q, K and V projections as well as in the MLP, so the inputs of both
 /// are recorded. Several prompts become several sequences. The last generated token is drawn and not run, so it has no activity.
@@ -42,7 +38,7 @@ pub struct Args {
 ///
 /// # Errors
 /// For a model that cannot be used, and a text that is longer than it takes.
-pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let path = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new().input_folder("part of the model", &path);
     args.form.files(files.output("--out", &args.out)).check()?;

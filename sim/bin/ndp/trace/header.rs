@@ -1,7 +1,7 @@
 //! The header of a trace in reports.
 
+use crate::prelude::*;
 use ndp_files::visible;
-use ndp_report::{Level, Report, fields};
 use ndp_traces::TraceHeader;
 
 fields! { HEADER

@@ -8,7 +8,7 @@ mod show;
 mod stats;
 mod synth;
 
-use crate::output::Shown;
+use crate::prelude::*;
 use clap::Subcommand;
 
 /// Activation traces: which neurons of a language model were active for which token
@@ -36,11 +36,11 @@ enum Command {
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<u8> {
+pub fn run(args: &Args) -> Result<u8> {
     match &args.command {
-        Command::Capture(args) => args.form.show(|| capture::run(args)),
-        Command::Synth(args) => args.form.show(|| synth::run(args)),
-        Command::Stats(args) => args.form.show(|| stats::run(args)),
-        Command::Show(args) => args.form.show(|| show::run(args)),
+        Command::Capture(args) => args.show(capture::run),
+        Command::Synth(args) => args.show(synth::run),
+        Command::Stats(args) => args.show(stats::run),
+        Command::Show(args) => args.show(show::run),
     }
 }

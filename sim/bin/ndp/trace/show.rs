@@ -1,12 +1,9 @@
 //! `ndp trace show`: a trace for people to read.
 
-use crate::output::Shown;
-use anyhow::Context;
+use crate::prelude::*;
+use crate::tools::runs;
 use ndp_config::BlockKind;
-use ndp_files::FileSet;
-use ndp_report::{Report, Values, figures, rows};
 use ndp_traces::{Activity, NeuronShape, Phase, TokenInfo, TraceReader, ones};
-use std::path::PathBuf;
 
 /// Without --token the first tokens, one line each. With --token that token, one line per block; with --layer as well the active
 /// neurons themselves.
@@ -33,7 +30,7 @@ pub struct Args {
 ///
 /// # Errors
 /// For a damaged trace, and a token or layer that it lacks.
-pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(FileSet::new().input("the trace", &args.file)).check()?;
     let mut reader = TraceReader::open(&args.file)?;
     let file = || args.file.display().to_string();
@@ -102,19 +99,11 @@ fn blocks(shape: &NeuronShape, activity: &Activity, layer: Option<u32>) -> Value
         "active" "active" {Count} Screen: "active neurons" = active;
         "neurons" "of" {Count} Screen: "neurons" = block.neurons;
         "share" "share" {Share} Screen: "part of the neurons that is active" = active as f64 / f64::from(block.neurons);
-        "numbers" "neurons" {Text} Screen: "numbers of the active neurons, with --layer" = layer.map(|_| runs(ones(bits)));
+        "numbers" "neurons" {Text} Screen: "numbers of the active neurons, with --layer" = layer.map(|_| spans(ones(bits)));
     }
 }
 
 /// Numbers in ascending order, runs of them as `a-b`.
-fn runs(numbers: impl Iterator<Item = u32>) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for number in numbers {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == number => *last = number,
-            _ => runs.push((number, number)),
-        }
-    }
-    let words = runs.iter().map(|&(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
-    words.collect::<Vec<_>>().join(" ")
+fn spans(numbers: impl Iterator<Item = u32>) -> String {
+    runs(numbers).map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).join(" ")
 }

@@ -1,11 +1,8 @@
 //! `ndp trace stats`: measures a trace.
 
-use crate::output::Shown;
-use ndp_files::FileSet;
-use ndp_report::{Level, Report, fields};
+use crate::prelude::*;
 use ndp_traces::TraceReader;
 use ndp_traces::stats::{KindReport, Statistics};
-use std::path::PathBuf;
 
 /// Reads the whole trace, so it also finds any damage. All blocks are measured, except for the layer correlation (a sample of
 /// neurons of eight blocks).
@@ -45,7 +42,7 @@ fields! { STATISTICS
 ///
 /// # Errors
 /// For a damaged trace.
-pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(FileSet::new().input("the trace", &args.file)).check()?;
     let mut reader = TraceReader::open(&args.file)?;
     let bar = ndp_files::Progress::new(reader.header().tokens, "tokens");

@@ -1,15 +1,10 @@
 //! `ndp trace synth`: a synthetic trace, and how near it is to what it was fitted to.
 
-use crate::output::Shown;
-use anyhow::Context;
-use ndp_config::LlmShape;
-use ndp_files::FileSet;
-use ndp_report::{Report, Values, rows};
+use crate::prelude::*;
 use ndp_traces::stats::{Report as Found, Statistics};
 use ndp_traces::synth::targets::Targets;
 use ndp_traces::synth::{SynthOptions, Synthesizer};
 use ndp_traces::{Activity, TraceFileWriter, TraceHeader};
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Targets, mathematics and definitions are in docs/traces.md. Equal arguments give equal bytes.
@@ -47,7 +42,7 @@ pub struct Args {
     out: PathBuf,
 }
 
-fn model(name: &str) -> anyhow::Result<LlmShape> {
+fn model(name: &str) -> Result<LlmShape> {
     let sizes: Option<Vec<u32>> = name.split('x').map(|size| size.parse().ok()).collect();
     match sizes.as_deref() {
         Some(&[layers, hidden, ffn]) => Ok(LlmShape::opt_like(name, layers, hidden, 1, ffn, 2)?),
@@ -55,7 +50,7 @@ fn model(name: &str) -> anyhow::Result<LlmShape> {
     }
 }
 
-pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let files = FileSet::new().configuration("the model", &args.llm).output("--out", &args.out);
     args.form.files(files).check()?;
     let model = model(&args.llm)?;
@@ -130,32 +125,23 @@ fn rows(synthesizer: &Synthesizer, report: &Found) -> Values {
     let similarity = |distance: usize| report.similarity[distance - 1];
     let far = Targets::FAR as usize;
     let density = targets.density;
+    let fitted = |name, [target, expected]: [f64; 2], found| (name, Some(target), Some(expected), found);
+    let typical = report.mlp.and_then(|kind| kind.typical_share);
     let statistics = [
-        (
-            "active neurons, attention",
-            Some(density),
-            Some(density),
-            report.attention.map(|kind| kind.density),
-        ),
-        ("active neurons, MLP", Some(density), Some(density), report.mlp.map(|kind| kind.density)),
-        (
-            "neurons with 80 %, average MLP block",
-            Some(targets.block_share),
-            Some(expected.block_share),
-            report.mlp.and_then(|kind| kind.typical_share),
-        ),
-        (
+        fitted("active neurons, attention", [density; 2], report.attention.map(|kind| kind.density)),
+        fitted("active neurons, MLP", [density; 2], report.mlp.map(|kind| kind.density)),
+        fitted("neurons with 80 %, average MLP block", [targets.block_share, expected.block_share], typical),
+        fitted(
             "neurons with 80 %, whole model",
-            Some(targets.model_share),
-            Some(expected.model_share),
+            [targets.model_share, expected.model_share],
             report.model_share,
         ),
-        ("similarity, distance 1", Some(targets.adjacent), Some(expected.similarity[1]), similarity(1)),
-        ("similarity, distance 11", Some(targets.distant), Some(expected.similarity[far]), similarity(far)),
+        fitted("similarity, distance 1", [targets.adjacent, expected.similarity[1]], similarity(1)),
+        fitted("similarity, distance 11", [targets.distant, expected.similarity[far]], similarity(far)),
         ("similarity, distance 25", None, Some(expected.similarity[25]), similarity(25)),
         ("similarity, distance 32", None, Some(expected.similarity[32]), similarity(32)),
-        ("hot neurons that change", Some(targets.hot_change), Some(expected.hot_change), report.hot_change),
-        ("layer correlation (sample)", Some(targets.layer), Some(expected.layer), report.layer),
+        fitted("hot neurons that change", [targets.hot_change, expected.hot_change], report.hot_change),
+        fitted("layer correlation (sample)", [targets.layer, expected.layer], report.layer),
         ("load of the fullest of 8 DIMMs over the mean", None, None, report.dimm_imbalance),
     ];
     rows! { statistics => |(statistic, target, expected, achieved)|
