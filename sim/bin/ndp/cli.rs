@@ -115,7 +115,7 @@ pub enum Command {
     #[cfg(feature = "rtl")]
     Evaluate(Box<Shown<crate::evaluate::Args>>),
     Offload(Shown<crate::offload::Args>),
-    Serve(Box<crate::serve::Args>),
+    Serve(Box<Both<crate::serve::Args, crate::serve::Below>>),
     Figures(Shown<crate::papers::Args>),
     Sweep(crate::sweep::Args),
     #[cfg(feature = "rtl")]
@@ -259,7 +259,7 @@ impl Command {
             #[cfg(feature = "rtl")]
             Self::Evaluate(args) => args.show(crate::evaluate::run),
             Self::Offload(args) => args.show(crate::offload::run),
-            Self::Serve(args) => crate::serve::run(args),
+            Self::Serve(all) => crate::serve::run(&all.args, all.below.as_ref()),
             Self::Figures(args) => args.show(crate::papers::run),
             Self::Sweep(args) => crate::sweep::run(args),
             #[cfg(feature = "rtl")]

@@ -5,7 +5,7 @@
 
 use crate::prelude::*;
 use ndp_config::WeightFormat;
-use ndp_model::Generation;
+use ndp_model::{GenerateOptions, Generation};
 use serde::{Deserialize, Serialize};
 
 /// Longest file of a stored text.
@@ -76,16 +76,14 @@ pub fn read(path: &Path) -> Result<Golden> {
 pub fn find(
     (model, weights): (&str, WeightFormat),
     prompt: &str,
-    temperature_percent: u32,
-    seed: u64,
-    tokens: usize,
+    options: &GenerateOptions,
 ) -> Result<Option<(PathBuf, Golden)>> {
     let dir = workspace_path("golden/generate");
     let Ok(entries) = std::fs::read_dir(&dir) else { return Ok(None) };
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-    files.sort();
-    for file in files {
+    let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_json = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
+    let GenerateOptions { tokens, temperature_percent, seed } = *options;
+    for file in files.filter(is_json).sorted() {
         let golden = read(&file)?;
         let same_seed = golden.seed == seed || temperature_percent == 0;
         let same = golden.model == model

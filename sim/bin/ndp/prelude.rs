@@ -1,4 +1,4 @@
-//! What nearly every command is made of: its arguments, files and configurations, and the report.
+//! Names that nearly every command uses: of arguments, files, configurations and reports.
 
 pub use crate::output::{Asked, Shown, write};
 pub use crate::tools::{Tools, load_model, workspace_path};

@@ -354,7 +354,7 @@ impl Bench<'_> {
         self.folder.join("mutants.txt")
     }
 
-    /// Where tests print.
+    /// The file with the output of the tests.
     fn log(&self) -> PathBuf {
         self.folder.join("tests.log")
     }

@@ -107,7 +107,7 @@ impl Args {
         Ok(hardware)
     }
 
-    /// Times of ordinary and of sliced banks: those of a table, or measured or computed here.
+    /// Times of ordinary and of sliced banks: of a table, measured here, or computed here.
     fn times(&self, model: &Model, hardware: &Hardware, memory: &HbmConfig) -> Result<BothTimes> {
         let table = self.times.as_deref().map(|path| measured(path, model, memory)).transpose()?;
         let contexts = (!self.formula).then_some(&self.sequences);

@@ -188,7 +188,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let model = load_model(&folder)?;
     let modes = modes(args)?;
     modes.iter().try_for_each(|&mode| check_banks(&config, mode))?;
-    let hardware = hardware(args, &config)?;
+    let hardware = Hardware::load(&args.hardware).context("--hardware")?.on(&config);
     check_files(args, &modes, config.channels())?;
     let timeline = Asked::create(args.timeline.as_ref())?;
     let commands = Asked::create(args.commands.as_ref())?;
@@ -302,11 +302,6 @@ fn modes(args: &Args) -> Result<Vec<Mode>> {
     Ok(modes)
 }
 
-/// NPU and memory as the scheduler sees them.
-fn hardware(args: &Args, config: &HbmConfig) -> Result<Hardware> {
-    Ok(Hardware::load(&args.hardware).context("--hardware")?.on(config))
-}
-
 fn arrangement(args: &Args, mode: Mode) -> Arrangement {
     let offloading = match (mode, args.offload_ffn, args.offload_mha) {
         (Mode::DexDbo, None, None) => Offloading::Live(args.rule),
@@ -317,7 +312,7 @@ fn arrangement(args: &Args, mode: Mode) -> Arrangement {
     Arrangement { groups: groups(mode), offloading, record }
 }
 
-/// Refuses files that could not show what is asked for.
+/// Checks --commands and --waves against modes and channels.
 fn check_files(args: &Args, modes: &[Mode], channels: u32) -> Result<()> {
     if args.commands.is_some() {
         ensure!(modes.len() == 1, "--commands shows one mode, and these are {}", modes.len());

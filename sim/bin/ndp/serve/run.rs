@@ -22,7 +22,18 @@ use std::collections::HashSet;
 
 const MAX_BYTES: u64 = 1 << 30;
 
+/// Serve a trace of requests with continuous batching: rates, latencies, utilisation, energy
+///
+/// Requests are JSON by lines, or columns, as LLMServingSim reads them. The batch is decided anew for each iteration; keys and values are paged, and have what
+/// weights leave of the machine's memory. docs/serving.md says how times are computed and what is assumed.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ndp serve synth --requests 1000 --rate 20 --out alpaca.jsonl\n  \
+    ndp serve alpaca.jsonl --llm llama2-7b\n  \
+    ndp serve alpaca.jsonl --llm llama3-70b --tp 8 --pp 2 --modes serial,neupims,dex+dbo --html serve.html\n  \
+    ndp serve few.jsonl --rtl --memory librapim-small --hardware librapim-small-npu --modes serial,dex\n  \
+    ndp serve alpaca.jsonl --machine hermes --llm llama2-70b --policies hermes,flexgen --max-batch 16\n  \
+    ndp serve export --llm llama2-7b --out tables")]
 pub struct Args {
     /// Options on the command line.
     #[command(flatten)]
@@ -174,12 +185,12 @@ pub fn run(args: &Args) -> Result<Report> {
     report::report(&outcome)
 }
 
-/// What is to be served, within which limits.
+/// A trace of requests, and the limits of its serving.
 pub struct Job<'a> {
     pub args: &'a Args,
     pub requests: &'a [Request],
     pub rules: Rules,
-    /// Memory for keys and values, in place of what the weights leave.
+    /// Bytes for keys and values by --kv-gb; `None`: all memory that the weights leave free.
     pub kv_bytes: Option<u64>,
 }
 

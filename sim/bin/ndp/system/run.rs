@@ -363,13 +363,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, show: impl FnMut(u32)) -> anyho
     // The stored texts are those of full significands.
     let comparable = failure.is_none() && config.gemv().serial_steps() == SerialSteps::FULL.get();
     let stored = match job.stored_as.filter(|_| comparable) {
-        Some(model) => golden::find(
-            (model, args.weights),
-            &job.prompt,
-            options.temperature_percent,
-            options.seed,
-            options.tokens,
-        )?,
+        Some(model) => golden::find((model, args.weights), &job.prompt, options)?,
         None => None,
     };
     Ok(Outcome {
