@@ -53,7 +53,7 @@ impl EnergyArgs {
 
     /// The constants of a design in a system.
     pub fn constants(&self, design: &DesignConfig, system: &str) -> Result<EnergyConstants> {
-        Ok(EnergyConstants::load(design, system, self.asked())?)
+        EnergyConstants::load(design, system, self.asked())
     }
 
     pub fn dram_costs(&self, design: &DesignConfig) -> Result<DramCosts> {

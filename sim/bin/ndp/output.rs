@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Writes a file, whole or not at all.
 pub fn write(path: &Path, text: &str) -> Result<()> {
-    Ok(OutputFile::create(path)?.finish(|out| out.write_all(text.as_bytes()))?)
+    OutputFile::create(path)?.finish(|out| out.write_all(text.as_bytes()))
 }
 
 /// An output file whose option is perhaps left out. The file is created before any work, so that a path that cannot be written is refused early.
@@ -28,7 +28,7 @@ impl Asked {
 
     /// Lets a job write the file if there is one.
     pub fn finish(self, job: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-        Ok(self.0.map_or(Ok(()), |file| file.finish(job))?)
+        self.0.map_or(Ok(()), |file| file.finish(job))
     }
 }
 

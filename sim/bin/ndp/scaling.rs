@@ -228,7 +228,7 @@ fn one(
         Ok(output) => [output.sparsity.qkv_input.fraction(), output.sparsity.ffn_hidden.fraction()],
         // It is reported; what was found up to there is still of interest.
         Err(_) if backend.figures().mismatches > 0 => [0.0; 2],
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
     backend.count_links()?;
     let (ran, seconds) = (backend.into_ran(), begin.elapsed().as_secs_f64());

@@ -199,7 +199,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         planner.with_ffn(args.offload_ffn)
     };
     if !args.boundary.is_empty() {
-        let step = |copies, batch: &Batch, mode| Ok(planner()?.with_copies(copies).step(batch, mode)?);
+        let step = |copies, batch: &Batch, mode| planner()?.with_copies(copies).step(batch, mode);
         let grid = (&*args.boundary, &*args.sequences, &*args.batches);
         return boundary::run((&model, &config), step, grid);
     }

@@ -114,7 +114,7 @@ fn traces(kept: &Kept) -> Result<Vec<(TraceSetting, TraceStudy)>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let found = ndp_files::map_on_threads(threads, settings.len(), |number| {
         let setting = &settings[number];
-        let study = kept.value(setting.name(), || Ok(setting.run()?))?;
+        let study = kept.value(setting.name(), || setting.run())?;
         progress.add(1);
         Ok((setting.clone(), study))
     });
@@ -194,7 +194,7 @@ fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
             designs.add_trace(setting, found);
         }
         all.sensitivity =
-            settings.into_iter().map(|setting| Ok(sensitivity(setting, &designs)?)).collect::<Result<_>>()?;
+            settings.into_iter().map(|setting| sensitivity(setting, &designs)).collect::<Result<_>>()?;
     }
     Ok(all)
 }

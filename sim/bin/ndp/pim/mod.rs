@@ -370,7 +370,7 @@ impl Job<'_> {
                         controller: waves(args, channel, WaveBlock::Controller),
                         channel: waves(args, channel, WaveBlock::Channel),
                     };
-                    Ok(Hosted::open(memory, kind == ChannelKind::Rtl, waves)?)
+                    Hosted::open(memory, kind == ChannelKind::Rtl, waves)
                 };
                 self.run(boxed(numbers.map(open).collect::<Result<Vec<_>>>()?))?
             }

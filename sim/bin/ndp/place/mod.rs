@@ -206,7 +206,7 @@ fn powerinfer_program<'a>(
         None => least_neurons(instance, args.cpu_gbps)?,
     };
     let memory = HostMemory::of(model, args.cpu_gb, args.predictor_percent, args.kv_tokens)?;
-    Ok(PowerInferProgram::new(instance, &least, &memory)?)
+    PowerInferProgram::new(instance, &least, &memory)
 }
 
 /// The placement, how good it is, and what its method says itself.

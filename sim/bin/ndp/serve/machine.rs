@@ -180,7 +180,7 @@ impl Chips {
         let times = [plain.as_ref(), sliced.as_ref()];
         let costs = |part: &Model| self.costs(part);
         let (scale, rule) = ((self.parallel, kv), (mode, self.rule));
-        Ok(LibraPimSteps::new(model, scale, &self.hardware, costs, times, rule)?)
+        LibraPimSteps::new(model, scale, &self.hardware, costs, times, rule)
     }
 }
 

@@ -241,7 +241,7 @@ impl Outcome {
                 writer.write(TokenInfo::at(position, prompt), activity)?;
             }
         }
-        Ok(writer.finish()?)
+        writer.finish()
     }
 
     pub fn timeline<'a>(&'a self, host: &'a Host<'_>, moves: &'a [Moves]) -> SystemTimeline<'a> {
@@ -455,7 +455,7 @@ fn beside_gpu(
     closed?;
     counted?;
     if let Some(error) = failed {
-        return Err(error.into());
+        return Err(error);
     }
     let predictions = backend.live().map(|live| Predictions::new(live.evaluation(), live.tokens()));
     Ok(Ended { text, ran: backend.into_ran(), core: None, records: online.records(), predictions })
@@ -513,7 +513,7 @@ impl Decoded {
         let prompt = vocabulary.tokens(host.job.prompt.as_bytes())?;
         let text = vocabulary.continuation(&prompt, &tokens)?;
         let generation = Generation { tokens, text, logits_digests, sparsity: Vec::new() };
-        Ok((generation, Some(format!("{:#}", anyhow::Error::from(error))), activities))
+        Ok((generation, Some(format!("{:#}", error)), activities))
     }
 }
 
