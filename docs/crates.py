@@ -16,11 +16,20 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs/generated/crates.svg"
 # Floors from the top, each with the folders of its crates. A crate uses its own floor and those below.
 FLOORS = [
-    ("program and tests", ["", "sim/bin/ndp", "testbenches/common", "rust/support/fuzz", "rust/support/testkit"]),
-    ("machines", ["sim", "synth", "rust/systems", "rust/serving"]),
-    ("hardware, hosts and policies", ["hdl", "sim/verilate", "rust/hermes", "rust/librapim", "rust/energy"]),
-    ("contract and models", ["hdl/language", "hdl/language/macros", "rust/contract", "rust/devices", "rust/model"]),
-    ("support", ["rust/support"]),
+    ("program and tests", ["", "sim/tool", "testbenches/common", "rust/testkit"]),
+    ("machines", ["sim", "synth", "rust/systems"]),
+    ("hardware, hosts and policies", ["hdl", "sim/verilate", "rust/hermes", "rust/librapim", "rust/energy", "rust/traces"]),
+    ("contract and models", ["hdl/language", "rust/config", "rust/isa", "rust/numerics", "rust/cycles", "rust/dram", "rust/model"]),
+    ("support", ["rust/files", "rust/report", "rust/oracle"]),
+]
+# Crates that must not reach the others, not even by way of a third.
+SOFTWARE = ["ndp-numerics", "ndp-isa", "ndp-model"]
+APART = [
+    ("ndp-hdl", [*SOFTWARE, "ndp-cycles", "ndp-dram", "ndp-oracle"]),
+    ("ndp-cycles", ["ndp-hdl", "ndp-dram", "ndp-model", "ndp-oracle"]),
+    ("ndp-dram", ["ndp-hdl", "ndp-cycles", "ndp-isa", "ndp-model", "ndp-oracle"]),
+    ("ndp-oracle", ["ndp-hdl", *SOFTWARE, "ndp-cycles", "ndp-dram"]),
+    *((name, ["ndp-hdl", "ndp-oracle"]) for name in SOFTWARE),
 ]
 WIDTH, BOX, GAP, ROW = 1010, (172, 62), (20, 22), 44
 
@@ -71,6 +80,14 @@ def picture():
         upward = [other for other in uses if floor_of(found[other][0]) < floor_of(folder)]
         if upward:
             sys.exit(f"{name} uses {', '.join(upward)}, which stand on a floor above it")
+    for name, others in APART:
+        shared = sorted(reached(found, name) & set(others))
+        if shared:
+            sys.exit(f"{name} depends on {', '.join(shared)}, with which it must share nothing")
+    # The cycle model reads programs, but computes nothing.
+    for path in sorted((ROOT / "rust/cycles/src").rglob("*.rs")):
+        if any("machine::" in line.partition("//")[0] for line in path.read_text().splitlines()):
+            sys.exit(f"{path.relative_to(ROOT)} uses the functional model, with which it must share nothing")
     columns = (WIDTH - 2 * GAP[0]) // (BOX[0] + GAP[0])
     place, y, text = {}, 16, []
     for (title, _), names in zip(FLOORS, floors):

@@ -1,7 +1,7 @@
 // A self-checking bench of the NDP core of the configuration `tiny`, and with ONE_RANK of a core with one rank and no link: it writes data into DRAM by way of the core, sends a program,
 // waits for its signal, reads the results back and compares them.
 //
-// All of it is in docs/integration.md. The files *.hex are what rust/contract/machine makes of program.asm.
+// All of it is in docs/integration.md. The files *.hex are what rust/isa/src/machine makes of program.asm.
 `timescale 1ns/100fs
 
 module bench;

@@ -66,7 +66,7 @@ fn units_that_are_built_differently_pass_all_linters() {
 }
 
 fn lint_units(units: &[&str]) {
-    let tiny = include_str!("../../rust/contract/config/presets/tiny.toml");
+    let tiny = include_str!("../../rust/config/presets/tiny.toml");
     for keys in units {
         let text = tiny.replace("[gemv]", &format!("[gemv]\n{keys}"));
         lint(&build(&DesignConfig::from_toml(&text).unwrap(), "gemv_unit").unwrap());
@@ -86,7 +86,7 @@ fn a_core_behind_axi_of_the_whole_width_passes_all_linters() {
 
 /// Bits of data and of identifiers, and bursts that are outstanding.
 fn lint_axi(widths: &[(u32, u32, u32)]) {
-    let tiny = include_str!("../../rust/contract/config/presets/tiny.toml");
+    let tiny = include_str!("../../rust/config/presets/tiny.toml");
     for &(data_bits, id_bits, outstanding) in widths {
         let axi =
             format!("[axi]\ndata_bits = {data_bits}\nid_bits = {id_bits}\noutstanding = {outstanding}\n");

@@ -4,7 +4,7 @@ use super::burst::Burst;
 use super::ndp_core::NdpCore;
 use super::program::{BURST_INSTRUCTIONS, ProgramRun};
 use ndp_files::Result;
-use ndp_machine::{Machine, SparseMemory};
+use ndp_isa::machine::{Machine, SparseMemory};
 use serde::Serialize;
 
 /// First register of the monitor.

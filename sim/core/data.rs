@@ -8,7 +8,7 @@ use super::compare;
 use ndp_config::DesignConfig;
 use ndp_files::Result;
 use ndp_isa::Code;
-use ndp_machine::{Machine, Memory, Message, SparseMemory};
+use ndp_isa::machine::{Machine, Memory, Message, SparseMemory};
 
 #[derive(Debug)]
 pub(super) enum Data {

@@ -4,7 +4,7 @@
 //! other), `modelled` (cycle model and functional model in its place), `data` (the latter, or what times depend on), `host` (requests and responses), [`NdpCore`], [`PartCycles`] (what each
 //! cycle counts for), `wire` (several cores that run side by side on links), `recording` (what it was seen to do), `program`
 //! (a program from image to result), `prediction` (the cycle model beside it), `compare` (result against functional model).
-//! What a program should do is `ndp_machine`'s business, which timing rules hold is `ndp_dram`'s.
+//! What a program should do is `ndp_isa::machine`'s business, which timing rules hold is `ndp_dram`'s.
 
 mod activity;
 mod burst;

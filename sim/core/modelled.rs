@@ -17,8 +17,8 @@ use ndp_config::DesignConfig;
 use ndp_cycles::{Answer, ClockRelation, CycleModel, Host, InstructionTimes, Register, Request, RequestKind};
 use ndp_energy::RankActivity;
 use ndp_files::{Result, ensure};
+use ndp_isa::layout::words_of;
 use ndp_isa::{Code, Instruction, decode};
-use ndp_layout::words_of;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 

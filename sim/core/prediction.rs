@@ -8,7 +8,7 @@ use super::dimm::Dimm;
 use super::host::HostRequest;
 use ndp_config::DesignConfig;
 use ndp_cycles::{Answer, ClockRelation, CycleModel, Host, Request, RequestKind};
-use ndp_layout::words_of;
+use ndp_isa::layout::words_of;
 use std::collections::VecDeque;
 
 /// What a request at the host's port is to the model. `writes`: the instructions, if it writes to the queue; what it tells the link, if

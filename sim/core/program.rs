@@ -9,8 +9,8 @@ use super::recording::{PARTS, part_of};
 use super::{Answer, PartCycles};
 use ndp_energy::DramUse;
 use ndp_files::Result;
+use ndp_isa::machine::Memory;
 use ndp_isa::{Opcode, Program, Status};
-use ndp_machine::Memory;
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -55,7 +55,7 @@ impl NdpCore {
     pub fn place(&mut self, program: &Program) -> Result<()> {
         let config = self.config().clone();
         for data in &program.data {
-            ndp_machine::write_data(&config, data, &mut Poke(self))?;
+            ndp_isa::machine::write_data(&config, data, &mut Poke(self))?;
         }
         Ok(())
     }

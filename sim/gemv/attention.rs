@@ -1,7 +1,7 @@
 //! Attention from DRAM to DRAM: keys and values are appended to caches, and each token is attended to with what they hold.
 //!
 //! A cache is a matrix with a row for each token, one for keys and one for values of every sequence, layer and group of heads.
-//! How heads share rows and which instructions attention takes is in [`ndp_planner::attention`]; here caches and operands are
+//! How heads share rows and which instructions attention takes is in [`ndp_isa::planner::attention`]; here caches and operands are
 //! placed, programs run and results collected.
 
 use super::bit_flip::BitFlip;
@@ -10,10 +10,10 @@ use super::unit::{GemvUnit, POISON_NAN, ProgramFigures};
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_files::Result;
 use ndp_isa::Instruction;
-use ndp_layout::{Burst, MatrixLayout, VectorBlock};
+use ndp_isa::layout::{Burst, MatrixLayout, VectorBlock};
+use ndp_isa::planner::{AttentionUnit, HeadCut, attention_program};
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
-use ndp_planner::{AttentionUnit, HeadCut, attention_program};
 use std::ops::Range;
 
 /// Results and cycles of attention.

@@ -2,7 +2,7 @@
 
 use crate::error::Mismatch;
 use ndp_files::{Result, bail, fault};
-use ndp_layout::{Burst, elements_of};
+use ndp_isa::layout::{Burst, elements_of};
 use ndp_numerics::f16;
 
 /// Every value of `bits`, `[batch x rows]`, that is not the reference's, row by row.
@@ -43,7 +43,7 @@ pub(super) fn ends_in_zeros(address: u64, burst: &Burst, last: u32) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ndp_layout::pack_elements;
+    use ndp_isa::layout::pack_elements;
 
     #[test]
     fn every_single_wrong_bit_is_found_and_described() {

@@ -8,9 +8,9 @@ use crate::core::{Backend, CoreOptions};
 use crate::stimulus::DataKind;
 use ndp_config::DesignConfig;
 use ndp_isa::Activation;
-use ndp_layout::{DimmMap, MatrixLayout};
+use ndp_isa::layout::{DimmMap, MatrixLayout};
+use ndp_isa::planner::{Epilogue, KeptOutputs, Mode, Tile};
 use ndp_numerics::{ExactSum, dot, f16, mul, relu};
-use ndp_planner::{Epilogue, KeptOutputs, Mode, Tile};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

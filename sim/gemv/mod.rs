@@ -1,6 +1,6 @@
 //! Products on the NDP core, from DRAM to DRAM: what a host has to do for a matrix times a batch of vectors.
 //!
-//! How products and attention are cut into instructions is in [`ndp_planner`]. Reading order: [`Product`] (what is asked for), [`GemvUnit`] (places operands, runs, collects), `attention` (caches
+//! How products and attention are cut into instructions is in [`ndp_isa::planner`]. Reading order: [`Product`] (what is asked for), [`GemvUnit`] (places operands, runs, collects), `attention` (caches
 //! in DRAM, and attention over them), `partial` (products on several cores), `transfer` (ranges that go between them),
 //! `check` (comparison with a reference), `estimates` (programs that need not run), [`BitFlip`] (deliberate errors).
 
@@ -23,7 +23,7 @@ pub(crate) use attention::{Rows, columns_of, heads_at};
 pub use bit_flip::BitFlip;
 pub use check::compare;
 pub use estimates::Estimated;
-pub use ndp_planner::{Epilogue, HeadCut, Mode};
+pub use ndp_isa::planner::{Epilogue, HeadCut, Mode};
 pub(crate) use partial::{Cut, Selected};
 pub use partial::{Handed, MergeFormat, Part, PartialSums};
 pub use product::{Product, Weights};

@@ -12,16 +12,16 @@ use crate::core::{MONITOR, MONITOR_BYTES};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_files::{Result, bail, ensure};
 use ndp_isa::accumulator_words;
-use ndp_layout::{
+use ndp_isa::layout::{
     BufferLayout, BufferPlace, Burst, DimmMap, ExportedSums, MatrixLayout, RowRange, SumBurst, VectorBlock,
     words_of,
 };
-use ndp_machine::MONITOR_ENTRIES;
-use ndp_numerics::{ExactSum, SumFormat, f16};
-use ndp_planner::{
+use ndp_isa::machine::MONITOR_ENTRIES;
+use ndp_isa::planner::{
     Ending, Epilogue, Mode, PartPlace, Piece, Plan, export_program, meeting_program, place_sums,
     rounding_program, rounds_beside_sums,
 };
+use ndp_numerics::{ExactSum, SumFormat, f16};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -445,7 +445,7 @@ impl GemvUnit {
             let all = RowRange { address, count: block.bursts().div_ceil(ranks), ranks: (1 << ranks) - 1 };
             return Ok((Part::Arrived(Handed { format, address, ranges: vec![all] }), figures));
         }
-        let sizes = ndp_planner::Sizes { rows: 0, cols, count: 0, batch, listed: false };
+        let sizes = ndp_isa::planner::Sizes { rows: 0, cols, count: 0, batch, listed: false };
         Ok((Part::Fp16(self.collect(Mode::Axpy, &sizes, &plan, &[]).await?), figures))
     }
 
@@ -517,7 +517,7 @@ impl GemvUnit {
         }
         plan.outputs.iter().for_each(|piece| self.blank(&piece.block));
         let figures = self.execute(&plan.instructions).await?;
-        let sizes = ndp_planner::Sizes { rows: 0, cols, count: 0, batch, listed: false };
+        let sizes = ndp_isa::planner::Sizes { rows: 0, cols, count: 0, batch, listed: false };
         let bits = self.collect(Mode::Axpy, &sizes, &plan, &[]).await?;
         Ok(GemvRun { bits, passes: plan.passes, figures })
     }

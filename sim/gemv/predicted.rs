@@ -4,9 +4,9 @@ use super::product::{Product, Weights};
 use super::unit::{GemvRun, GemvUnit, Kept};
 use ndp_config::BEAT_ELEMS;
 use ndp_files::{Result, bail};
-use ndp_layout::MatrixLayout;
+use ndp_isa::layout::MatrixLayout;
+use ndp_isa::planner::{Epilogue, KeptOutputs, Mode, Plan, Prediction};
 use ndp_numerics::f16;
-use ndp_planner::{Epilogue, KeptOutputs, Mode, Plan, Prediction};
 use std::collections::HashSet;
 
 impl GemvUnit {

@@ -3,9 +3,9 @@
 use super::unit::Backdoor;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_files::{Result, bail, refusal};
-use ndp_layout::{AxpyTiling, DimmMap, MatrixLayout, row_order};
+use ndp_isa::layout::{AxpyTiling, DimmMap, MatrixLayout, row_order};
+use ndp_isa::planner::{Epilogue, Mode, Plan, Sizes, Tile};
 use ndp_numerics::{QuantisedRow, SCALED, f16};
-use ndp_planner::{Epilogue, Mode, Plan, Sizes, Tile};
 use std::collections::HashMap;
 
 /// Where the weights of a product come from.

@@ -2,8 +2,8 @@
 
 use super::unit::{GemvRun, GemvUnit};
 use ndp_files::Result;
+use ndp_isa::planner::{RotaryPiece, rotary_program};
 use ndp_model::RotaryOp;
-use ndp_planner::{RotaryPiece, rotary_program};
 
 impl GemvUnit {
     /// Rotates queries or keys: `[tokens x width]`.

@@ -2,9 +2,9 @@
 
 use ndp_config::DesignConfig;
 use ndp_files::Result;
-use ndp_layout::{DimmMap, MatrixLayout};
+use ndp_isa::layout::{DimmMap, MatrixLayout};
+use ndp_isa::planner::HeadCut;
 use ndp_model::AttentionOp;
-use ndp_planner::HeadCut;
 use std::collections::BTreeMap;
 
 /// What a cache is for: sequence, layer, heads of keys, elements of a head, positions.

@@ -6,8 +6,8 @@ use crate::cluster::lockstep::{HasCore, Lockstep};
 use crate::core::{Burst, LinkStatus, NdpCore};
 use ndp_config::DesignConfig;
 use ndp_files::{Error, Result, ensure, refusal};
+use ndp_isa::layout::DimmMap;
 use ndp_isa::{Instruction, Transfer};
-use ndp_layout::DimmMap;
 
 /// What has become of the transfers of a program.
 #[derive(Clone, Copy, Debug)]

@@ -16,11 +16,13 @@ use ndp_config::DesignConfig;
 use ndp_energy::{CoreUse, DramUse, RankActivity};
 use ndp_files::{Result, bail, fault};
 use ndp_isa::Counters;
+use ndp_isa::layout::{
+    Burst, DimmAddress, DimmMap, MatrixLayout, PackedBurst, VectorBlock, pack_words, words_of,
+};
+use ndp_isa::planner::{Ending, Epilogue, KeptOutputs, Mode, Piece, Plan, Sizes};
 use ndp_isa::{Data, Instruction, Opcode, Program};
-use ndp_layout::{Burst, DimmAddress, DimmMap, MatrixLayout, PackedBurst, VectorBlock, pack_words, words_of};
 use ndp_model::GemvOp;
 use ndp_numerics::f16;
-use ndp_planner::{Ending, Epilogue, KeptOutputs, Mode, Piece, Plan, Sizes};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::time::Duration;

@@ -14,8 +14,8 @@ use ndp_files::{Result, fault};
 use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;
 
-/// Something to compute, and columns to read or write: what a scheduler of [`ndp_pim`] asks for.
-pub use ndp_pim::scheduler::{Stripe as Request, Transfer as Access, Work as Operation};
+/// Something to compute, and columns to read or write: what a scheduler of [`ndp_librapim::host`] asks for.
+pub use ndp_librapim::host::scheduler::{Stripe as Request, Transfer as Access, Work as Operation};
 
 /// Signals that are written; their cycles begin [`super::RESET_CLOCKS`] before the first clock.
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,4 @@
-//! The Verilated controller and its channel as a channel of [`ndp_pim`], which gives it requests in place of commands.
+//! The Verilated controller and its channel as a channel of [`ndp_librapim::host`], which gives it requests in place of commands.
 
 use super::controller::{Controlled, ControlledWaves};
 use crate::ffi::Rtl;
@@ -6,9 +6,9 @@ use ndp_config::HbmConfig;
 use ndp_dram::CommandSet;
 use ndp_dram::hbm::{Column, HbmActivity, HbmKind, HbmOutputs, HbmStatistics};
 use ndp_files::{Context, Result, fault};
-use ndp_pim::scheduler::Given;
-use ndp_pim::scheduler::{Stepped, Stripe, Transfer, Work};
-use ndp_pim::{Pins, Scheduler};
+use ndp_librapim::host::scheduler::Given;
+use ndp_librapim::host::scheduler::{Stepped, Stripe, Transfer, Work};
+use ndp_librapim::host::{Pins, Scheduler};
 
 /// A controller in RTL with its channel.
 #[derive(Debug)]

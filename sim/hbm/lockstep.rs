@@ -8,7 +8,7 @@ use ndp_dram::hbm::{
     HbmActivity, HbmOutputs, HbmStatistics, HbmStorage, PseudoChannel, decode_column, decode_row,
 };
 use ndp_files::{Context, Result, fault};
-use ndp_pim::Pins;
+use ndp_librapim::host::Pins;
 
 /// Both sides of a channel.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Lockstep {
     }
 }
 
-/// For [`ndp_pim`]: the RTL is what answers, the device model what checks it.
+/// For [`ndp_librapim::host`]: the RTL is what answers, the device model what checks it.
 impl Pins for Lockstep {
     fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs> {
         self.both(row, column, write).map(|(_, both)| both).context("the channel failed")

@@ -21,10 +21,10 @@ use crate::gemv::{Estimated, GemvOptions, MergeFormat};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
 use ndp_files::{Result, bail, ensure};
-use ndp_placement::{Certificate, Instance, Options, Placement, place_structured};
-use ndp_predictor::{Confusion, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
-use ndp_scheduler::session::WindowBalance;
-use ndp_scheduler::{Policy, TokenRecord};
+use ndp_hermes::placement::{Certificate, Instance, Options, Placement, place_structured};
+use ndp_hermes::predictor::{Confusion, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
+use ndp_hermes::scheduler::session::WindowBalance;
+use ndp_hermes::scheduler::{Policy, TokenRecord};
 use ndp_traces::stats::Similarity;
 use ndp_traces::{Activity, Counted, NeuronShape, Phase, Profile, TokenInfo, TraceReader};
 use serde::Serialize;
@@ -69,7 +69,7 @@ impl Default for EvaluateOptions {
         Self {
             policies: Policy::ALL.to_vec(),
             table_tokens: 512,
-            window: ndp_scheduler::WINDOW_TOKENS,
+            window: ndp_hermes::scheduler::WINDOW_TOKENS,
             seed: 1,
             rules: PredictorRules::default(),
             activity: ActivitySource::Causal,

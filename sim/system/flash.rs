@@ -15,7 +15,7 @@ use super::rounds::Rounds;
 use crate::gemv::GemvUnit;
 use ndp_config::{BlockKind, LlmShape, SystemConfig};
 use ndp_files::{Error, Result, refusal};
-use ndp_flash::{Change, Manager, Window};
+use ndp_hermes::flash::{Change, Manager, Window};
 use ndp_model::weights::Layer;
 use ndp_numerics::{f16, fp16};
 use serde::Serialize;

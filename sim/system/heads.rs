@@ -9,10 +9,10 @@ use super::resource::Resource;
 use crate::gemv::{GemvUnit, Rows, columns_of, heads_at};
 use ndp_config::{BEAT_ELEMS, BlockKind};
 use ndp_files::Result;
-use ndp_layout::RowRange;
+use ndp_isa::layout::RowRange;
+use ndp_isa::planner::WeightMatrix;
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
-use ndp_planner::WeightMatrix;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -18,7 +18,7 @@ use crate::gemv::{GemvUnit, Outcome, ProgramFigures};
 use ndp_config::DesignConfig;
 use ndp_files::{Error, Result, bail, ensure, fault};
 use ndp_isa::Transfer;
-use ndp_layout::{MatrixLayout, RowRange};
+use ndp_isa::layout::{MatrixLayout, RowRange};
 use ndp_numerics::f16;
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! The live predictor: which neurons of a token are computed is decided before they are known.
 //!
-//! While the prompt runs, activity is counted; behind it the predictor ([`ndp_predictor`]) begins with states from these counts. From
+//! While the prompt runs, activity is counted; behind it the predictor ([`ndp_hermes::predictor`]) begins with states from these counts. From
 //! then on only neurons that are predicted take part; others count as inactive, whatever they would have been, and the text may become
 //! another one. What the predictor learns from is what the machine knows ([`Knowledge`]): of the blocks in front of attention all
 //! inputs, of the MLP what was computed. How good it is is measured against what would have been active given the same inputs.
@@ -10,12 +10,12 @@
 
 use ndp_config::BlockKind;
 use ndp_files::{Result, fault};
-use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};
-use ndp_numerics::{f16, fp16};
-use ndp_predictor::{
+use ndp_hermes::predictor::{
     ActivityPredictor, Confusion, Evaluation, Exact, LayerTable, LowRank, NeuronStates, Predictor,
     PredictorKind, PredictorRules,
 };
+use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};
+use ndp_numerics::{f16, fp16};
 use ndp_traces::{Activity, NeuronShape, Profile};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -370,8 +370,8 @@ pub(super) fn layer_of(label: &str) -> Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ndp_hermes::predictor::evaluate;
     use ndp_numerics::SplitMix64;
-    use ndp_predictor::evaluate;
 
     /// Random activity in which neighbouring tokens are alike.
     fn tokens(shape: &NeuronShape, count: usize, seed: u64) -> Vec<Activity> {

@@ -1,4 +1,4 @@
-//! The host software of [`ndp_scheduler`] in the loop: neurons change places while a text is generated.
+//! The host software of [`ndp_hermes::scheduler`] in the loop: neurons change places while a text is generated.
 //!
 //! [`OnlineScheduler`] begins with an offline placement from a profile. While the prompt runs it counts activity for the predictor's first
 //! states; from then on each token's activity goes to a [`Session`], which adjusts, remaps and migrates in its own time model, and
@@ -8,12 +8,12 @@ use super::neuron_map::{Device, NeuronMap};
 use super::online_predictor::states_of;
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_files::Result;
-use ndp_placement::{Instance, Options, Placement, place_random, place_structured};
-use ndp_predictor::{LayerTable, PredictorRules};
-use ndp_scheduler::session::Start;
-use ndp_scheduler::session::WindowBalance;
-use ndp_scheduler::system_time::SystemTimes;
-use ndp_scheduler::{Policy, Residency, Session, TokenRecord};
+use ndp_hermes::placement::{Instance, Options, Placement, place_random, place_structured};
+use ndp_hermes::predictor::{LayerTable, PredictorRules};
+use ndp_hermes::scheduler::session::Start;
+use ndp_hermes::scheduler::session::WindowBalance;
+use ndp_hermes::scheduler::system_time::SystemTimes;
+use ndp_hermes::scheduler::{Policy, Residency, Session, TokenRecord};
 use ndp_traces::{Activity, NeuronShape, Profile};
 use std::cell::RefCell;
 use std::rc::Rc;

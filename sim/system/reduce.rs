@@ -11,10 +11,10 @@ use super::rounds::Early;
 use crate::gemv::{Cut, Epilogue, GemvUnit, Handed, Mode, Part, Product, Selected, Weights, columns_of};
 use ndp_config::BlockKind;
 use ndp_files::Result;
-use ndp_layout::VectorBlock;
+use ndp_isa::layout::VectorBlock;
+use ndp_isa::planner::{Plan, Sizes, WeightMatrix};
 use ndp_model::{Finish as After, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
-use ndp_planner::{Plan, Sizes, WeightMatrix};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

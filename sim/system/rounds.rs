@@ -12,9 +12,9 @@ use super::reduce::Piece;
 use crate::gemv::{GemvUnit, Mode, Part, Product, Weights};
 use ndp_config::BlockKind;
 use ndp_files::Result;
+use ndp_isa::planner::WeightMatrix;
 use ndp_model::{Activation, Finish, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::f16;
-use ndp_planner::WeightMatrix;
 
 /// An MLP that is computed in rounds.
 #[derive(Clone)]

@@ -8,11 +8,11 @@ use super::pool::together;
 use crate::gemv::{Epilogue, GemvUnit, Mode, Product, Weights};
 use ndp_config::BlockKind;
 use ndp_files::{Error, Result};
+use ndp_hermes::predictor::LowRankLayer;
 use ndp_isa::Activation;
+use ndp_isa::planner::{KeptOutputs, WeightMatrix};
 use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
-use ndp_planner::{KeptOutputs, WeightMatrix};
-use ndp_predictor::LowRankLayer;
 use std::collections::BTreeMap;
 
 impl<P: NeuronMap> SystemBackend<P> {

@@ -3,11 +3,11 @@
 use super::online_scheduler::{Known, OnlineScheduler, OnlineStart};
 use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig};
 use ndp_files::{Context, Result, ensure, refusal};
+use ndp_hermes::placement::Placement;
+use ndp_hermes::predictor::PredictorRules;
+use ndp_hermes::scheduler::{Policy, WINDOW_TOKENS};
 use ndp_model::{Decoder, GemvBackend, GenerateOptions, Model, SoftwareBackend, generate};
 use ndp_numerics::{f16, fp16};
-use ndp_placement::Placement;
-use ndp_predictor::PredictorRules;
-use ndp_scheduler::{Policy, WINDOW_TOKENS};
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, NeuronShape};
 use serde::Serialize;

@@ -8,12 +8,12 @@ use super::flash::{BlockWindow, FlashFigures, FlashOptions};
 use super::neuron_map::{Device, NeuronMap};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, WeightFormat};
 use ndp_files::Result;
-use ndp_layout::{DimmMap, MatrixLayout, PackedBurst, RowRange, VectorBlock};
+use ndp_hermes::predictor::LowRank;
+use ndp_isa::layout::{DimmMap, MatrixLayout, PackedBurst, RowRange, VectorBlock};
+use ndp_isa::planner::{Home, ModelImage, Prediction, Slots, Tile, WeightMatrix};
 use ndp_model::Matrix;
 use ndp_model::weights::Layer;
 use ndp_numerics::{QuantisedRow, f16};
-use ndp_planner::{Home, ModelImage, Prediction, Slots, Tile, WeightMatrix};
-use ndp_predictor::LowRank;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

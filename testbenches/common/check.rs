@@ -1,7 +1,7 @@
 //! A program on a core, compared with the functional model.
 
 use ndp_isa::Program;
-use ndp_machine::{Machine, SparseMemory};
+use ndp_isa::machine::{Machine, SparseMemory};
 use ndp_sim::core::{NdpCore, ProgramCheck};
 
 /// Operations that only tests need of an [`NdpCore`].

@@ -5,9 +5,9 @@ use ndp_cycles::{
     RowCommand,
 };
 use ndp_dram::Command;
+use ndp_isa::layout::words_of;
+use ndp_isa::machine::{Memory, SparseMemory};
 use ndp_isa::{Counters, Status};
-use ndp_layout::words_of;
-use ndp_machine::{Memory, SparseMemory};
 use ndp_sim::core::{Burst, LinkStatus, Recording, RequestRecord, request_kind};
 use ndp_sim::ffi::Edge;
 use std::error::Error;

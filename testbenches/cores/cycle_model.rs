@@ -8,7 +8,7 @@ use common::replay::{Compared, compare, processor_time};
 use common::{Outcome, amount, first, some};
 use ndp_config::DesignConfig;
 use ndp_isa::Program;
-use ndp_machine::SparseMemory;
+use ndp_isa::machine::SparseMemory;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_testkit::{ProgramOptions, RandomPrograms};
@@ -45,7 +45,7 @@ fn session(
     for program in programs {
         core.place(program)?;
         for data in &program.data {
-            ndp_machine::write_data(&config, data, &mut memory)?;
+            ndp_isa::machine::write_data(&config, data, &mut memory)?;
         }
         memories.push((core.cycle(), memory.clone()));
         let start = processor_time();
@@ -297,7 +297,7 @@ fn a_request_that_is_a_cycle_off_is_caught() -> Outcome {
     let mut recording = core.take_recording().ok_or("nothing was recorded")?;
     let mut memory = SparseMemory::new();
     for data in &program.data {
-        ndp_machine::write_data(&config, data, &mut memory)?;
+        ndp_isa::machine::write_data(&config, data, &mut memory)?;
     }
     let mut memories = [(0, memory)];
     compare(&recording, &mut memories)?;

@@ -154,7 +154,7 @@ fn malformed_words_change_nothing_but_the_status() -> Outcome {
          store src=16, cols=7, batch=2, address=0x2000",
     )?;
     core.place(&program)?;
-    let mut machine = ndp_machine::Machine::new(&config, ndp_machine::SparseMemory::new())?;
+    let mut machine = ndp_isa::machine::Machine::new(&config, ndp_isa::machine::SparseMemory::new())?;
     machine.run(&program)?;
     let mut random = SplitMix64::new(77);
     let codes = ErrorCode::PRECEDENCE;
@@ -277,7 +277,7 @@ fn a_wrong_bit_in_dram_is_caught() -> Outcome {
     let good = core.check_program(&program, |_| {})?;
     assert!(good.mismatches.is_empty());
     let words = program.words();
-    let mut machine = ndp_machine::Machine::new(&config, ndp_machine::SparseMemory::new())?;
+    let mut machine = ndp_isa::machine::Machine::new(&config, ndp_isa::machine::SparseMemory::new())?;
     machine.run(&program)?;
     // One bit of what the program reads first: the result has to differ from the model's somewhere.
     let mut differs = false;
@@ -311,7 +311,7 @@ fn activations_are_counted_per_neuron() -> Outcome {
          store src=16, cols=90, batch=3, address=0x2000",
     )?;
     let config = DesignConfig::preset("tiny")?;
-    let mut machine = ndp_machine::Machine::new(&config, ndp_machine::SparseMemory::new())?;
+    let mut machine = ndp_isa::machine::Machine::new(&config, ndp_isa::machine::SparseMemory::new())?;
     machine.run(&program)?;
     let check = core.check_program(&program, |_| {})?;
     assert!(check.mismatches.is_empty());

@@ -16,8 +16,8 @@ use common::traffic::Traffic;
 use common::{Outcome, some};
 use ndp_config::{DesignConfig, RowLayout, WeightFormat};
 use ndp_hdl_language::lit;
+use ndp_isa::machine::{Machine, SparseMemory, run_together};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
-use ndp_machine::{Machine, SparseMemory, run_together};
 use ndp_model::{GemvClass, GemvOp, QuantisedMatrix};
 use ndp_numerics::{SplitMix64, f16};
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
@@ -124,7 +124,7 @@ fn run_programs(
     for index in 0..count {
         let program = program_beside(&config, &mut programs, &others)?;
         for data in &program.data {
-            ndp_machine::write_data(&config, data, &mut memory)?;
+            ndp_isa::machine::write_data(&config, data, &mut memory)?;
         }
         memories.push((core.cycle(), memory.clone()));
         let begin = core.cycle();

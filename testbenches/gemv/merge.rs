@@ -6,8 +6,8 @@
 
 use common::{Outcome, exact};
 use ndp_config::{DesignConfig, WeightFormat};
+use ndp_isa::layout::{DimmAddress, MatrixLayout, VectorBlock, elements_of, pack_elements};
 use ndp_isa::{Instruction, Program, accumulator_words, block_words};
-use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock, elements_of, pack_elements};
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, InstructionRecord, NdpCore};
 use std::error::Error;

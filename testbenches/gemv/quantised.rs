@@ -10,7 +10,7 @@ use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_hdl_language::lit;
 use ndp_isa::Program;
-use ndp_machine::SparseMemory;
+use ndp_isa::machine::SparseMemory;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
@@ -45,7 +45,7 @@ fn run(mut core: NdpCore, (seed, count, every): (u64, usize, u64), mut programs:
     for index in 0..count {
         let program = programs.next_program();
         for data in &program.data {
-            ndp_machine::write_data(&config, data, &mut memory)?;
+            ndp_isa::machine::write_data(&config, data, &mut memory)?;
         }
         memories.push((core.cycle(), memory.clone()));
         let check = core.check_program(&program, |core| traffic.cycle(core));

@@ -10,8 +10,8 @@ use common::rtl::{Mutant, Mutation, design};
 use common::{Outcome, some};
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_hdl_language::{cat, lit, mux};
+use ndp_isa::layout::elements_of;
 use ndp_isa::{Code, Data, Instruction, Numbers, Product, Program, accumulator_words, block_words};
-use ndp_layout::elements_of;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, NdpCore};
 use std::error::Error;
@@ -166,12 +166,12 @@ impl Case {
 /// The matrix of row numbers: two columns, a stripe for each row.
 fn place_numbers(core: &mut NdpCore) -> Outcome {
     let config = core.config().clone();
-    let layout = ndp_layout::MatrixLayout::unbounded(&config, MATRIX, 2, WeightFormat::Fp16);
+    let layout = ndp_isa::layout::MatrixLayout::unbounded(&config, MATRIX, 2, WeightFormat::Fp16);
     for row in 0..ROWS {
         for rank in 0..config.gemv().ranks() {
             if layout.cut().stripes_of(row, rank).next().is_some() {
                 let burst = layout.burst_at(layout.offset(row, rank));
-                let burst = ndp_layout::DimmAddress { rank, burst }.to_burst(&config);
+                let burst = ndp_isa::layout::DimmAddress { rank, burst }.to_burst(&config);
                 let mut data = [0; 8];
                 data[0] = u64::from(whole(row));
                 core.poke(burst, &data);

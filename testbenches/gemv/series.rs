@@ -1,6 +1,6 @@
 //! Several products in one program: do they follow each other without a gap, and is every result right?
 //!
-//! The planner puts them side by side ([`ndp_planner::Series`]). What they leave in DRAM is compared with the functional model, and
+//! The planner puts them side by side ([`ndp_isa::planner::Series`]). What they leave in DRAM is compared with the functional model, and
 //! every cycle with the cycle model.
 
 use crate::cores::ndp_core::core_mutants;
@@ -9,11 +9,11 @@ use common::replay::compare;
 use common::rtl::{Mutant, Mutation, design};
 use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
+use ndp_isa::layout::{DimmMap, order_rows};
+use ndp_isa::machine::SparseMemory;
+use ndp_isa::planner::{Member, Mode, Series, Sizes};
 use ndp_isa::{Code, Data, Program, RandomKind};
-use ndp_layout::{DimmMap, order_rows};
-use ndp_machine::SparseMemory;
 use ndp_numerics::SplitMix64;
-use ndp_planner::{Member, Mode, Series, Sizes};
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use std::error::Error;
 
@@ -94,7 +94,7 @@ fn run(core: &mut NdpCore, program: &Program) -> Result<u64, Box<dyn Error>> {
     let config = core.config().clone();
     let mut memory = SparseMemory::new();
     for data in &program.data {
-        ndp_machine::write_data(&config, data, &mut memory)?;
+        ndp_isa::machine::write_data(&config, data, &mut memory)?;
     }
     // The refresh that follows a reset.
     for _ in 0..2000 {

@@ -11,8 +11,8 @@ use common::replay::{Replay, commands, instructions, processor_time, requests};
 use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_cycles::{LinkedModel, Topology};
+use ndp_isa::machine::SparseMemory;
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
-use ndp_machine::SparseMemory;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, HostStalls, LinkStatus, Recording};
 use ndp_sim::link::channel::ChannelEvent;
@@ -229,7 +229,7 @@ fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
             linked.cores[index].place(program)?;
             let mut memory = memories[index].last().ok_or("no memory")?.1.clone();
             for data in &program.data {
-                ndp_machine::write_data(&config, data, &mut memory)?;
+                ndp_isa::machine::write_data(&config, data, &mut memory)?;
             }
             memories[index].push((linked.cores[index].cycle(), memory));
         }

@@ -10,7 +10,7 @@ use common::replay::compare;
 use common::traffic::Traffic;
 use common::{Outcome, amount};
 use ndp_config::DesignConfig;
-use ndp_machine::SparseMemory;
+use ndp_isa::machine::SparseMemory;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore, Recording};
 use ndp_sim::ffi::{Clocks, Edge, rtl};
@@ -50,7 +50,7 @@ fn session(
     let options = ProgramOptions { malformed_percent: 10, ..ProgramOptions::default() };
     for program in RandomPrograms::with_options(config, seed, options).take(programs) {
         for data in &program.data {
-            ndp_machine::write_data(config, data, &mut memory)?;
+            ndp_isa::machine::write_data(config, data, &mut memory)?;
         }
         memories.push((core.cycle(), memory.clone()));
         let check = core.check_program(&program, |core| traffic.cycle(core))?;

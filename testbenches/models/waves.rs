@@ -125,7 +125,7 @@ fn a_model_has_the_ports_of_its_block() -> Outcome {
 
 #[test]
 fn other_clocks_and_another_name_have_the_same_model() -> Outcome {
-    let text = include_str!("../../rust/contract/config/presets/tiny.toml").replace("\"tiny\"", "\"other\"");
+    let text = include_str!("../../rust/config/presets/tiny.toml").replace("\"tiny\"", "\"other\"");
     let verilog = |text: &str| -> Result<String, Box<dyn Error>> {
         Ok(rtl(&DesignConfig::from_toml(text)?, "ndp_core")?.verilog)
     };

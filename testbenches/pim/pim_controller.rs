@@ -2,7 +2,7 @@
 //! other?
 //!
 //! The channel is the device model, with the Verilated channel beside it in some runs: any refusal fails. What is read is compared
-//! with a map of columns, what is computed with exact sums of `rust/contract/numerics`. Rates are measured, printed and asserted: with banks cut in two
+//! with a map of columns, what is computed with exact sums of `rust/numerics`. Rates are measured, printed and asserted: with banks cut in two
 //! both reach at least 95 % of what each reaches alone; joined, their times add up.
 
 use common::rtl::{Mutant, Mutation, hbm_config, hbm_design};

@@ -1,30 +1,30 @@
 //! Texts with attention and FFNs in Verilated banks: are they those of the software, without and with slicing and offloading, and is
 //! an error found?
 //!
-//! Channels in RTL, every clock compared with the device model; the host of `rust/librapim/host` in front of them. More prompts and modes
-//! run on the device model alone in `rust/librapim/host/tests`. The same with the controller in RTL between host and channels.
+//! Channels in RTL, every clock compared with the device model; the host of `rust/librapim/src/host` in front of them. More prompts and modes
+//! run on the device model alone in `rust/librapim/tests/host`. The same with the controller in RTL between host and channels.
 
 use common::rtl::hbm_design;
 use common::{Outcome, some};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{HbmActivity, HbmOutputs, HbmStatistics, PseudoChannel};
-use ndp_model::Model;
-use ndp_numerics::{SplitMix64, dot, f16};
-use ndp_offloading::{Hardware, Mode, Pim, Rule};
-use ndp_pim::machine::Done;
-use ndp_pim::memory::CacheShape;
-use ndp_pim::shared::Product;
-use ndp_pim::{
+use ndp_librapim::host::machine::Done;
+use ndp_librapim::host::memory::CacheShape;
+use ndp_librapim::host::shared::Product;
+use ndp_librapim::host::{
     Arrangement, Channel, Commands, Machine, Offloading, Pins, Prompt, Sizes, boxed, groups_of, run_arranged,
     sizes_of,
 };
-use ndp_serving::{Chunk, Iteration, OutlineSteps, Request, Rules, TextSteps, serve, texts};
+use ndp_librapim::offloading::{Hardware, Mode, Pim, Rule};
+use ndp_model::Model;
+use ndp_numerics::{SplitMix64, dot, f16};
 use ndp_sim::ffi::{OpenOptions, Rtl, rtl};
 use ndp_sim::hbm::{Controlled, ControlledWaves, Hosted, Lockstep, PimChannel};
+use ndp_systems::serving::{Chunk, Iteration, OutlineSteps, Request, Rules, TextSteps, serve, texts};
 use std::error::Error;
 use std::path::Path;
 
-#[path = "../../rust/librapim/host/tests/common/mod.rs"]
+#[path = "../../rust/librapim/tests/host/common/mod.rs"]
 mod host_texts;
 
 use host_texts::{assert_texts, random_model};
@@ -146,7 +146,7 @@ fn offloaded(
     offloading: Offloading,
     prompts: &[Prompt],
     channels: Vec<Channel>,
-) -> Result<(ndp_pim::Outcome, Machine), Box<dyn Error>> {
+) -> Result<(ndp_librapim::host::Outcome, Machine), Box<dyn Error>> {
     let hardware = Hardware { pim: Pim { channels: config.channels(), ..hardware.pim }, ..*hardware };
     let arrangement = Arrangement { groups: 2, offloading, record: 0..0 };
     Ok(run_arranged(model, config, &hardware, arrangement, prompts, channels)?)
@@ -313,7 +313,7 @@ fn served_requests_take_in_rtl_the_clocks_of_requests_without_data() -> Outcome 
         some(&[(Mode::DexDbo, "librapim-small-npu"), (Mode::Serial, "librapim"), (Mode::Dex, "librapim")])
     {
         let rtl = iterations(mode, hardware, true, |config| channels(config, config))?;
-        // Those of texts on device models are the same (`rust/serving/tests/texts.rs`).
+        // Those of texts on device models are the same (`rust/systems/tests/serving/texts.rs`).
         assert_eq!(rtl, iterations(mode, hardware, false, models)?, "{}", mode.name());
     }
     Ok(())

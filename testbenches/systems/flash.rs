@@ -20,7 +20,7 @@ use std::path::Path;
 
 const PROMPT: &str = "Elizabeth was";
 
-const SMALL: &str = include_str!("../../rust/contract/config/presets/systems/small.toml");
+const SMALL: &str = include_str!("../../rust/config/presets/systems/small.toml");
 
 fn model(path: &str) -> Result<Model, Box<dyn Error>> {
     Ok(Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join(path))?)
@@ -526,7 +526,7 @@ fn a_placement_that_fills_the_dimms_is_run() -> Outcome {
         ["m.toml", "d.toml", "s.toml", "t.trace", "p.json"].map(path);
     std::fs::write(&model, WIDE)?;
     // A DIMM has two ranks of 16.8 MB, the smallest that there are.
-    let tiny = include_str!("../../rust/contract/config/presets/tiny.toml");
+    let tiny = include_str!("../../rust/config/presets/tiny.toml");
     std::fs::write(&design, format!("{tiny}\n[dram]\nrow_bits = 8\n"))?;
     std::fs::write(&system, SMALL.replace("capacity_gb = 32.0", "capacity_gb = 0.0333"))?;
     let run = |line: String| -> Result<serde_json::Value, Box<dyn Error>> {

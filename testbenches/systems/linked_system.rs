@@ -28,7 +28,7 @@ fn reference(model: &Model) -> Result<Generation, Box<dyn Error>> {
 
 fn options(dimms: u32) -> Result<SystemOptions, Box<dyn Error>> {
     // Neurons move while the GPU computes a projection: for 4 us, two synchronisations.
-    let system = include_str!("../../rust/contract/config/presets/systems/hermes.toml")
+    let system = include_str!("../../rust/config/presets/systems/hermes.toml")
         .replace("sync_us = 10.0", "sync_us = 2.0");
     let system = SystemConfig::from_toml(&system)?.with_dimms(dimms)?;
     let prompt_on_gpu = PROMPT.len();

@@ -6,8 +6,8 @@ use common::causes::every_nanosecond_has_a_cause;
 use common::energy::without_bus;
 use common::{Outcome, some};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
+use ndp_hermes::predictor::{Confusion, Evaluation, LowRank};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
-use ndp_predictor::{Confusion, Evaluation, LowRank};
 use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::system::{

@@ -2,8 +2,8 @@
 
 use common::{Outcome, energy, some};
 use ndp_config::{DesignConfig, LlmShape, Ssd, SystemConfig, WeightFormat};
+use ndp_hermes::scheduler::Policy;
 use ndp_model::{GenerateOptions, Model, generate};
-use ndp_scheduler::Policy;
 use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
@@ -52,7 +52,7 @@ const CASE: Case = Case {
 /// The system `small` with the host of a case.
 fn system_of(case: Case) -> Result<SystemConfig, Box<dyn Error>> {
     let (cores, ps) = case.host;
-    let text = include_str!("../../rust/contract/config/presets/systems/small.toml");
+    let text = include_str!("../../rust/config/presets/systems/small.toml");
     let text = text.replace("cores = 1 ", &format!("cores = {cores} "));
     Ok(SystemConfig::from_toml(&text.replace("per_neuron = 217", &format!("per_neuron = {ps}")))?)
 }

@@ -3,9 +3,9 @@
 use common::causes::every_nanosecond_has_a_cause;
 use common::{Outcome, some};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
+use ndp_hermes::scheduler::Policy;
 use ndp_isa::{Opcode, decode_fields};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
-use ndp_scheduler::Policy;
 use ndp_sim::core::{CoreOptions, HostStalls};
 use ndp_sim::error::Mismatches;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
@@ -436,8 +436,8 @@ fn systems_that_do_not_exist_are_refused() -> Outcome {
     let error = system.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("shown-dimm = 2 must be in 0..=1"), "{error}");
     // Weights cut to fewer bits on the DIMMs and not on the GPU would be two models.
-    let narrow = include_str!("../../rust/contract/config/presets/tiny.toml")
-        .replace("[gemv]", "[gemv]\nserial_steps = 8");
+    let narrow =
+        include_str!("../../rust/config/presets/tiny.toml").replace("[gemv]", "[gemv]\nserial_steps = 8");
     let narrow = DesignConfig::from_toml(&narrow)?;
     let options = SystemOptions::new(&self::system(2)?);
     let system =

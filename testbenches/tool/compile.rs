@@ -3,8 +3,8 @@
 use crate::program::{json, refused};
 use common::Outcome;
 use ndp_config::DesignConfig;
-use ndp_layout::{DimmAddress, MatrixLayout};
-use ndp_machine::{Memory, SparseMemory, write_data};
+use ndp_isa::layout::{DimmAddress, MatrixLayout};
+use ndp_isa::machine::{Memory, SparseMemory, write_data};
 use ndp_model::{Matrix, Model};
 use serde_json::Value;
 use std::error::Error;

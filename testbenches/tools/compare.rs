@@ -67,7 +67,7 @@ fn what_a_system_lacks_is_listed_and_an_answer_without_any_policy_is_an_error() 
 #[test]
 fn a_user_s_own_files_change_the_answer() {
     let program = program();
-    let system = include_str!("../../rust/contract/config/presets/systems/hermes.toml");
+    let system = include_str!("../../rust/config/presets/systems/hermes.toml");
     let faster = program.file("fast.toml", system.replace("bandwidth_gbps = 64.0", "bandwidth_gbps = 128.0"));
     let rate = |system: &str| {
         let result = json(&format!("--llm opt-30b --policies flexgen --system {system}"));
@@ -104,7 +104,7 @@ fn a_file_of_assumptions_lies_over_a_set_and_ignored_keys_are_said() {
     );
     assert!(rate("--assume hermes") < rate("--assume stated"));
 
-    let system = include_str!("../../rust/contract/config/presets/systems/hermes.toml");
+    let system = include_str!("../../rust/config/presets/systems/hermes.toml");
     let slow = program.file("slow.toml", system.replace("bandwidth_gbps = 102.4", "bandwidth_gbps = 51.2"));
     let output = program.succeeds(&format!("--llm opt-30b --policies hermes --system {slow}"));
     let text = String::from_utf8(output.stderr).unwrap();

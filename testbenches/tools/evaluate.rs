@@ -215,7 +215,7 @@ fn traces_that_do_not_serve_and_systems_that_are_too_small_are_refused() {
     assert!(none.contains("the system 'pc-high' has no DIMMs"), "{none}");
     assert!(refused(&["--trace", trace, "--policy", "best"]).contains("'best', expected one of random"));
     assert!(refused(&["--trace", trace, "--window", "0"]).contains("1..=255"));
-    let system = include_str!("../../rust/contract/config/presets/systems/hermes.toml");
+    let system = include_str!("../../rust/config/presets/systems/hermes.toml");
     let small = dir.path().join("small.toml");
     for (from, to, named) in [
         ("capacity_gb = 32.0", "capacity_gb = 0.00001", "DIMM"),
@@ -233,7 +233,7 @@ fn a_model_that_exceeds_the_dimms_runs_with_an_ssd() {
     let trace = write_trace(dir.path(), 30, 16);
     let trace = trace.to_str().unwrap();
     // 1.08 MB of weights of neurons, 0.79 of them of the MLPs; DIMMs of 2 MB have 0.43 MB each once keys and values of 2,048 tokens have their place.
-    let text = include_str!("../../rust/contract/config/presets/systems/small.toml");
+    let text = include_str!("../../rust/config/presets/systems/small.toml");
     let system = dir.path().join("small.toml");
     std::fs::write(&system, text.replace("capacity_gb = 32.0", "capacity_gb = 0.002")).unwrap();
     let html = dir.path().join("report.html");

@@ -1,7 +1,7 @@
 //! Does `ndp place` say what it does, and what it cannot do?
 
 use ndp_config::LlmShape;
-use ndp_placement::{Instance, Options, PlacementFile, place_structured, synthetic_frequencies};
+use ndp_hermes::placement::{Instance, Options, PlacementFile, place_structured, synthetic_frequencies};
 use ndp_traces::{Activity, NeuronShape, TokenInfo, TraceFileWriter, TraceHeader};
 use serde_json::Value;
 use std::path::Path;

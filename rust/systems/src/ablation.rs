@@ -5,10 +5,10 @@
 
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_files::Result;
-use ndp_placement::{Instance, Options, place_random, place_structured};
-use ndp_predictor::{Evaluation, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
-use ndp_scheduler::session::Start;
-use ndp_scheduler::{Load, Policy, Residency, Session, SystemTimes};
+use ndp_hermes::placement::{Instance, Options, place_random, place_structured};
+use ndp_hermes::predictor::{Evaluation, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
+use ndp_hermes::scheduler::session::Start;
+use ndp_hermes::scheduler::{Load, Policy, Residency, Session, SystemTimes};
 use ndp_traces::stats::Statistics;
 use ndp_traces::synth::targets::Targets;
 use ndp_traces::synth::{SynthOptions, Synthesizer};
@@ -154,7 +154,7 @@ pub fn study(
             table: Rc::clone(&table),
             rules: PredictorRules::default(),
             last: &last,
-            window: ndp_scheduler::WINDOW_TOKENS,
+            window: ndp_hermes::scheduler::WINDOW_TOKENS,
         };
         let mut session = Session::new(policy, start)?;
         let (mut us, mut imbalance, mut migrated) = (0.0, 0.0, 0);

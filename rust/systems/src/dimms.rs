@@ -2,7 +2,7 @@
 
 use ndp_config::{BlockKind, DesignConfig, LlmShape};
 use ndp_files::{Context, Result};
-use ndp_scheduler::DimmTimes;
+use ndp_hermes::scheduler::DimmTimes;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 

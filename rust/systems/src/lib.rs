@@ -4,7 +4,7 @@
 //! NDP-DIMMs come from the cycle model of the core, all others from bandwidths and throughputs. [`figures`] compares with what the papers
 //! state.
 //!
-//! Reading order: [`assumption`](Key), [`Machine`], [`Policy`], [`Run`], [`figures`].
+//! Reading order: [`assumption`](Key), [`Machine`], [`Policy`], [`Run`], [`figures`], [`serving`] (requests that arrive over time).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -17,6 +17,7 @@ pub mod figures;
 mod machine;
 mod policies;
 mod run;
+pub mod serving;
 
 pub use activity::Frequencies;
 pub use assumption::{Assumption, Assumptions, Key};

@@ -1,9 +1,7 @@
 //! What agrees with PowerInfer and with "LLM in a flash", and what their policies refuse.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::{DesignConfig, LlmShape, Ssd, SystemConfig, WeightFormat};
-use ndp_offloading::Mode;
+use ndp_librapim::offloading::Mode;
 use ndp_systems::figures::{BarRow, Designs, Paper, Row, bar_row, librapim, row};
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, Workload};
 
@@ -105,7 +103,7 @@ fn what_does_not_fit_is_refused_with_what_it_needs() {
     let error = run("a100-80gb", Policy::VLlm, "opt-66b", 1).unwrap_err().to_string();
     assert!(error.starts_with("vllm needs 131") && error.contains("GB of GPU memory"), "{error}");
     // Predictors of OPT-13B (Table 6) and the matrix of the logits are 2.2 GB, and have to be on the GPU.
-    let small = include_str!("../../contract/config/presets/systems/pc-low.toml")
+    let small = include_str!("../../config/presets/systems/pc-low.toml")
         .replace("memory_gb = 11.81", "memory_gb = 2.0");
     let small = SystemConfig::from_toml(&small).unwrap();
     let model = LlmShape::preset("opt-13b").unwrap();
@@ -130,7 +128,7 @@ fn flash_needs_an_ssd_memory_and_one_sequence() {
     );
     let with_ssd = system.with_ssd(Ssd::preset("flash-m1").unwrap());
     assert!(flash(Policy::FlashBundles, &with_ssd).is_ok());
-    let small = include_str!("../../contract/config/presets/systems/m1-max.toml")
+    let small = include_str!("../../config/presets/systems/m1-max.toml")
         .replace("memory_gb = 32.0", "memory_gb = 5.0");
     let small = SystemConfig::from_toml(&small).unwrap().with_ssd(Ssd::preset("flash-m1").unwrap());
     // Half of 13.3 GB, and what is always in memory with 24 % of the MLP, each with 0.1 GB of keys and values.

@@ -1,6 +1,6 @@
 //! The host's side of a PIM controller: reads and writes of consecutive columns, with the rows of the next ones opened ahead.
 //!
-//! A request is up to one stripe: consecutive columns in the order of `rust/contract/layout`, which goes round the bank groups first, so one
+//! A request is up to one stripe: consecutive columns in the order of `rust/isa/src/layout`, which goes round the bank groups first, so one
 //! bank of each group and one row. What is read may also go into the global buffer, a slot for each column. Two requests are in work.
 //! The first one has the data bus; rows of the second one are closed and opened meanwhile if its banks are others, so that a stream of
 //! stripes never waits for a row. Whoever needs the multipliers' row buffers (partition 1, or a joined bank) takes turns with them.

@@ -1,14 +1,14 @@
 //! Steps of LibraPIM and of the systems that it is compared with (sections 3 and 6), and areas of what slicing adds.
 //!
-//! All systems are those of `ndp_offloading`, with the formulas of its time model. A step of all layers follows from steps of three and four
+//! All systems are those of `ndp_librapim::offloading`, with the formulas of its time model. A step of all layers follows from steps of three and four
 //! layers, since every layer but the first and the last takes the same time. Attention has a row of K and V for each head of Q, as table 2 counts.
 
 use crate::assumption::{Assumptions, Key};
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_energy::{Energy, HbmConstants, NpuConstants};
 use ndp_files::{Result, refusal};
-use ndp_offloading::algorithm::Decision;
-use ndp_offloading::{
+use ndp_librapim::offloading::algorithm::Decision;
+use ndp_librapim::offloading::{
     AnalyticTimes, Baselines, Batch, Device, Dispatch, Hardware, Mode, Model, Npu, Pim, Planner, Step,
     StepCosts, Usage,
 };
@@ -164,7 +164,7 @@ pub(super) fn of_cells(um2: f64) -> f64 {
 mod tests {
     use super::super::{Designs, Paper, Study, row};
     use super::*;
-    use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
+    use ndp_librapim::offloading::evaluate::{BATCHES, SEQUENCES};
 
     /// The models of table 2.
     const MODELS: [&str; 2] = ["gpt3-175b", "llama3-70b"];

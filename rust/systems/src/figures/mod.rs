@@ -28,18 +28,18 @@ pub const BAND: f64 = 0.15;
 ndp_config::named! {
     /// A paper.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-    #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+    #[derive(clap::ValueEnum)]
     #[serde(rename_all = "lowercase")]
     pub enum Paper {
         /// Hermes (HPCA 2025).
         Hermes = "hermes",
         /// PowerInfer (SOSP 2024).
-        #[cfg_attr(feature = "clap", value(name = "powerinfer"))]
+        #[value(name = "powerinfer")]
         PowerInfer = "powerinfer",
         /// LLM in a flash (arXiv 2312.11514, version 1).
         Flash = "flash",
         /// LibraPIM.
-        #[cfg_attr(feature = "clap", value(name = "librapim"))]
+        #[value(name = "librapim")]
         LibraPim = "librapim",
     }
 }
@@ -346,7 +346,7 @@ pub fn trace_settings() -> Result<Vec<TraceSetting>> {
 
 /// One line of the study of Fig. 13.
 pub fn sensitivity(setting: Option<(Key, f64)>, designs: &Designs) -> Result<Sensitivity> {
-    use ndp_scheduler::Policy::{Adjustment, Hermes, Partition, Random};
+    use ndp_hermes::scheduler::Policy::{Adjustment, Hermes, Partition, Random};
     let set = Assumptions::preset(Paper::Hermes.name())?;
     let set = setting.map_or(set.clone(), |(key, value)| set.with(key, value));
     let trace = Study::new(&set, designs).trace(TRACED)?;

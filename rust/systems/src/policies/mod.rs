@@ -20,10 +20,10 @@ macro_rules! policies {
         ndp_config::named! {
             /// A way to run a model that is larger than the GPU's memory.
             #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-            #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+            #[derive(clap::ValueEnum)]
             #[serde(rename_all = "kebab-case")]
             pub enum Policy {
-                $($(#[doc = $doc])+ #[cfg_attr(feature = "clap", value(name = $name))] #[serde(rename = $name)] $policy = $name,)+
+                $($(#[doc = $doc])+ #[value(name = $name)] #[serde(rename = $name)] $policy = $name,)+
             }
         }
 

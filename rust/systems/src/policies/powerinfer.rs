@@ -300,7 +300,7 @@ mod tests {
 
     /// OPT-30B on PC-Low with so many GB of GPU memory, if a layer's synchronisations take so many us.
     fn layout(gpu_gb: f64, host_layer: f64) -> (Layout, Bytes, [f64; 2]) {
-        let system = include_str!("../../../contract/config/presets/systems/pc-low.toml")
+        let system = include_str!("../../../config/presets/systems/pc-low.toml")
             .replace("memory_gb = 11.81", &format!("memory_gb = {gpu_gb:?}"));
         let system = SystemConfig::from_toml(&system).unwrap();
         let set = format!("name = 'own'\n[host_layer]\nvalue = {host_layer:?}\nreason = 'test'");

@@ -1,8 +1,0 @@
-//! Tests of instructions: bits, text, errors.
-
-#![allow(clippy::unwrap_used)]
-
-mod common;
-mod encoding;
-mod errors;
-mod text;

@@ -1,0 +1,253 @@
+//! Rows of a product: their numbers, and the segments that each rank has to read for them (docs/timing.md, "Rows of a
+//! product").
+
+use crate::rank::Segment;
+use crate::reader::segment_bursts;
+use crate::shape::{Cut, Shape};
+use ndp_config::{DesignConfig, WeightFormat};
+use ndp_isa::layout::MatrixLayout;
+use std::collections::VecDeque;
+
+/// A product as the front end needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    pub matrix: MatrixLayout,
+    pub cut: Cut,
+    pub count: u32,
+    /// First entry of the list memory, if the rows are listed.
+    pub list: Option<u32>,
+}
+
+impl Rows {
+    pub fn new(config: &DesignConfig, product: &ndp_isa::Product, cut: Cut) -> Self {
+        let matrix = MatrixLayout::unbounded(config, product.address, product.cols, product.weights);
+        Self { matrix, cut, count: product.count, list: product.list }
+    }
+
+    /// The rank at which the tail of a row begins.
+    #[inline]
+    pub fn tail_start(&self, row: u32, ranks: u32) -> u32 {
+        row.wrapping_mul(self.cut.tail) % ranks
+    }
+}
+
+/// Cycles from the wish for an entry of the list to the entry.
+const READ: u64 = 2;
+
+/// Names one row after the other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Generator {
+    /// Rows that were not taken; none in the command's cycle.
+    pub left: u32,
+    /// The row that is offered, from this cycle on.
+    from: u64,
+    row: u32,
+    entry: u32,
+    listed: bool,
+    /// Cycle from which on the next entry of the list is known.
+    known: u64,
+    /// Cycles in which a listed row is multiplied by what rows are long.
+    steps: u64,
+}
+
+impl Generator {
+    /// The command comes in cycle `cycle`.
+    pub fn start(&mut self, cycle: u64, rows: &Rows, list: &[u32], shape: &Shape) {
+        (self.left, self.listed) = (rows.count, rows.list.is_some());
+        let factor = match rows.matrix.weights() {
+            WeightFormat::Fp16 => rows.cut.waves,
+            _ => rows.matrix.place_bursts(rows.cut.waves * shape.positions),
+        };
+        self.steps = (u32::BITS - factor.leading_zeros()).max(1).into();
+        self.entry = rows.list.unwrap_or(0);
+        self.row = 0;
+        self.known = cycle + READ;
+        self.begin(cycle, list);
+    }
+
+    fn begin(&mut self, cycle: u64, list: &[u32]) {
+        if self.listed {
+            let loaded = cycle.max(self.known);
+            self.row = list[self.entry as usize] & 0xFF_FFFF;
+            (self.from, self.known) = (loaded + self.steps + 1, loaded + READ);
+        } else {
+            self.from = cycle + 1;
+        }
+    }
+
+    /// The row that is offered in this cycle.
+    #[inline]
+    pub fn offers(&self, cycle: u64) -> Option<u32> {
+        (self.left > 0 && self.from <= cycle).then_some(self.row)
+    }
+
+    /// It is taken.
+    #[inline]
+    pub fn taken(&mut self, cycle: u64, list: &[u32]) {
+        self.left -= 1;
+        if self.left > 0 {
+            if self.listed {
+                self.entry = (self.entry + 1) % list.len() as u32;
+            } else {
+                self.row += 1;
+            }
+            self.begin(cycle, list);
+        }
+    }
+
+    /// The first cycle from which on a row is offered.
+    pub fn next(&self) -> u64 {
+        if self.left > 0 { self.from } else { u64::MAX }
+    }
+}
+
+/// Rows that can wait in a feeder.
+const QUEUED_ROWS: usize = 2;
+/// Cycles from a row's turn to its first segment.
+const PLACED: u64 = 3;
+
+/// Turns rows into segments of one rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Feeder {
+    rank: u32,
+    waiting: VecDeque<(u32, u8)>,
+    /// Cycle from which on the row in work has its segments on offer.
+    from: u64,
+    address: u32,
+    left: u32,
+    mask: u32,
+}
+
+impl Feeder {
+    pub fn new(rank: u32, rank_bursts: u64) -> Self {
+        let mask = (rank_bursts - 1) as u32;
+        Self { rank, waiting: VecDeque::new(), from: 0, address: 0, left: 0, mask }
+    }
+
+    /// Both have the same future from cycle `cycle` on.
+    pub fn is_symmetric(&self, other: &Self, cycle: u64) -> bool {
+        let state = |feeder: &Self| {
+            (feeder.left, if feeder.left > 0 { feeder.address } else { 0 }, feeder.from.max(cycle))
+        };
+        state(self) == state(other) && self.waiting == other.waiting
+    }
+
+    /// A copy for another rank.
+    pub fn replica(&self, rank: u32) -> Self {
+        Self { rank, ..self.clone() }
+    }
+
+    /// A row can be taken.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < QUEUED_ROWS
+    }
+
+    /// A row is waiting or in work.
+    #[inline]
+    pub fn is_busy(&self, cycle: u64) -> bool {
+        self.left > 0 || cycle < self.from || !self.waiting.is_empty()
+    }
+
+    /// The segment that is offered.
+    #[inline]
+    pub fn offers(&self, cycle: u64) -> Option<Segment> {
+        if self.left == 0 || cycle < self.from {
+            return None;
+        }
+        let bursts = segment_bursts(self.address, self.left);
+        Some(Segment { address: self.address, bursts, for_reader: false })
+    }
+
+    /// End of a cycle: the offered segment if it was taken, and a row that comes.
+    #[inline]
+    pub fn step(
+        &mut self,
+        cycle: u64,
+        taken: Option<Segment>,
+        row: Option<(u32, u32)>,
+        rows: Option<&Rows>,
+        shape: &Shape,
+    ) {
+        let working = self.left > 0 || cycle < self.from;
+        if let Some(segment) = taken {
+            self.left -= segment.bursts;
+            self.address = (self.address - self.address % 16 + 16) & self.mask;
+        }
+        if !working && let (Some((row, start)), Some(rows)) = (self.waiting.pop_front(), rows) {
+            self.place(cycle, row, start.into(), rows, shape);
+        }
+        if let Some((row, start)) = row {
+            self.waiting.push_back((row, start as u8));
+        }
+    }
+
+    fn place(&mut self, cycle: u64, row: u32, start: u32, rows: &Rows, shape: &Shape) {
+        let Cut { waves, tail, last_beat, .. } = rows.cut;
+        let tail_at = shape.tail_at(self.rank, start);
+        let has_tail = tail_at < tail;
+        let ends = if tail > 0 { tail_at + 1 == tail } else { self.rank + 1 == shape.ranks };
+        let stripes = waves + u32::from(has_tail);
+        let spare = if ends { shape.positions - 1 - last_beat } else { 0 };
+        self.left = rows.matrix.place_bursts(stripes * shape.positions - spare);
+        self.address = rows.matrix.burst_at(rows.matrix.offset(row, self.rank));
+        self.from = cycle + PLACED;
+    }
+
+    /// The first cycle from `cycle` on in which something happens, a segment on offer being taken from `room_from` on.
+    #[inline]
+    pub fn next(&self, cycle: u64, room_from: impl FnOnce() -> u64) -> u64 {
+        if self.left > 0 {
+            self.from.max(cycle).max(room_from())
+        } else if !self.waiting.is_empty() || cycle < self.from {
+            self.from.max(cycle)
+        } else {
+            u64::MAX
+        }
+    }
+}
+
+/// Feeder's segments that may go before one of the reader.
+const PASSED: u32 = 7;
+/// Bursts of the rank that share an open row in each of two banks.
+const BLOCK_BURSTS: u32 = 256;
+
+/// Whose segment a rank takes, the reader's or the feeder's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Turn {
+    /// Blocks whose rows can be open at the same time.
+    open_blocks: u32,
+    /// The block of the segment that was taken last.
+    last: u32,
+    /// How often the reader was passed over.
+    passed: u32,
+}
+
+impl Turn {
+    pub fn new(bank_groups: u32) -> Self {
+        // Four banks in each group; two groups share a block.
+        Self { open_blocks: 4 * bank_groups / 2, last: 0, passed: 0 }
+    }
+
+    /// Another row of the same banks.
+    fn clash(&self, block: u32, other: u32) -> bool {
+        block != other && (block ^ other).is_multiple_of(self.open_blocks)
+    }
+
+    /// The feeder's segment goes before the reader's.
+    #[inline]
+    pub fn passes(&self, reader: Segment, feeder: Option<Segment>) -> bool {
+        let Some(feeder) = feeder else { return false };
+        let (reader, feeder) = (reader.address / BLOCK_BURSTS, feeder.address / BLOCK_BURSTS);
+        self.passed < PASSED
+            && (self.clash(reader, self.last) || self.clash(reader, feeder))
+            && !self.clash(feeder, self.last)
+    }
+
+    /// A segment is taken; `passes`: before the reader's.
+    #[inline]
+    pub fn taken(&mut self, segment: Segment, passes: bool) {
+        self.last = segment.address / BLOCK_BURSTS;
+        self.passed = if segment.for_reader { 0 } else { self.passed + u32::from(passes) };
+    }
+}

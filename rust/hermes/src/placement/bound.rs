@@ -1,0 +1,131 @@
+//! A time that no placement can go below: the optimum of the problem's linear relaxation.
+//!
+//! The slowest DIMM is at least the mean, so with `W` the work of a term and `A` the part of it on the GPU the term takes at least
+//! `max(A / BW_gpu + 2 T_sync, (W - A) / (D BW_dimm))`, and neurons split evenly over the DIMMs attain it. As a function of the bytes
+//! that a term gets on the GPU, its hottest neurons first, this falls at the rate `f / (D BW_dimm)` until both sides are equal: a
+//! convex function whose slope is the frequency times the same factor for every term. So the relaxation is solved by filling the GPU in
+//! order of frequency, leaving out terms that are saturated.
+
+use crate::placement::{Instance, ONE};
+
+/// The optimum of a relaxation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound {
+    /// The time in microseconds.
+    pub us: f64,
+    /// The part of each term.
+    pub terms_us: Vec<f64>,
+    /// Frequency of the neuron that the GPU is full with; 0 if it does not become full.
+    pub price: f64,
+}
+
+impl Bound {
+    fn of(instance: &Instance, gpu_work: &[f64], price: f64) -> Self {
+        let terms_us: Vec<f64> =
+            gpu_work.iter().enumerate().map(|(term, &work)| instance.ideal_us(term, work)).collect();
+        Self { us: terms_us.iter().sum(), terms_us, price }
+    }
+}
+
+/// The bound on placements of which each group is whole or in parts on the GPU: the linear relaxation of the problem that a solver
+/// is given.
+pub fn group_bound(instance: &Instance) -> Bound {
+    let terms = instance.terms().len();
+    let room: Vec<f64> = (0..terms).map(|term| instance.saturation(term)).collect();
+    let mut gpu_work = vec![0.0; terms];
+    let mut free = instance.machine().gpu_bytes as f64;
+    let mut price = 0.0;
+    for index in instance.hottest() {
+        let (group, term) = (&instance.groups()[index], instance.term_of(index));
+        if group.work == 0 {
+            break;
+        }
+        let (work, bytes) = (group.work as f64, group.bytes as f64);
+        let wanted = ((room[term] - gpu_work[term]) / work).clamp(0.0, 1.0);
+        let part = wanted.min(free / bytes);
+        gpu_work[term] += part * work;
+        free -= part * bytes;
+        if part < wanted {
+            price = group.mean() / f64::from(ONE);
+            break;
+        }
+    }
+    Bound::of(instance, &gpu_work, price)
+}
+
+/// The bound on all placements, whatever parts of groups are on the GPU: the relaxation with every neuron by itself.
+pub fn neuron_bound(instance: &Instance) -> Bound {
+    let saturated: Vec<Saturated> =
+        (0..instance.terms().len()).map(|term| Saturated::of(instance, term)).collect();
+    let capacity = instance.machine().gpu_bytes as f64;
+    let bytes = |threshold: u32| -> f64 {
+        saturated.iter().enumerate().map(|(term, s)| s.at(instance, term, threshold).0).sum()
+    };
+    let price = least(|threshold| bytes(threshold) <= capacity);
+    let mut free = capacity - bytes(price);
+    let mut gpu_work = Vec::with_capacity(saturated.len());
+    for (term, limit) in saturated.iter().enumerate() {
+        let (bytes, mut work) = limit.at(instance, term, price);
+        if price > 0 {
+            // Neurons of just that frequency, as far as there is room and the term wants them.
+            let part = (limit.at(instance, term, price - 1).0 - bytes).min(free);
+            work += part * f64::from(price);
+            free -= part;
+        }
+        gpu_work.push(work);
+    }
+    Bound::of(instance, &gpu_work, f64::from(price) / f64::from(ONE))
+}
+
+/// What a term has on the GPU when more would not help it.
+struct Saturated {
+    /// All neurons above this frequency, and a part of those that have it.
+    threshold: u32,
+    bytes: f64,
+    work: f64,
+}
+
+impl Saturated {
+    fn of(instance: &Instance, term: usize) -> Self {
+        let work = instance.saturation(term);
+        let threshold = least(|threshold| above(instance, term, threshold).1 as f64 <= work);
+        let (bytes, whole) = above(instance, term, threshold);
+        if threshold == 0 {
+            return Self { threshold, bytes: bytes as f64, work: whole as f64 };
+        }
+        Self { threshold, bytes: bytes as f64 + (work - whole as f64) / f64::from(threshold), work }
+    }
+
+    /// Bytes and work of the term's neurons above a frequency, no more than saturate it.
+    fn at(&self, instance: &Instance, term: usize, threshold: u32) -> (f64, f64) {
+        if threshold < self.threshold {
+            return (self.bytes, self.work);
+        }
+        let (bytes, work) = above(instance, term, threshold);
+        (bytes as f64, work as f64)
+    }
+}
+
+/// Bytes and work of a term's neurons above a frequency.
+fn above(instance: &Instance, term: usize, threshold: u32) -> (u64, u64) {
+    let mut sum = (0, 0);
+    for block in &instance.blocks()[instance.terms()[term].clone()] {
+        let count = block.frequencies.partition_point(|&f| f > threshold);
+        let groups = &instance.groups()[block.groups.clone()];
+        let group = &groups[groups.partition_point(|group| group.start as usize <= count).max(1) - 1];
+        let rest: u64 = block.frequencies[group.start as usize..count].iter().map(|&f| u64::from(f)).sum();
+        sum.0 += count as u64 * block.neuron_bytes;
+        sum.1 += (group.before + rest) * block.neuron_bytes;
+    }
+    sum
+}
+
+/// The least frequency for which something holds that holds for all above it, and for [`ONE`].
+pub(crate) fn least(holds: impl Fn(u32) -> bool) -> u32 {
+    let (mut low, mut high) = (0, ONE);
+    while low < high {
+        let middle = (low + high) / 2;
+        if holds(middle) { high = middle } else { low = middle + 1 }
+    }
+    low
+}

@@ -1,0 +1,255 @@
+//! How long a DIMM takes for the neurons of a block, as the scheduler estimates it: programs of [`ndp_isa::planner`], run by the cycle model of the core.
+//!
+//! The neurons are a number of active ones out of those that a DIMM stores. The cycle model moves no data, so all that it is given of the
+//! data is which rows a list names: so many rows, spread at random over the DIMM's matrix and put into the order that
+//! [`ndp_isa::layout::order_rows`] finds. A refresh may fall anywhere into a program, and other rows collide a little differently, so
+//! two shares of one size differ by some cycles; a time here is that of one such list.
+//!
+//! Programs are run for numbers of neurons on a grid, when they are first asked for, and what lies between two points of the
+//! grid is interpolated. [`DimmTimes::measure`] is the exact time of any number, which says how far the interpolation is off.
+
+use ndp_config::{BlockKind, DesignConfig, LlmShape};
+use ndp_cycles::{ClockRelation, CycleModel, run_program};
+use ndp_files::{Result, bail};
+use ndp_isa::layout::{DimmMap, MatrixLayout, order_rows};
+use ndp_isa::planner::{Ending, Epilogue, Mode, Plan, Sizes};
+use ndp_isa::{Activation, Instruction, block_words};
+use ndp_numerics::SplitMix64;
+use std::collections::BTreeMap;
+
+/// Points of the grid between no neuron and all of a DIMM.
+const GRID_POINTS: u32 = 48;
+
+/// Cycles of the NDP core.
+pub type Cycles = u64;
+
+/// The times of one model's layers on one DIMM.
+pub struct DimmTimes {
+    design: DesignConfig,
+    model: LlmShape,
+    /// Neurons of a block that a DIMM stores: rows of its matrices.
+    stored: [u32; 2],
+    seed: u64,
+    batch: u32,
+    grid: BTreeMap<(BlockKind, u32), Cycles>,
+}
+
+impl DimmTimes {
+    /// The times of `model` on DIMMs with the core `design`, when every block is spread over `dimms` of them.
+    pub fn new(design: &DesignConfig, model: &LlmShape, dimms: u32, seed: u64) -> Self {
+        let stored =
+            [BlockKind::Attention, BlockKind::Mlp].map(|kind| model.block_neurons(kind).div_ceil(dimms));
+        Self { design: design.clone(), model: model.clone(), stored, seed, batch: 1, grid: BTreeMap::new() }
+    }
+
+    /// The same for products with so many vectors: each row is read once, and multiplied by all of them.
+    #[must_use]
+    pub fn with_batch(self, batch: u32) -> Self {
+        Self { batch, grid: BTreeMap::new(), ..self }
+    }
+
+    /// Neurons of a block of that kind that a DIMM is taken to store.
+    pub fn stored(&self, kind: BlockKind) -> u32 {
+        self.stored[kind as usize]
+    }
+
+    /// Distance of the grid's points for a kind of block.
+    fn step(&self, kind: BlockKind) -> u32 {
+        self.stored(kind).div_ceil(GRID_POINTS).max(1)
+    }
+
+    /// Cycles for `active` neurons of a block: between grid points linear.
+    ///
+    /// # Errors
+    /// A model that the design cannot compute.
+    pub fn neurons(&mut self, kind: BlockKind, active: u32) -> Result<Cycles> {
+        if active == 0 {
+            return Ok(0);
+        }
+        let step = self.step(kind);
+        // One neuron is the first point: a program that does nothing takes no time at all.
+        let (low, high) =
+            if active < step { (1, step) } else { (active / step * step, (active / step + 1) * step) };
+        let first = self.grid_point(kind, low)?;
+        if active == low || high == low {
+            return Ok(first);
+        }
+        let last = self.grid_point(kind, high)?;
+        let part = u64::from(active - low) * last.saturating_sub(first) / u64::from(high - low);
+        Ok(first + part)
+    }
+
+    fn grid_point(&mut self, kind: BlockKind, active: u32) -> Result<Cycles> {
+        if let Some(&cycles) = self.grid.get(&(kind, active)) {
+            return Ok(cycles);
+        }
+        let cycles = self.measure(kind, active)?;
+        self.grid.insert((kind, active), cycles);
+        Ok(cycles)
+    }
+
+    /// Cycles for `active` neurons of a block, from the cycle model and not from the grid.
+    ///
+    /// A block in front of attention is one AXPY over the rows of Q, K and V of each neuron; the MLP is a DOT with its ReLU (two, and
+    /// their product, with a gate) and an AXPY.
+    pub fn measure(&self, kind: BlockKind, active: u32) -> Result<Cycles> {
+        let hidden = self.model.hidden();
+        match kind {
+            _ if active == 0 => Ok(0),
+            BlockKind::Attention => {
+                self.product(Mode::Axpy, kind, active, hidden + 2 * self.model.kv_width(), false)
+            }
+            BlockKind::Mlp => {
+                let gate = self.product(Mode::Dot, kind, active, hidden, true)?;
+                let up = if self.model.mlp_matrices() == 3 {
+                    self.product(Mode::Dot, kind, active, hidden, false)? + self.multiply(active)?
+                } else {
+                    0
+                };
+                Ok(gate + up + self.product(Mode::Axpy, kind, active, hidden, false)?)
+            }
+        }
+    }
+
+    /// Cycles of one product over `active` of the DIMM's rows.
+    fn product(&self, mode: Mode, kind: BlockKind, active: u32, cols: u32, relu: bool) -> Result<Cycles> {
+        let rows = self.stored(kind).max(active);
+        let sizes = Sizes { rows, cols, count: active, batch: self.batch, listed: true };
+        let epilogue = Epilogue { activation: relu.then_some(Activation::Relu), ..Epilogue::default() };
+        let mut map = DimmMap::new(&self.design);
+        let plan = match mode {
+            Mode::Dot => {
+                let layout = map.add_matrix("w", rows, cols)?;
+                Plan::dot(&self.design, &mut map, &layout, &sizes, &epilogue, None)?
+            }
+            Mode::Axpy => {
+                let tiling = Plan::tiling(&self.design, &sizes)?;
+                let mut layouts = Vec::new();
+                for tile in &tiling.tiles {
+                    let name = format!("w {}", tile.first);
+                    let layout = map.add_matrix(&name, rows, tile.cols)?;
+                    layouts.push((tile.first, layout));
+                }
+                Plan::axpy(&self.design, &mut map, &layouts, &tiling, &sizes, &epilogue, Ending::Stored)?
+            }
+        };
+        let layouts: Vec<&MatrixLayout> = plan.matrices.iter().map(|(_, layout)| layout).collect();
+        let mut list = spread(rows, active, self.seed);
+        order_rows(&layouts, &mut list);
+        let entries = |burst: u32| {
+            let piece = plan
+                .lists
+                .iter()
+                .find(|(_, count, address)| (*address..*address + count.div_ceil(16)).contains(&burst));
+            let Some(&(first, count, address)) = piece else { return [0; 16] };
+            let from = (burst - address) * 16;
+            let rows = &list[(first + from) as usize..(first + count.min(from + 16)) as usize];
+            std::array::from_fn(|index| rows.get(index).copied().unwrap_or(0))
+        };
+        self.run(&plan.instructions, entries)
+    }
+
+    /// Cycles of the product of two vectors of `elements` elements, element by element, in as many pieces as the buffer asks for.
+    fn multiply(&self, elements: u32) -> Result<Cycles> {
+        let (mut map, batch) = (DimmMap::new(&self.design), self.batch);
+        let words = self.design.gemv().slice_words();
+        let mut pieces = 1;
+        while 2 * block_words(&self.design, elements.div_ceil(pieces), batch) > words && pieces < elements {
+            pieces += 1;
+        }
+        let cols = elements.div_ceil(pieces);
+        let other = block_words(&self.design, cols, batch);
+        let mut program = Vec::new();
+        for piece in 0..pieces {
+            let cols = cols.min(elements - (piece * cols).min(elements));
+            if cols == 0 {
+                break;
+            }
+            let address = |name: &str| map.add_vectors(&format!("{name} {piece}"), cols, batch);
+            let [gate, up, product] = ["gate", "up", "product"].map(address);
+            program.extend([
+                Instruction::Load { dst: 0, cols, batch, address: gate?.address() },
+                Instruction::Load { dst: other, cols, batch, address: up?.address() },
+                Instruction::Activate {
+                    operation: Activation::Mul { other },
+                    src: 0,
+                    dst: 0,
+                    cols,
+                    batch,
+                    heads: 1,
+                },
+                Instruction::Store { src: 0, cols, batch, address: product?.address() },
+            ]);
+        }
+        self.run(&program, |_| [0; 16])
+    }
+
+    /// Runs a program on the cycle model.
+    fn run(&self, instructions: &[Instruction], entries: impl FnMut(u32) -> [u32; 16]) -> Result<Cycles> {
+        let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
+        let mut core = CycleModel::new(&self.design, ClockRelation::after_reset(&self.design));
+        let run = run_program(&mut core, &words, entries, &[]);
+        if run.status.malformed > 0 {
+            let at = run.status.error_sequence as usize;
+            let instruction = instructions.get(at).map_or_else(String::new, ToString::to_string);
+            bail!("the core refuses `{instruction}` with code {}", run.status.error);
+        }
+        Ok(run.cycles)
+    }
+}
+
+/// `count` different numbers below `rows` in ascending order, one at random in each of `count` equal parts.
+fn spread(rows: u32, count: u32, seed: u64) -> Vec<u32> {
+    let mut rng = SplitMix64::new(seed);
+    let bound = |k: u32| (u64::from(k) * u64::from(rows) / u64::from(count)) as u32;
+    (0..count)
+        .map(|k| bound(k) + (rng.next_u64() % u64::from(bound(k + 1) - bound(k)).max(1)) as u32)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiny() -> DimmTimes {
+        let design = DesignConfig::preset("tiny").unwrap();
+        let model = LlmShape::opt_like("small", 2, 64, 4, 256, 100).unwrap();
+        DimmTimes::new(&design, &model, 2, 1)
+    }
+
+    #[test]
+    fn lists_name_different_rows_in_ascending_order() {
+        for (rows, count) in [(1, 1), (7, 7), (100, 33), (5000, 4999)] {
+            let list = spread(rows, count, 3);
+            assert!(list.windows(2).all(|pair| pair[0] < pair[1]) && list[count as usize - 1] < rows);
+        }
+    }
+
+    #[test]
+    fn grid_points_are_exact_and_what_is_between_lies_between() {
+        let mut times = tiny();
+        let step = times.step(BlockKind::Mlp);
+        for kind in [BlockKind::Attention, BlockKind::Mlp] {
+            assert_eq!(times.neurons(kind, 0).unwrap(), 0);
+            let step = times.step(kind);
+            assert_eq!(times.neurons(kind, 2 * step).unwrap(), times.measure(kind, 2 * step).unwrap());
+        }
+        let ends = [step, 2 * step].map(|n| times.neurons(BlockKind::Mlp, n).unwrap());
+        let middle = times.neurons(BlockKind::Mlp, step + step / 2).unwrap();
+        assert!(ends[0] <= middle && middle <= ends[1], "{ends:?} {middle}");
+    }
+
+    #[test]
+    fn more_work_takes_longer() {
+        let mut times = tiny();
+        let cycles = [16, 32, 64, 128].map(|neurons| times.neurons(BlockKind::Mlp, neurons).unwrap());
+        assert!(cycles.is_sorted_by(|fewer, more| fewer < more), "{cycles:?}");
+    }
+
+    #[test]
+    fn a_model_that_the_core_cannot_compute_is_refused() {
+        let design = DesignConfig::preset("tiny").unwrap();
+        let model = LlmShape::opt_like("wide", 1, 1 << 20, 1, 8, 100).unwrap();
+        assert!(DimmTimes::new(&design, &model, 1, 0).neurons(BlockKind::Mlp, 4).is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! Cold neurons change DIMMs once in a window of tokens: Algorithm 1 of Hermes (section IV-D).
+//!
+//! Of each block, the activations of a window are added up for each DIMM. The DIMM with most is paired with the one with fewest,
+//! the second with the second last, and so on; in each pair the most active neurons go to the other DIMM until both are balanced.
+//! Pairs do not share a DIMM, so each uses a bridge of its own.
+//!
+//! The paper prints the loop as `while Z[id] <= Z[J - id]`, which would never run for the pair it has just chosen, and `J - id` is
+//! one past the last for `id = 0`. Implemented is what the text describes: `while Z[id] > Z[J - 1 - id]`. "Until balanced" is taken
+//! to mean that no neuron is moved that would leave the pair less balanced than before.
+
+use crate::scheduler::residency::Residency;
+use ndp_traces::ones;
+
+/// Tokens in a window (section IV-D).
+pub const WINDOW_TOKENS: u32 = 5;
+
+/// A neuron that is to change DIMMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Number of the block.
+    pub block: usize,
+    /// The neuron.
+    pub neuron: u32,
+    /// Where it is.
+    pub from: u8,
+    /// Where it goes.
+    pub to: u8,
+}
+
+/// How often each neuron was active in the tokens since the last [`WindowCounts::clear`].
+#[derive(Clone, Debug)]
+pub struct WindowCounts {
+    blocks: Vec<Vec<u8>>,
+    tokens: u32,
+}
+
+impl WindowCounts {
+    /// Nothing counted, for the blocks of `residency`.
+    pub fn new(residency: &Residency) -> Self {
+        let blocks = residency.shape().blocks().iter().map(|block| vec![0; block.neurons as usize]).collect();
+        Self { blocks, tokens: 0 }
+    }
+
+    /// Counts the active neurons of one block for one token.
+    pub fn count(&mut self, block: usize, active: &[u64]) {
+        let counts = &mut self.blocks[block];
+        ones(active).for_each(|neuron| counts[neuron as usize] = counts[neuron as usize].saturating_add(1));
+    }
+
+    /// One token is complete. `true` if that fills the window.
+    pub fn end_token(&mut self, window: u32) -> bool {
+        self.tokens += 1;
+        self.tokens >= window
+    }
+
+    /// The counts of a block.
+    pub fn block(&self, block: usize) -> &[u8] {
+        &self.blocks[block]
+    }
+
+    /// Begins a window.
+    pub fn clear(&mut self) {
+        self.blocks.iter_mut().for_each(|counts| counts.fill(0));
+        self.tokens = 0;
+    }
+}
+
+/// Activations of the cold neurons of a block on each DIMM: `Z` of Algorithm 1, without those that the GPU has.
+pub fn window_load(residency: &Residency, block: usize, counts: &[u8]) -> Vec<u64> {
+    let mut load = vec![0; residency.dimm_count() as usize];
+    let gpu = residency.gpu(block);
+    for (neuron, (&count, &dimm)) in counts.iter().zip(residency.dimms(block)).enumerate() {
+        let cold = gpu[neuron / 64] >> (neuron % 64) & 1 == 0;
+        load[usize::from(dimm)] += u64::from(count) * u64::from(cold);
+    }
+    load
+}
+
+/// The moves that balance a block after a window in which its neurons were active `counts` times.
+pub fn remap(residency: &Residency, block: usize, counts: &[u8]) -> Vec<Move> {
+    let mut load = window_load(residency, block, counts);
+    let mut order: Vec<usize> = (0..load.len()).collect();
+    order.sort_by_key(|&dimm| (std::cmp::Reverse(load[dimm]), dimm));
+    let most = usize::from(counts.iter().copied().max().unwrap_or(0));
+    // Cold neurons that were active at all, by DIMM and by how often.
+    let mut active = vec![vec![Vec::new(); most + 1]; load.len()];
+    let gpu = residency.gpu(block);
+    for (neuron, (&count, &dimm)) in counts.iter().zip(residency.dimms(block)).enumerate() {
+        if count > 0 && gpu[neuron / 64] >> (neuron % 64) & 1 == 0 {
+            active[usize::from(dimm)][usize::from(count)].push(neuron as u32);
+        }
+    }
+    let mut moves = Vec::new();
+    for (id, &from) in order.iter().enumerate().take(order.len() / 2) {
+        let to = order[order.len() - 1 - id];
+        'pair: for count in (1..=most).rev() {
+            for &neuron in &active[from][count] {
+                // Moving it takes twice its count off the difference: it has to stay smaller than it was.
+                if load[from] <= load[to] + count as u64 {
+                    continue 'pair;
+                }
+                moves.push(Move { block, neuron, from: from as u8, to: to as u8 });
+                load[from] -= count as u64;
+                load[to] += count as u64;
+            }
+        }
+    }
+    moves
+}

@@ -1,0 +1,6 @@
+//! Tests of the placement of neurons.
+
+mod common;
+mod optimum;
+mod rules;
+mod tiers;

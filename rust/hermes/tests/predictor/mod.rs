@@ -1,0 +1,5 @@
+//! Tests of the predictor.
+
+mod low_rank;
+mod reference;
+mod table;

@@ -1,0 +1,36 @@
+//! Instruction set of the NDP core, where operands lie, the functional model, and plans of products.
+//!
+//! `docs/isa.md` in Rust: [`Instruction`] and its 128 bits, the error that a malformed one has ([`Malformed`]), the
+//! words of buffer and list memory that it touches ([`Words`]), and programs as text ([`Program`]). It sits between
+//! those who write programs (hosts, the generator of random ones) and those who run them: the functional model
+//! ([`machine`]) and the core itself, whose decoder is written from the same document and shares nothing with this
+//! crate.
+//!
+//! Reading order: [`instruction`], [`malformed`] (decoding and checks), [`footprint`], [`program`],
+//! [`parse`](mod@parse), [`registers`] (what a host reads), [`layout`] (where matrices and vectors lie), [`machine`] (what a program
+//! computes), [`planner`] (how products and attention become programs).
+
+#![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod error;
+pub mod footprint;
+pub mod instruction;
+pub mod layout;
+mod literal;
+pub mod machine;
+pub mod malformed;
+pub mod parse;
+pub mod planner;
+pub mod program;
+pub mod registers;
+mod table;
+
+pub use error::IsaError;
+pub use footprint::{Words, accumulator_words, block_words, vector_words};
+pub use instruction::{Activation, Field, Instruction, Numbers, Opcode, Product, Transfer, fields};
+pub use literal::f16_from_decimal;
+pub use malformed::{ErrorCode, Malformed, SOFTMAX_ELEMS, decode, decode_fields};
+pub use parse::{parse, parse_with_lines};
+pub use program::{Code, Data, Dump, Program, RandomKind};
+pub use registers::{Counters, Status, burst_of};

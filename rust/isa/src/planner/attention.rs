@@ -1,0 +1,214 @@
+//! Attention over caches of keys and values in DRAM: tokens that each see a number of positions.
+//!
+//! As many heads as fill a stripe share a row of a cache ([`HeadCut`]), so one `dot` gives the scores of all of them. For each
+//! token and group of heads: `load` q, `dot` with the keys, `softmax`, `axpy` with the values, `round`, `store`. Two of them are
+//! under way at a time if the buffer has room for both: the scores of one are computed beside the softmax of the other.
+
+use crate::layout::{MatrixLayout, VectorBlock};
+use crate::planner::product::{buffer_words, load, store};
+use crate::{Activation, Instruction, Product as Operands, SOFTMAX_ELEMS, accumulator_words, block_words};
+use ndp_config::{DesignConfig, WeightFormat, require};
+use ndp_files::{Result, bail};
+
+/// How the heads of a layer are laid into rows of a stripe at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadCut {
+    /// Heads that a product is cut into; those that the layer does not have are left over. 1 if a row holds one head.
+    pub segments: u32,
+    /// Heads of the layer.
+    pub heads: u32,
+    /// Elements of a head.
+    pub width: u32,
+}
+
+impl HeadCut {
+    /// The cut for `heads` heads of `width` elements: rows of several heads if a power of two of them fills a stripe exactly and
+    /// the design has products with so many, else one head to a row.
+    ///
+    /// # Errors
+    /// Heads that are wider than a stripe, which no `append` can write, or of no width.
+    pub fn new(config: &DesignConfig, heads: usize, width: usize) -> Result<Self> {
+        let stripe = config.gemv().stripe_elems();
+        let narrow = u32::try_from(width).ok().filter(|width| (1..=stripe).contains(width));
+        let (Some(width), Ok(heads)) = (narrow, u32::try_from(heads)) else {
+            bail!(
+                "elements of an attention head = {width} must be in 1..={stripe}: a row of a cache is one stripe at most"
+            );
+        };
+        let fill = stripe / width;
+        let several = stripe.is_multiple_of(width)
+            && fill.is_power_of_two()
+            && fill <= config.gemv().max_heads()
+            && heads > 1;
+        Ok(Self { segments: if several { fill } else { 1 }, heads, width })
+    }
+
+    /// The cut for heads of keys and values of which each has so many heads of queries: where several share one, a row holds one head, and the
+    /// queries that share it are the vectors of a batch.
+    pub fn grouped(config: &DesignConfig, (heads, sharing): (usize, usize), width: usize) -> Result<Self> {
+        let cut = Self::new(config, heads, width)?;
+        Ok(if sharing > 1 { Self { segments: 1, ..cut } } else { cut })
+    }
+
+    /// The queries of a head that are taken at a time, if `sharing` share it and see `visible` tokens at most, and the words of the buffer that they
+    /// need. Fewer at a time read the caches more often.
+    ///
+    /// # Errors
+    /// As [`slot_words`] of a single query.
+    pub fn queries(&self, config: &DesignConfig, sharing: u32, visible: u64) -> Result<(u32, u32)> {
+        let mut queries = sharing.clamp(1, config.gemv().max_batch());
+        loop {
+            match slot_words(config, self, visible, queries) {
+                Err(_) if queries > 1 => queries = queries.div_ceil(2),
+                words => return Ok((queries, words?)),
+            }
+        }
+    }
+
+    /// Rows that a token has: groups of heads.
+    pub fn groups(&self) -> u32 {
+        self.heads.div_ceil(self.segments)
+    }
+
+    /// First element of a group and the elements that it has.
+    pub fn columns(&self, group: u32) -> (u32, u32) {
+        let first = group * self.segments;
+        (first * self.width, (self.heads - first).min(self.segments) * self.width)
+    }
+}
+
+/// One token and one group of heads: what is to be computed, and where. Where several heads of Q share one of K and V, their
+/// queries are the vectors of one block, and share what is read of the caches.
+#[derive(Clone, Debug)]
+pub struct AttentionUnit {
+    /// Positions that the token sees, its own included: rows of the caches from 0 on.
+    pub visible: u32,
+    /// The keys and the values of the group.
+    pub matrices: [MatrixLayout; 2],
+    /// The queries: the elements of the group's heads, a vector for each that shares the caches; in one block, or one after the other in several.
+    pub inputs: Vec<VectorBlock>,
+    /// Where the contexts of the heads go.
+    pub output: VectorBlock,
+}
+
+impl AttentionUnit {
+    /// Queries.
+    fn queries(&self) -> u32 {
+        self.output.batch()
+    }
+}
+
+/// Words of the buffer for one unit that is under way.
+struct Slot {
+    query: u32,
+    scores: u32,
+    sums: u32,
+}
+
+/// Words of the buffer that a unit with contexts of at most `visible` tokens and `queries` vectors needs.
+///
+/// # Errors
+/// Contexts that are longer than a softmax or than the buffer has room for.
+pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64, queries: u32) -> Result<u32> {
+    let gemv = config.gemv();
+    let longest = gemv.max_cols().min(SOFTMAX_ELEMS);
+    if visible > longest.into() {
+        let rule = format!("be at most {longest}, the elements of a softmax");
+        bail!("tokens of a context = {visible} must {rule}");
+    }
+    // A query is a word, and so are its sums but for the lanes.
+    let words = (1..=visible as u32).rev().take(4 * gemv.stripe_elems() as usize);
+    let vectors = cut.segments * queries;
+    let scores = words.map(|count| block_words(config, count, vectors)).max().unwrap_or(1);
+    let needed = queries + scores + accumulator_words(config, cut.width, queries);
+    let what = format!("slice words for a context of {visible} tokens and {vectors} heads");
+    let rule = format!("be at most {} (a {} KiB buffer)", buffer_words(config), gemv.buffer_kib());
+    require(needed <= buffer_words(config), what, needed, rule)?;
+    Ok(needed)
+}
+
+/// The program for all units, of which each takes `words` words ([`slot_words`]).
+pub fn attention_program(
+    config: &DesignConfig,
+    cut: &HeadCut,
+    units: &[AttentionUnit],
+    words: u32,
+) -> Vec<Instruction> {
+    let queries = units.iter().map(AttentionUnit::queries).max().unwrap_or(1);
+    let sums = accumulator_words(config, cut.width, queries);
+    let places = (buffer_words(config) / words).min(2);
+    let slot = |index: usize| {
+        let query = index as u32 % places * words;
+        Slot { query, sums: query + queries, scores: query + queries + sums }
+    };
+    let product = |unit: &AttentionUnit, matrix: usize, src: u32, dst: u32| {
+        let address = unit.matrices[matrix].base();
+        let (batch, count, heads) = (unit.queries(), unit.visible, cut.segments);
+        let operands = Operands::of_matrix(unit.output.elements(), address, WeightFormat::Fp16);
+        Operands { src, dst, batch, count, heads, ..operands }
+    };
+    let begin = |index: usize, unit: &AttentionUnit| {
+        let Slot { query, scores, .. } = slot(index);
+        let mut dst = query;
+        let load = |input: &VectorBlock| {
+            let load = load(dst, input);
+            // A query is a word.
+            dst += input.batch();
+            load
+        };
+        let mut instructions: Vec<Instruction> = unit.inputs.iter().map(load).collect();
+        instructions.extend([
+            Instruction::Dot(product(unit, 0, query, scores)),
+            Instruction::Activate {
+                operation: Activation::Softmax,
+                src: scores,
+                dst: scores,
+                cols: unit.visible,
+                batch: unit.queries(),
+                heads: cut.segments,
+            },
+        ]);
+        instructions
+    };
+    let end = |index: usize, unit: &AttentionUnit| {
+        let Slot { scores, sums: place, .. } = slot(index);
+        let (cols, batch) = (unit.output.elements(), unit.queries());
+        [
+            Instruction::Zero { dst: place, count: sums },
+            Instruction::Axpy(product(unit, 1, scores, place)),
+            Instruction::Round { src: place, dst: place, cols, batch },
+            store(place, &unit.output),
+        ]
+    };
+    let mut instructions = Vec::new();
+    let ahead = places as usize - 1;
+    for index in 0..units.len() + ahead {
+        if let Some(unit) = units.get(index) {
+            instructions.extend(begin(index, unit));
+        }
+        if let Some((index, unit)) = index.checked_sub(ahead).and_then(|i| Some((i, units.get(i)?))) {
+            instructions.extend(end(index, unit));
+        }
+    }
+    instructions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_cut_where_they_fill_a_stripe() {
+        let hermes = DesignConfig::preset("hermes").unwrap();
+        let cut = |heads, width| HeadCut::new(&hermes, heads, width).unwrap();
+        assert_eq!((cut(3, 64).segments, cut(3, 64).groups(), cut(3, 64).columns(0)), (8, 1, (0, 192)));
+        assert_eq!((cut(40, 128).segments, cut(40, 128).groups()), (4, 10));
+        assert_eq!(cut(11, 64).columns(1), (512, 192));
+        // A segment of another width, too many segments, and a single head.
+        assert_eq!([cut(4, 80).segments, cut(20, 32).segments, cut(1, 64).segments], [1, 1, 1]);
+        assert_eq!((cut(4, 80).groups(), cut(4, 80).columns(3)), (4, (240, 80)));
+        let error = HeadCut::new(&hermes, 2, 513).unwrap_err().to_string();
+        assert!(error.contains("513") && error.contains("1..=512"), "{error}");
+        assert!(HeadCut::new(&hermes, 2, 0).is_err());
+    }
+}

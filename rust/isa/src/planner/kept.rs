@@ -1,0 +1,132 @@
+//! FC1 and FC2 of a core's neurons without a host between them: the results of a listed DOT stay in the buffer, and an AXPY takes those that
+//! are positive, with the rows of the same numbers. If the results are those of a gate, the AXPY takes them times the products of the same
+//! rows of another matrix, which is read for the positive ones alone.
+
+use crate::layout::MatrixLayout;
+use crate::planner::product::{Chunk, buffer_words, list_piece, longest, operands};
+use crate::{Activation, Instruction, Numbers, Product, accumulator_words, block_words};
+use ndp_config::{DesignConfig, require};
+use ndp_files::Result;
+use std::ops::Range;
+
+/// Where the results of a DOT stay: chunk by chunk at the end of the buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptOutputs {
+    pub(crate) chunks: Vec<Chunk>,
+    batch: u32,
+    /// Columns of the AXPY.
+    cols: u32,
+    /// First words of the places that selected values use in turn.
+    factors: [u32; 2],
+    /// First word of the vectors.
+    pub(crate) source: u32,
+    /// First words of the places for products that a gate multiplies.
+    products: Option<[u32; 2]>,
+}
+
+impl KeptOutputs {
+    /// For a DOT of `count` listed rows with `batch` vectors of `inputs` elements, and an AXPY of rows of `cols` elements; none if the buffer
+    /// does not hold the results beside the sums of all columns. Those of a gate need the vectors beside them too.
+    pub fn new(
+        config: &DesignConfig,
+        (inputs, count, batch): (u32, u32, u32),
+        cols: u32,
+        is_gate: bool,
+    ) -> Option<Self> {
+        let (words, most) = (buffer_words(config), list_piece(config).min(longest(config)));
+        if batch > config.gemv().max_batch() || inputs.max(cols) > longest(config) {
+            return None;
+        }
+        let counts = (0..count.div_ceil(most)).map(|index| most.min(count - index * most));
+        let results: u32 = counts.clone().map(|count| block_words(config, count, batch)).sum();
+        // A shorter list may take more words than a full one.
+        let largest = counts.clone().map(|count| block_words(config, count, batch)).max().unwrap_or(0);
+        let mut dst = words.checked_sub(results)?;
+        // Both products have two places beside these: for biases, then for selected values. Those of a gate have two more.
+        let (vectors, sums) = (block_words(config, inputs, batch), accumulator_words(config, cols, batch));
+        let mut needed = vectors.max(sums) + 2 * largest;
+        let (mut source, mut products, mut others) = (0, None, vectors);
+        if is_gate {
+            products = Some([sums + 2 * largest, sums + 3 * largest]);
+            (source, others) = (dst.saturating_sub(vectors), sums);
+            needed = sums + 4 * largest + vectors;
+        }
+        if needed > dst {
+            return None;
+        }
+        let mut chunks = Vec::new();
+        for (index, count) in (0..).zip(counts) {
+            let half = index % 2;
+            chunks.push(Chunk { first: index * most, count, half, dst, other: others + half * largest });
+            dst += block_words(config, count, batch);
+        }
+        Some(Self { chunks, batch, cols, factors: [sums, sums + largest], source, products })
+    }
+
+    /// The results of which each selection takes its own: places of the list.
+    pub fn selections(&self) -> impl Iterator<Item = Range<usize>> {
+        self.chunks.iter().map(|chunk| chunk.first as usize..(chunk.first + chunk.count) as usize)
+    }
+
+    /// Words of which the DOT needs none for its vectors and results.
+    pub(crate) fn free(&self) -> Range<u32> {
+        let results = self.chunks.first().map_or(0, |chunk| chunk.dst);
+        let first = self.chunks.first().map_or(0, |chunk| chunk.other);
+        first..if self.products.is_some() { self.source } else { results }
+    }
+
+    /// Results of each vector.
+    pub fn count(&self) -> u32 {
+        self.chunks.iter().map(|chunk| chunk.count).sum()
+    }
+
+    /// The program of the AXPY: its sums stay in the buffer from word 0 on. `lists` are those of the DOT ([`crate::planner::Plan::lists`]), which are in DRAM
+    /// still; entries name rows of `layout`, and of `up`, the matrix that a gate needs. Without lists the one in the list memory counts, which
+    /// [`crate::planner::Plan::predicted`] has left there.
+    ///
+    /// # Errors
+    /// A matrix of other columns, other lists, and a gate without a matrix or the other way round.
+    pub fn axpy(
+        &self,
+        config: &DesignConfig,
+        (layout, up): (&MatrixLayout, Option<&MatrixLayout>),
+        lists: Option<&[(u32, u32, u32)]>,
+    ) -> Result<Vec<Instruction>> {
+        for (what, value, expected) in [
+            ("columns of the matrix", layout.cols(), self.cols),
+            ("lists of the results", lists.map_or(1, <[_]>::len) as u32, self.chunks.len() as u32),
+            ("matrices besides the gate's", up.is_some().into(), self.products.is_some().into()),
+        ] {
+            let rule = format!("be {expected}, as for the results that were kept");
+            require(value == expected, what, value, rule)?;
+        }
+        let (cols, batch) = (self.cols, self.batch);
+        let entry = |chunk: &Chunk| chunk.half * list_piece(config);
+        let list = |(chunk, (_, count, address)): (&Chunk, &(u32, u32, u32))| Instruction::List {
+            list: entry(chunk),
+            count: *count,
+            address: *address,
+        };
+        let mut lists = self.chunks.iter().zip(lists.unwrap_or_default()).map(list);
+        let mut program = vec![Instruction::Zero { dst: 0, count: accumulator_words(config, cols, batch) }];
+        program.extend(lists.next());
+        for chunk in &self.chunks {
+            let (dst, count, list) = (self.factors[chunk.half as usize], chunk.count, entry(chunk));
+            let numbers = Numbers::Listed(list);
+            let product = |layout, (src, dst)| {
+                let list = Some(list);
+                Product { src, dst, batch, count, list, selected: true, ..operands(layout) }
+            };
+            program.push(Instruction::Select { src: chunk.dst, dst, cols: count, batch, list, numbers });
+            if let (Some(up), Some(products)) = (up, self.products) {
+                let other = products[chunk.half as usize];
+                program.push(Instruction::Dot(product(up, (self.source, other))));
+                program.push(Activation::Mul { other }.in_place(dst, count, batch));
+            }
+            // The next list comes while this product runs.
+            program.extend(lists.next());
+            program.push(Instruction::Axpy(product(layout, (dst, 0))));
+        }
+        Ok(program)
+    }
+}

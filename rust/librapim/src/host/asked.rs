@@ -1,0 +1,40 @@
+//! What a group of requests asks of the shared machine, and what it gets.
+
+use crate::host::machine::{Attention, Stream};
+use crate::host::policy::Share;
+use crate::host::shared::Product;
+use ndp_numerics::f16;
+
+/// Work of the NPU.
+pub(crate) enum NpuWork {
+    Matrix { label: String, vectors: usize },
+    Stream(Stream),
+}
+
+/// Work of both devices.
+pub(crate) enum Both {
+    Product(Product),
+    /// Keys and values that change their home, while there is no attention in memory.
+    Move(Stream),
+}
+
+/// Pieces of work that may go on at the same time; the group waits for all of them.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub npu: Option<NpuWork>,
+    pub pim: Option<Attention>,
+    pub both: Option<Both>,
+}
+
+/// What a group wants.
+pub(crate) enum Request {
+    Work(Box<Asked>),
+    /// A decision for a step with these contexts.
+    Step(Vec<u32>),
+}
+
+/// What it gets.
+pub(crate) enum Reply {
+    Values(Vec<f16>),
+    Share(Share),
+}

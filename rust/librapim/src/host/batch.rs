@@ -1,0 +1,341 @@
+//! A batch of texts: prompts, then token by token, in one group or in two.
+//!
+//! Sequences of a group go through the linear layers together and finish whenever they are done. Every token and all logits are
+//! those that each text gets by itself.
+
+use crate::host::backend::{Checked, GroupBackend, Plan};
+use crate::host::groups::run_groups;
+use crate::host::machine::Machine;
+use crate::host::memory::CacheShape;
+use crate::host::pins::{Channel, Pins};
+use crate::host::policy::{Decided, Offloading, Policy};
+use crate::host::record::{ChannelSpan, Event};
+use crate::host::session::Generates;
+use crate::host::times::HostTimes;
+use crate::offloading::{Hardware, Mode, Model as Sizes};
+use ndp_config::HbmConfig;
+use ndp_dram::hbm::HbmActivity;
+use ndp_files::{Result, bail, in_range, refusal};
+use ndp_model::{Architecture, Decoder, Model, logits_digest};
+use ndp_numerics::{SplitMix64, f16, sample};
+use serde::Serialize;
+
+/// A text to be continued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// Its tokens.
+    pub tokens: Vec<u32>,
+    /// Tokens to generate.
+    pub generate: usize,
+    /// Temperature in hundredths, 0 for the most likely token.
+    pub temperature_percent: u32,
+    /// Seed of the sampler.
+    pub seed: u64,
+}
+
+/// What came of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Text {
+    /// Generated tokens.
+    pub tokens: Vec<u32>,
+    /// For each the digest of the logits it was drawn from.
+    pub logits_digests: Vec<u64>,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// By prompt.
+    pub texts: Vec<Text>,
+    /// Clocks in which the weights were written, before anything else.
+    pub loading_clocks: u64,
+    /// What each channel had been used for until then.
+    pub loading: Vec<HbmActivity>,
+    /// Clocks of everything behind that.
+    pub clocks: u64,
+    /// Outputs of the banks that equal the reference's.
+    pub checked: Checked,
+    /// Columns of weights that came back as they were written.
+    pub columns_checked: u64,
+    /// Columns of keys and values that the NPU read and that came back as they were written.
+    pub copies_checked: u64,
+    /// Who did what when; clocks count from the beginning.
+    pub events: Vec<Event>,
+    /// What each channel was given for each of the events.
+    pub spans: Vec<ChannelSpan>,
+    /// What was decided for each step of each group.
+    pub decisions: Vec<Decided>,
+}
+
+/// How a batch is run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrangement {
+    /// Groups of requests.
+    pub groups: usize,
+    /// What moves to the other device.
+    pub offloading: Offloading,
+    /// Clocks whose commands are recorded ([`Machine::recorded`]), from the beginning.
+    pub record: std::ops::Range<u64>,
+}
+
+/// A text on its way.
+pub struct Sequence<'a> {
+    number: u32,
+    prompt: &'a Prompt,
+    model: &'a Model,
+    decoder: Decoder<'a>,
+    rng: SplitMix64,
+    pub(crate) text: Text,
+}
+
+/// A machine with a model's weights in memory, and what groups need to know of it.
+pub(crate) struct Loaded {
+    pub machine: Machine,
+    pub plan: Plan,
+    pub policy: Policy,
+}
+
+/// Number of groups of a mode.
+pub fn groups_of(mode: Mode) -> Result<usize> {
+    match mode {
+        Mode::Serial => Ok(1),
+        Mode::Pipelined | Mode::Dex | Mode::DexDbo => Ok(2),
+        Mode::AttAcc | Mode::NeuPims | Mode::Dbo | Mode::Shortest => {
+            Err(refusal!("mode {} is not one of serial, pipelined, dex and dex+dbo", mode.name()))
+        }
+    }
+}
+
+/// The sizes of a model as the scheduler uses them.
+pub fn sizes_of(model: &Model) -> Sizes {
+    let config = &model.config;
+    let size = |size: usize| size as u32;
+    let heads = size(config.num_attention_heads());
+    Sizes {
+        name: "opt".to_owned(),
+        layers: size(config.num_hidden_layers()),
+        hidden: size(config.hidden_size()),
+        heads,
+        kv_heads: heads,
+        head_width: size(config.head_width()),
+        ffn: size(config.ffn_dim()),
+        ffn_matrices: 2,
+        vocabulary: size(config.vocab_size()),
+    }
+}
+
+/// Generates all texts. The modes differ in the memory (`config` is sliced for `dex` and `dex+dbo`), in the number of groups and in what
+/// is offloaded, not in any bit of the texts.
+///
+/// # Errors
+/// A model of another family than OPT; no prompts or empty ones, or for more to offload than there is; a model that does
+/// not fit; offloading in a memory without slicing; wrong results; as [`Machine::run`].
+pub fn run_arranged(
+    model: &Model,
+    config: &HbmConfig,
+    hardware: &Hardware,
+    arrangement: Arrangement,
+    prompts: &[Prompt],
+    pins: Vec<Channel>,
+) -> Result<(Outcome, Machine)> {
+    let groups = arrangement.groups;
+    in_range("prompts", prompts.len(), groups, 1 << 16)?;
+    let Loaded { mut machine, plan, policy } =
+        prepare_texts(model, (config, hardware), &arrangement, prompts, pins)?;
+    let loading_clocks = machine.clock();
+    let loading = machine.channels().map(Pins::activity).collect();
+    let of_group = |group| prompts.iter().enumerate().filter(move |(number, _)| number % groups == group);
+    let contexts = (0..groups).map(|group| {
+        let own = of_group(group).filter(|(_, prompt)| prompt.generate > 0);
+        own.map(|(_, prompt)| prompt.tokens.len() as u32).collect()
+    });
+    let (results, decisions) =
+        run_groups(&mut machine, contexts.collect(), &plan, &policy, |group, backend| {
+            let sequences =
+                of_group(group).map(|(number, prompt)| Sequence::new(model, number as u32, prompt));
+            let sequences = generate(backend, sequences.collect())?;
+            Ok((sequences, backend.checked()))
+        })?;
+    let mut checked = Checked::default();
+    for (_, of_group) in &results {
+        checked += *of_group;
+    }
+    let mut texts: Vec<(u32, Text)> = results.into_iter().flat_map(|(texts, _)| texts).collect();
+    texts.sort_unstable_by_key(|(number, _)| *number);
+    let outcome = Outcome {
+        texts: texts.into_iter().map(|(_, text)| text).collect(),
+        loading_clocks,
+        loading,
+        clocks: machine.clock() - loading_clocks,
+        checked,
+        columns_checked: machine.checked_columns(),
+        copies_checked: machine.moved_columns(),
+        events: machine.events().to_vec(),
+        spans: machine.spans().to_vec(),
+        decisions,
+    };
+    Ok((outcome, machine))
+}
+
+/// Checks the prompts and writes the weights.
+pub(crate) fn prepare_texts(
+    model: &Model,
+    devices: (&HbmConfig, &Hardware),
+    arrangement: &Arrangement,
+    prompts: &[Prompt],
+    pins: Vec<Channel>,
+) -> Result<Loaded> {
+    if model.config.architecture() != Architecture::Opt {
+        let found = format!("{:?}", model.config.architecture());
+        bail!("the model's architecture = {found}: this host runs models with Opt");
+    }
+    let most = model.config.max_position_embeddings();
+    for prompt in prompts {
+        in_range("tokens of a prompt", prompt.tokens.len(), 1, most)?;
+        in_range("tokens of a prompt and behind it", prompt.tokens.len() + prompt.generate, 1, most)?;
+        let vocabulary = model.config.vocab_size();
+        let largest = prompt.tokens.iter().copied().max().unwrap_or(0) as usize;
+        in_range("token", largest, 0, vocabulary - 1)?;
+    }
+    let positions = prompts.iter().map(|p| p.tokens.len() + p.generate).max().unwrap_or(1);
+    let caches = CacheShape::of(&sizes_of(model), prompts.len(), positions);
+    prepare(&sizes_of(model), devices, arrangement, caches, pins, |machine| load(machine, model))
+}
+
+/// A machine with the weights that `load` writes, and room for these caches.
+pub(crate) fn prepare(
+    sizes: &Sizes,
+    (config, hardware): (&HbmConfig, &Hardware),
+    arrangement: &Arrangement,
+    caches: CacheShape,
+    pins: Vec<Channel>,
+    load: impl FnOnce(&mut Machine) -> Result<()>,
+) -> Result<Loaded> {
+    let Arrangement { groups, offloading, ref record } = *arrangement;
+    in_range("groups", groups, 1, 1 << 16)?;
+    in_range("prompts", caches.sequences, 1, 1 << 16)?;
+    if offloading != Offloading::None && !config.slicing() {
+        bail!("offloading needs sliced banks, but memory '{}' does not slice its banks", config.name());
+    }
+    let largest = caches.sequences.div_ceil(groups) as u32;
+    let policy = Policy::new(offloading, config.banks(), largest, || {
+        HostTimes::new(sizes, hardware, config, largest, caches.positions as u32)
+    })?;
+    let [ffn, mha] = policy.may_offload();
+    let widest = if ffn { sizes.hidden.max(sizes.ffn) as usize } else { 0 };
+    let mut machine = Machine::new(config, hardware, caches, widest, pins)?;
+    machine.record(record.clone());
+    load(&mut machine)?;
+    if mha {
+        machine.add_copies()?;
+    }
+    let (memory, npu) = (machine.memory().clone(), machine.npu().clone());
+    let plan = Plan { memory, npu, sizes: sizes.clone(), is_outline: false };
+    Ok(Loaded { machine, plan, policy })
+}
+
+fn load(machine: &mut Machine, model: &Model) -> Result<()> {
+    for (index, layer) in model.layers.iter().enumerate() {
+        let parts = [
+            ("q_proj", &layer.q_proj),
+            ("k_proj", &layer.k_proj),
+            ("v_proj", &layer.v_proj),
+            ("out_proj", &layer.out_proj),
+            ("fc1", &layer.fc1),
+            ("fc2", &layer.fc2),
+        ];
+        for (part, linear) in parts {
+            let weight = &linear.weight;
+            let label = format!("layers.{index}.{part}");
+            machine.load(&label, (weight.rows(), weight.cols()), weight.data())?;
+        }
+    }
+    let head = &model.embed_tokens;
+    machine.load("lm_head", (head.rows(), head.cols()), head.data())
+}
+
+impl<'a> Sequence<'a> {
+    pub(crate) fn new(model: &'a Model, number: u32, prompt: &'a Prompt) -> Self {
+        Self {
+            number,
+            prompt,
+            model,
+            decoder: Decoder::new(model).with_sequence(number),
+            rng: SplitMix64::new(prompt.seed),
+            text: Text { tokens: Vec::new(), logits_digests: Vec::new() },
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.text.tokens.len() == self.prompt.generate
+    }
+
+    fn draw(&mut self, logits: &[f16]) -> Result<()> {
+        let token = sample(logits, self.prompt.temperature_percent, &mut self.rng)?;
+        self.text.tokens.push(token as u32);
+        self.text.logits_digests.push(logits_digest(logits));
+        Ok(())
+    }
+}
+
+/// All sequences of a group until the last one is done.
+fn generate(backend: &mut GroupBackend<'_>, mut sequences: Vec<Sequence<'_>>) -> Result<Vec<(u32, Text)>> {
+    for sequence in sequences.iter_mut().filter(|sequence| !sequence.is_done()) {
+        let logits = sequence.decoder.prefill(backend, &sequence.prompt.tokens)?;
+        sequence.draw(&logits)?;
+    }
+    loop {
+        let mut running: Vec<&mut Sequence<'_>> =
+            sequences.iter_mut().filter(|sequence| !sequence.is_done()).collect();
+        if running.is_empty() {
+            break;
+        }
+        Sequence::step(backend, &mut running)?;
+    }
+    Ok(sequences.into_iter().map(|sequence| (sequence.number, sequence.text)).collect())
+}
+
+impl Generates for Sequence<'_> {
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn stored(&self) -> usize {
+        self.decoder.position()
+    }
+
+    fn known(&self) -> usize {
+        self.prompt.tokens.len() + self.text.tokens.len()
+    }
+
+    fn restart(&mut self) {
+        self.decoder = Decoder::new(self.model).with_sequence(self.number);
+    }
+
+    fn prefill(&mut self, backend: &mut GroupBackend<'_>, tokens: usize, yields: bool) -> Result<()> {
+        let all = self.prompt.tokens.iter().chain(&self.text.tokens).copied();
+        let own: Vec<u32> = all.skip(self.stored()).take(tokens).collect();
+        if yields {
+            let logits = self.decoder.prefill(backend, &own)?;
+            return self.draw(&logits);
+        }
+        self.decoder.extend(backend, &own)?;
+        Ok(())
+    }
+
+    fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<()> {
+        let tokens: Vec<u32> =
+            running.iter().filter_map(|sequence| sequence.text.tokens.last().copied()).collect();
+        // Positions behind this step.
+        let contexts = running.iter().map(|sequence| (sequence.number, sequence.known() as u32));
+        backend.begin_step(&contexts.collect::<Vec<_>>())?;
+        let mut decoders: Vec<&mut Decoder<'_>> =
+            running.iter_mut().map(|sequence| &mut sequence.decoder).collect();
+        let all = Decoder::step_together(&mut decoders, backend, &tokens)?;
+        let vocabulary = all.len() / running.len().max(1);
+        for (sequence, logits) in running.iter_mut().zip(all.chunks(vocabulary.max(1))) {
+            sequence.draw(logits)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! What lies where: weights row by row, keys and values head by head.
+//!
+//! Row `r` of a matrix is in channel `r mod channels`, as a run of columns of the interleaved region, so reads of a matrix use
+//! all channels and bank groups, and a channel has whole rows.
+//!
+//! With offloading there is more of both partitions. Of the multipliers', the first rows are for inputs of a product: vector `b` lies
+//! in bank `b` of every channel, 512 elements to a row. Of the weights', what is behind the weights is for keys and values that the NPU
+//! works on: they are interleaved as weights are, position `p` in channel `p mod channels` (LibraPIM, section 5.3).
+
+use crate::host::controller::Place;
+use crate::offloading::Model;
+use ndp_config::HbmConfig;
+use ndp_dram::hbm::{Column, pim::column_of};
+use ndp_files::{Result, bail, ensure, failure};
+use ndp_isa::layout::hbm::{CacheElement, HbmAddress, Interleaved, KvMap};
+use ndp_numerics::f16;
+use std::collections::HashMap;
+
+const LANES: usize = HbmConfig::LANES as usize;
+/// Elements of a row.
+const ROW_LANES: usize = LANES * HbmConfig::COLUMNS as usize;
+
+/// A matrix in memory.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    /// First column of the interleaved region, counted per channel.
+    first: u64,
+    /// By channel: its columns in order.
+    pub columns: Vec<Vec<Column>>,
+    /// `(outputs, inputs)`.
+    pub shape: (usize, usize),
+}
+
+/// The sizes that the caches are laid out for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheShape {
+    /// Sequences.
+    pub sequences: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Heads of keys and values.
+    pub heads: usize,
+    /// Elements of a head.
+    pub head_width: usize,
+    /// Most positions.
+    pub positions: usize,
+}
+
+impl CacheShape {
+    /// The caches of so many sequences of a model.
+    pub fn of(model: &Model, sequences: usize, positions: usize) -> Self {
+        let [layers, heads, head_width] =
+            [model.layers, model.kv_heads, model.head_width].map(|size| size as usize);
+        Self { sequences, layers, heads, head_width, positions }
+    }
+}
+
+/// Where everything is.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    config: HbmConfig,
+    region: Interleaved,
+    caches: KvMap,
+    shape: CacheShape,
+    next: u64,
+    matrices: HashMap<String, Weights>,
+    /// First row of the inputs, and their rows.
+    inputs: (u32, u32),
+    /// First column of the copies for the NPU, counted per channel.
+    copies: Option<u64>,
+}
+
+impl Memory {
+    /// An empty memory, with room for the inputs of products, of up to `widest` elements, in the multipliers' partition. Without slicing, weights
+    /// have the rows that they would have with it.
+    ///
+    /// # Errors
+    /// Inputs, keys or values that have no room.
+    pub fn new(config: &HbmConfig, shape: CacheShape, widest: usize) -> Result<Self> {
+        let boundary = if config.slicing() { config.weight_rows() } else { config.rows() / 2 };
+        let rows = widest.div_ceil(ROW_LANES) as u32;
+        let (needed, available) = (u64::from(rows), u64::from(config.rows() - boundary));
+        if needed >= available {
+            let what = "rows of the multipliers' partition, for inputs and caches";
+            bail!("{what}: {} needed, only {available} available", needed + 1);
+        }
+        let first = boundary + rows;
+        let caches = KvMap::new(config, first, shape.head_width as u32, shape.positions as u32)?;
+        let needed = (shape.sequences * shape.layers * shape.heads) as u64;
+        ensure!(
+            needed <= caches.heads(),
+            "heads with keys and values: {needed} needed, only {} available",
+            caches.heads()
+        );
+        let region = Interleaved::new(config, 0, boundary)?;
+        Ok(Self {
+            config: config.clone(),
+            region,
+            caches,
+            shape,
+            next: 0,
+            matrices: HashMap::new(),
+            inputs: (boundary, rows),
+            copies: None,
+        })
+    }
+
+    /// The sizes of the caches.
+    pub fn shape(&self) -> CacheShape {
+        self.shape
+    }
+
+    /// Row of all banks with so many of the elements `512 piece ..` of the inputs; 512 elements, or what is left of them.
+    ///
+    /// # Errors
+    /// The model does not fit the memory beyond the rows that there are.
+    pub fn input_row(&self, piece: usize) -> Result<u32> {
+        let (first, rows) = self.inputs;
+        if piece >= rows as usize {
+            let (needed, available) = (piece as u64 + 1, u64::from(rows));
+            bail!("rows for the inputs of a product: {needed} needed, only {available} available");
+        }
+        Ok(first + piece as u32)
+    }
+
+    /// Columns of a channel that keys, or values, of a head need in the copy.
+    fn half_of_copy(&self) -> u64 {
+        (self.shape.positions.div_ceil(self.channels()) * self.shape.head_width.div_ceil(LANES)) as u64
+    }
+
+    /// Finds room in the weight partition for keys and values of all heads. No matrix can be added behind it.
+    pub fn add_copies(&mut self) -> Result<()> {
+        let heads = (self.shape.sequences * self.shape.layers * self.shape.heads) as u64;
+        self.copies = Some(self.next);
+        self.take_room(
+            "columns of weights and of keys and values for the NPU",
+            2 * heads * self.half_of_copy(),
+        )?;
+        Ok(())
+    }
+
+    /// Channel and column of 16 elements of a key, or a value, in the copy for the NPU, from `element` on.
+    ///
+    /// # Errors
+    /// A group's part of the work ended early without copies; as [`Interleaved::place`].
+    pub fn copy(&self, head: u64, is_value: bool, position: usize, element: usize) -> Result<(u32, Place)> {
+        let first =
+            self.copies.ok_or_else(|| failure!("a group stopped: there are no copies for the NPU"))?;
+        let (channels, parts) = (self.channels(), self.shape.head_width.div_ceil(LANES));
+        let before = (2 * head + u64::from(is_value)) * self.half_of_copy();
+        let index = first + before + (position / channels * parts + element / LANES) as u64;
+        let channel = position % channels;
+        let at = self.region.place(index * channels as u64 + channel as u64)?;
+        Ok((channel as u32, in_channel(at)))
+    }
+
+    fn take_room(&mut self, what: &'static str, columns: u64) -> Result<()> {
+        let available = self.region.columns() / self.channels() as u64;
+        self.next += columns;
+        ensure!(self.next <= available, "{what}: {} needed, only {available} available", self.next);
+        Ok(())
+    }
+
+    fn channels(&self) -> usize {
+        self.config.channels() as usize
+    }
+
+    /// Finds room for a matrix, `[rows x cols]`.
+    pub fn add(&mut self, label: &str, (rows, cols): (usize, usize), data: &[f16]) -> Result<()> {
+        let channels = self.channels();
+        let per_channel = rows.div_ceil(channels) * cols.div_ceil(LANES);
+        let first = self.next;
+        self.take_room("columns of weights in a channel", per_channel as u64)?;
+        let mut columns = vec![Vec::with_capacity(per_channel); channels];
+        for (row, values) in data.chunks(cols).enumerate() {
+            columns[row % channels]
+                .extend(values.chunks(LANES).map(|lanes| column_of(lanes.iter().copied())));
+        }
+        self.matrices.insert(label.to_owned(), Weights { first, columns, shape: (rows, cols) });
+        Ok(())
+    }
+
+    /// A matrix.
+    pub fn weights(&self, label: &str) -> Result<&Weights> {
+        self.matrices
+            .get(label)
+            .ok_or_else(|| failure!("a group stopped: there is no matrix '{label}' in memory"))
+    }
+
+    /// Names of all matrices, sorted.
+    pub fn labels(&self) -> Vec<String> {
+        let mut labels: Vec<String> = self.matrices.keys().cloned().collect();
+        labels.sort_unstable();
+        labels
+    }
+
+    /// Places of a matrix's columns in a channel, in order.
+    ///
+    /// # Errors
+    /// As [`Interleaved::place`]; not for what was added.
+    pub fn places(&self, weights: &Weights, channel: u32) -> Result<Vec<Place>> {
+        let channels = self.channels() as u64;
+        let count = weights.columns[channel as usize].len() as u64;
+        let place = |index: u64| {
+            let at = self.region.place((weights.first + index) * channels + u64::from(channel))?;
+            Ok(in_channel(at))
+        };
+        (0..count).map(place).collect()
+    }
+
+    /// Number of a head of the caches. Layers beyond those of the caches have the rows of the first ones.
+    pub fn head(&self, sequence: u32, layer: usize, head: usize) -> u64 {
+        let before = sequence as usize * self.shape.layers + layer % self.shape.layers;
+        (before * self.shape.heads + head) as u64
+    }
+
+    /// Channel of a head.
+    pub fn channel(&self, head: u64) -> u32 {
+        (head % u64::from(self.config.channels())) as u32
+    }
+
+    /// Column with 16 elements of a key, from `element` on.
+    pub fn key(&self, head: u64, position: usize, element: usize) -> Result<Place> {
+        let (position, element) = (position as u64, element as u64);
+        Ok(in_channel(self.caches.key(CacheElement { head, position, element })?.address))
+    }
+
+    /// Column with one element of the values of 16 positions, from `position` on.
+    pub fn value(&self, head: u64, position: usize, element: usize) -> Result<Place> {
+        let (position, element) = (position as u64, element as u64);
+        Ok(in_channel(self.caches.value(CacheElement { head, position, element })?.address))
+    }
+}
+
+fn in_channel(at: HbmAddress) -> Place {
+    Place { bank: at.bank, row: at.row, column: at.column }
+}

@@ -1,0 +1,49 @@
+//! A host for HBM2 whose banks compute: NPU, scheduler of the channels, attention in memory, requests in two groups.
+//!
+//! Generates texts as LibraPIM would (sections 4 and 5): linear layers on the NPU, whose weights are read over the channels'
+//! buses; attention in the banks; one group of requests on the NPU while the other is in attention. The channels are behind
+//! [`Pins`], clock by clock: the device model of `ndp_dram::hbm`, or RTL. Everything that comes back is compared bit for bit.
+//!
+//! | mode | memory | groups |
+//! | --- | --- | --- |
+//! | `serial` | not sliced | one: the devices take turns |
+//! | `pipelined` | not sliced | two: rows are open for reads or for computing |
+//! | `dex` | sliced | two: reads and computing at the same time |
+//! | `dex+dbo` | sliced | two, and parts of a group's FFN or attention move to the other device |
+//!
+//! Reading order: [`timing`] (when a command may be given), [`queues`] and [`controller`] (which one is), [`scheduler`] (or the channel
+//! says which), [`memory`] (what lies where), [`attention`] (operations of a head), [`shared`] (a product of both devices), [`machine`]
+//! (channels and NPU), [`record`] (its books), [`groups`] (who is served), [`backend`] (the decoder's operations), [`times`] and [`policy`]
+//! (what is offloaded), [`batch`] (texts), [`session`] (texts whose requests come and go), [`outline`] (the same without data); [`measure`] (times,
+//! also for larger models).
+
+mod asked;
+pub mod attention;
+pub mod backend;
+pub mod batch;
+pub mod controller;
+pub mod groups;
+pub mod machine;
+pub mod measure;
+pub mod memory;
+pub mod outline;
+pub mod pins;
+pub mod policy;
+pub mod progress;
+pub mod queues;
+pub mod record;
+mod scheduled;
+pub mod scheduler;
+pub mod session;
+pub mod shared;
+pub mod times;
+pub mod timing;
+
+pub use batch::{Arrangement, Outcome, Prompt, Sequence, Text, groups_of, run_arranged, sizes_of};
+pub use machine::Machine;
+pub use outline::{Extent, Outline, Sizes};
+pub use pins::{Channel, Pins, boxed};
+pub use policy::{Decided, Offloading, Share};
+pub use record::{ChannelSpan, Commands, Event, Recorded, Work};
+pub use scheduler::Scheduler;
+pub use session::{Generates, Session};

@@ -1,0 +1,236 @@
+//! Algorithm 1: what is offloaded while one group is on the NPU and the other in attention.
+//!
+//! | line of the paper | here |
+//! | --- | --- |
+//! | 5-8 | a [`DeviceTimes`] in place of FLOPs over FLOPS; the comment of line 4 has bytes over FLOPS |
+//! | 10-12, `B < Channel_PIM` | [`Scheduler::group_is_small`]; [`crate::offloading::plan`] does it |
+//! | 14-18, NPU longer | [`Decision::Ffn`], equation 1 |
+//! | 16 | the printed line has `FLOPS_xPU`; the PIM's time is with the PIM's rate |
+//! | 21-25, attention longer | [`Decision::Mha`], equation 2 |
+//! | 15, 22 | use `m` and `n` before lines 17 and 24 set them: the sides are functions of them |
+//!
+//! The two groups need not be of one size here, and lengths are those of the group in attention: its longest context.
+
+use crate::offloading::balance::{Balance, balance, exhaustive};
+use crate::offloading::time::Picos;
+use crate::offloading::timeline::Work;
+use crate::offloading::times::DeviceTimes;
+use serde::{Deserialize, Serialize};
+
+/// What the NPU does for its group between two attentions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Before the first attention: Q, K and V.
+    First,
+    /// Projection, FFN, and Q, K and V of the next layer.
+    Middle,
+    /// Behind the last attention: projection, FFN and logits.
+    Last,
+    /// Nothing.
+    Idle,
+}
+
+impl Stage {
+    /// Matrices of the stage, in order.
+    pub fn matrices(self) -> &'static [Work] {
+        match self {
+            Self::First => &[Work::Qkv],
+            Self::Middle => &[Work::Projection, Work::Ffn, Work::Qkv],
+            Self::Last => &[Work::Projection, Work::Ffn, Work::Head],
+            Self::Idle => &[],
+        }
+    }
+
+    fn has_ffn(self) -> bool {
+        self.matrices().contains(&Work::Ffn)
+    }
+}
+
+/// What two devices work on at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Work of the NPU.
+    pub stage: Stage,
+    /// Requests that it is for.
+    pub requests: u32,
+    /// Requests in attention.
+    pub mha_requests: u32,
+    /// Longest context of those.
+    pub context: u32,
+}
+
+/// What to offload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", content = "requests", rename_all = "lowercase")]
+pub enum Decision {
+    /// Nothing.
+    #[default]
+    None,
+    /// The FFN of `m` requests, to the memory.
+    Ffn(u32),
+    /// Attention of `n` requests, to the NPU.
+    Mha(u32),
+}
+
+/// The memory's side of equation 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Rule {
+    /// As printed: `tMHA_PIM + tFFN_PIM(m)`
+    Equation,
+    /// An offloaded FFN waits for the projection and Q, K and V wait for it: `tFFN_PIM(m) + max(tMHA_PIM, tProj + tQKV)`
+    #[default]
+    Slot,
+}
+
+/// Time as a function of a number of requests.
+type Side<'a> = &'a dyn Fn(u32) -> Picos;
+/// Finds the balance of two sides.
+type Solver = fn(u32, Side<'_>, Side<'_>) -> Balance;
+
+/// The sides of a slot as functions of what is offloaded.
+pub struct Sides<'a> {
+    times: &'a dyn DeviceTimes,
+    slot: Slot,
+    rule: Rule,
+    /// Work of the NPU without the FFN.
+    others: Picos,
+    mha: Picos,
+}
+
+impl Sides<'_> {
+    /// The NPU with the FFN of `m` requests less.
+    pub fn npu_without(&self, m: u32) -> Picos {
+        let ffn =
+            self.slot.stage.has_ffn().then(|| self.times.npu(Work::Ffn, self.slot.requests - m, 1).total());
+        self.others + ffn.unwrap_or_default()
+    }
+
+    /// The memory with the FFN of `m` requests.
+    pub fn pim_with(&self, m: u32) -> Picos {
+        if m == 0 {
+            return self.mha;
+        }
+        let before = match self.rule {
+            Rule::Equation => self.mha,
+            Rule::Slot => self.mha.max(self.others),
+        };
+        before + self.times.ffn_pim(m)
+    }
+
+    /// The NPU with attention of `n` requests.
+    pub fn npu_with(&self, n: u32) -> Picos {
+        self.npu_without(0) + self.times.npu(Work::Mha, n, self.slot.context).total()
+    }
+
+    /// The memory with attention of `n` requests less.
+    pub fn pim_without(&self, n: u32) -> Picos {
+        self.times.mha_pim(self.slot.mha_requests - n, self.slot.context)
+    }
+}
+
+/// A decision and what it is expected to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Choice {
+    /// What is offloaded.
+    pub decision: Decision,
+    /// The NPU without offloading.
+    pub npu_before: Picos,
+    /// The memory without offloading.
+    pub pim_before: Picos,
+    /// The NPU with it.
+    pub npu: Picos,
+    /// The memory with it.
+    pub pim: Picos,
+}
+
+impl Choice {
+    /// When both are done.
+    pub fn longer(&self) -> Picos {
+        self.npu.max(self.pim)
+    }
+}
+
+/// Decides for given times.
+#[derive(Clone, Copy)]
+pub struct Scheduler<'a> {
+    times: &'a dyn DeviceTimes,
+    channels: u32,
+    rule: Rule,
+    copies: u32,
+}
+
+impl<'a> Scheduler<'a> {
+    /// For a memory of so many channels, which is also the most requests whose FFN is offloaded ("up to 64 batches - the number of
+    /// available PIM channels", section 6.2).
+    pub fn new(times: &'a dyn DeviceTimes, channels: u32, rule: Rule) -> Self {
+        Self { times, channels, rule, copies: u32::MAX }
+    }
+
+    /// Where attention of no more requests of a group can move, since no more keys and values have room for a copy.
+    #[must_use]
+    pub fn with_copies(mut self, requests: u32) -> Self {
+        self.copies = requests;
+        self
+    }
+
+    /// Line 10: are there fewer requests than channels?
+    pub fn group_is_small(&self, requests: u32) -> bool {
+        requests < self.channels
+    }
+
+    /// The sides of that slot.
+    pub fn sides(&self, slot: Slot) -> Sides<'a> {
+        let (times, b) = (self.times, slot.requests);
+        let others = slot.stage.matrices().iter().filter(|work| **work != Work::Ffn);
+        let others = others.map(|work| times.npu(*work, b, 1).total()).sum();
+        let mha = times.mha_pim(slot.mha_requests, slot.context);
+        Sides { times, slot, rule: self.rule, others, mha }
+    }
+
+    fn ffn_limit(&self, slot: Slot) -> u32 {
+        if slot.stage.has_ffn() { slot.requests.min(self.channels) } else { 0 }
+    }
+
+    /// The FFN of that many requests, or of all that there are, to the memory, whatever it takes.
+    pub fn give(&self, slot: Slot, requests: u32) -> Choice {
+        let sides = self.sides(slot);
+        let m = requests.min(self.ffn_limit(slot));
+        let (npu_before, pim_before) = (sides.npu_without(0), sides.mha);
+        let decision = if m > 0 { Decision::Ffn(m) } else { Decision::None };
+        Choice { decision, npu_before, pim_before, npu: sides.npu_without(m), pim: sides.pim_with(m) }
+    }
+
+    /// Lines 14 to 28, by bisection.
+    pub fn decide(&self, slot: Slot) -> Choice {
+        self.decide_by(slot, |limit, falling, rising| balance(limit, falling, rising))
+    }
+
+    /// Lines 14 to 28, by trying all numbers.
+    pub fn decide_exhaustively(&self, slot: Slot) -> Choice {
+        self.decide_by(slot, |limit, falling, rising| exhaustive(limit, falling, rising))
+    }
+
+    fn decide_by(&self, slot: Slot, solve: Solver) -> Choice {
+        let sides = self.sides(slot);
+        let (npu_before, pim_before) = (sides.npu_without(0), sides.mha);
+        let none =
+            Choice { decision: Decision::None, npu_before, pim_before, npu: npu_before, pim: pim_before };
+        if npu_before > pim_before {
+            let best = solve(self.ffn_limit(slot), &|m| sides.npu_without(m), &|m| sides.pim_with(m));
+            if best.count > 0 {
+                let decision = Decision::Ffn(best.count);
+                return Choice { decision, npu: best.falling, pim: best.rising, ..none };
+            }
+        } else if npu_before < pim_before {
+            let best =
+                solve(slot.mha_requests.min(self.copies), &|n| sides.pim_without(n), &|n| sides.npu_with(n));
+            if best.count > 0 {
+                let decision = Decision::Mha(best.count);
+                return Choice { decision, npu: best.rising, pim: best.falling, ..none };
+            }
+        }
+        none
+    }
+}

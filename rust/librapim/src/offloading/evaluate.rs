@@ -1,0 +1,140 @@
+//! The paper's grid: sequences and batches, with and without offloading.
+
+use crate::offloading::algorithm::{Choice, Rule, Scheduler, Slot, Stage};
+use crate::offloading::batch::Batch;
+use crate::offloading::energy::{StepCosts, StepEnergy};
+use crate::offloading::hardware::Hardware;
+use crate::offloading::plan::Planner;
+use crate::offloading::step::{Layout, Mode, Step};
+use crate::offloading::timeline::Device;
+use crate::offloading::times::DeviceTimes;
+use crate::offloading::work::Model;
+use ndp_files::Result;
+use serde::Serialize;
+
+/// Sequence lengths from 16 to 4096 (LibraPIM, section 6.1, which gives the ends).
+pub const SEQUENCES: [u32; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+/// Batches from 32 to 384 (section 6.1 gives the ends; 64, 128, 256 and 384 appear in its section 6).
+pub const BATCHES: [u32; 5] = [32, 64, 128, 256, 384];
+
+/// One rule's choice in a middle layer, found both ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Chosen {
+    /// By bisection: what is used.
+    pub chosen: Choice,
+    /// By trying all.
+    pub exhaustive: Choice,
+}
+
+/// A step in one mode.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModeResult {
+    /// The mode.
+    pub mode: Mode,
+    /// Groups and devices.
+    pub layout: Layout,
+    /// The decision in a middle layer, as in [`Step::choice`].
+    pub offloaded: Option<Choice>,
+    /// The step.
+    pub step_us: f64,
+    /// Tokens of the batch over the step.
+    pub tokens_per_second: f64,
+    /// Time for which the NPU waits.
+    pub npu_idle_us: f64,
+    /// Time for which the memory's multipliers wait.
+    pub pim_idle_us: f64,
+    /// Part of the step for which the NPU has work, be it bound by reading or by computing.
+    pub npu_busy: f64,
+    /// Part of the step for which the memory's multipliers have work, opening of rows included.
+    pub pim_busy: f64,
+    /// MACs over what the arrays could do in the step.
+    pub npu_macs: f64,
+    /// MACs over what the banks could do in the step.
+    pub pim_macs: f64,
+    /// Energy of the step.
+    pub energy: StepEnergy,
+}
+
+impl ModeResult {
+    /// Figures of a step with so many requests.
+    pub fn of(step: &Step, requests: u32, hardware: &Hardware, costs: &StepCosts) -> Self {
+        let span = step.timeline.span;
+        let sliced = step.mode.sliced();
+        let seconds = span.us() / 1e6;
+        let over = |amount: f64, rate: f64| if seconds > 0.0 { amount / (rate * seconds) } else { 0.0 };
+        Self {
+            mode: step.mode,
+            layout: step.layout,
+            offloaded: step.choice,
+            step_us: span.us(),
+            tokens_per_second: over(requests.into(), 1.0),
+            npu_idle_us: step.timeline.idle(Device::Npu).us(),
+            pim_idle_us: step.timeline.idle(Device::Pim).us(),
+            npu_busy: step.timeline.busy(Device::Npu).share_of(span),
+            pim_busy: step.timeline.busy(Device::Pim).share_of(span),
+            npu_macs: over(step.npu_macs as f64, hardware.npu_macs_per_second()),
+            pim_macs: over(step.pim_macs as f64, hardware.pim_macs_per_second(sliced)),
+            energy: costs.of(step),
+        }
+    }
+}
+
+/// A point of the grid.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cell {
+    /// Tokens in K and V of each request.
+    pub sequence: u32,
+    /// Requests of both groups.
+    pub batch: u32,
+    /// Lines 10-12 of algorithm 1 apply: the groups are smaller than the number of channels.
+    pub small: bool,
+    /// Equations 1 and 2 as they are.
+    pub equation: Chosen,
+    /// With the dependency that [`Rule::Slot`] adds.
+    pub slot: Chosen,
+    /// All modes, serial first.
+    pub modes: Vec<ModeResult>,
+}
+
+impl Cell {
+    /// The figures of a mode.
+    pub fn mode(&self, mode: Mode) -> Option<&ModeResult> {
+        self.modes.iter().find(|result| result.mode == mode)
+    }
+}
+
+/// One point of the grid, with `plain` and `sliced` banks, by a rule; with a number of requests whose FFN is offloaded in `dex+dbo`, or by
+/// algorithm 1.
+///
+/// # Errors
+/// If batch or sequence are out of range or beyond what the times are known for.
+pub fn evaluate(
+    model: &Model,
+    hardware: &Hardware,
+    costs: &StepCosts,
+    [plain, sliced]: [&dyn DeviceTimes; 2],
+    (rule, given): (Rule, Option<u32>),
+    sequence: u32,
+    batch: u32,
+) -> Result<Cell> {
+    let requests = Batch::uniform(batch, sequence)?;
+    let planner = Planner::new(model, hardware, plain, sliced).with_rule(rule).with_ffn(given)?;
+    let [first, second] = requests.groups().map(|group| group.len() as u32);
+    let slot = Slot { stage: Stage::Middle, requests: first, mha_requests: second, context: sequence };
+    let mut modes = Vec::new();
+    for mode in Mode::ALL {
+        modes.push(ModeResult::of(&planner.step(&requests, mode)?, batch, hardware, costs));
+    }
+    let chosen = |rule| {
+        let scheduler = Scheduler::new(sliced, hardware.pim.channels, rule);
+        Chosen { chosen: scheduler.decide(slot), exhaustive: scheduler.decide_exhaustively(slot) }
+    };
+    Ok(Cell {
+        sequence,
+        batch,
+        small: planner.scheduler().group_is_small(first),
+        equation: chosen(Rule::Equation),
+        slot: chosen(Rule::Slot),
+        modes,
+    })
+}

@@ -1,0 +1,45 @@
+//! LibraPIM's dynamic batch offloading: which share of a batch runs on the other device, and what each device does meanwhile.
+//!
+//! An NPU multiplies matrices whose weights it reads from HBM; the banks of that HBM have multipliers of their own (PIM) for
+//! attention. Of two groups of requests one is on the NPU while the other is in attention. Whichever side takes longer gives
+//! requests to the other (LibraPIM, section 4.4 and 4.5, algorithm 1).
+//!
+//! Reading order: [`time`] (picoseconds), [`hardware`] and [`work`] (sizes), [`npu`] and [`pim`] (times from them), [`times`] (what
+//! a scheduler asks, whoever knows it), [`table`] (measured times), [`balance`](mod@balance) (equations 1 and 2 in integers), [`algorithm`]
+//! (which of them), [`batch`] (requests of different lengths), [`timeline`] (a decode step), [`step`] (its modes), [`plan`] (a step in each mode),
+//! [`energy`] (of a step), [`evaluate`](mod@evaluate) (the paper's grid).
+//!
+//! Bank slicing itself, the commands of a channel and real K, V placement are the hardware's business, not this crate's.
+
+pub mod algorithm;
+pub mod balance;
+pub mod batch;
+pub mod boundary;
+mod builder;
+pub mod energy;
+pub mod evaluate;
+pub mod hardware;
+pub mod npu;
+pub mod pim;
+pub mod plan;
+pub mod step;
+pub mod table;
+pub mod time;
+pub mod timeline;
+pub mod times;
+pub mod work;
+
+pub use algorithm::{Decision, Rule, Scheduler, Slot, Stage};
+pub use balance::{Balance, balance, exhaustive};
+pub use batch::{Batch, Request};
+pub use boundary::Room;
+pub use energy::{Purpose, StepCosts, StepEnergy};
+pub use evaluate::{Cell, ModeResult, evaluate};
+pub use hardware::{Baselines, Dispatch, Hardware, KvMapping, Npu, Pim, Usage};
+pub use plan::Planner;
+pub use step::{Job, Layout, Mode, Step};
+pub use table::{MeasuredTimes, Origin, TableFile};
+pub use time::Picos;
+pub use timeline::{Device, Event, Timeline, Work};
+pub use times::{AnalyticTimes, BaselineTimes, DeviceTimes};
+pub use work::Model;

@@ -1,0 +1,134 @@
+//! A decode step: its mode, how requests are spread over groups and devices, and what came of it.
+
+use crate::offloading::algorithm::Choice;
+use crate::offloading::time::Picos;
+use crate::offloading::timeline::{Device, Timeline, Work};
+use serde::{Deserialize, Serialize};
+
+ndp_config::named! {
+    /// How NPU and memory work together.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[derive(clap::ValueEnum)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Mode {
+        /// NPU+AiM: one group of requests, the devices take turns
+        #[value(alias = "npu-aim")]
+        Serial = "serial",
+        /// AttAcc: one group; attention of some heads while Q, K, V and projection of others are computed, FFNs shared
+        #[value(name = "attacc")]
+        AttAcc = "attacc",
+        /// Two groups, banks not sliced: rows are open for reads or for MACs
+        Pipelined = "pipelined",
+        /// NeuPIMs: two groups, two row buffers
+        #[value(name = "neupims")]
+        NeuPims = "neupims",
+        /// Two groups, sliced banks: reads and MACs at the same time
+        Dex = "dex",
+        /// As pipelined; parts of FFN or attention move to the other device
+        Dbo = "dbo",
+        /// LibraPIM: as dex; parts of FFN or attention move to the other device
+        #[value(name = "dex+dbo", alias = "librapim")]
+        #[serde(rename = "dex+dbo")]
+        DexDbo = "dex+dbo",
+        /// As dex+dbo, with one group or two, whichever is shorter; not from the paper
+        Shortest = "shortest",
+    }
+}
+
+/// How requests are spread over groups and devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// One group; attention begins when its matrices are done.
+    OneGroup,
+    /// Two groups that change places.
+    TwoGroups,
+    /// Two groups, one of them in memory as a whole.
+    WholeGroup,
+}
+
+impl Mode {
+    /// The system of the paper that works so, if there is one.
+    pub fn system(self) -> &'static str {
+        match self {
+            Self::Serial => "NPU+AiM",
+            Self::AttAcc => "AttAcc",
+            Self::Pipelined => "pipelined",
+            Self::NeuPims => "NeuPIMs",
+            Self::Dex => "DEX alone",
+            Self::Dbo => "DBO alone",
+            Self::DexDbo => "LibraPIM",
+            Self::Shortest => "shortest",
+        }
+    }
+
+    /// Whether banks are sliced.
+    pub fn sliced(self) -> bool {
+        matches!(self, Self::Dex | Self::DexDbo | Self::Shortest)
+    }
+
+    /// Whether work moves to the other device.
+    pub fn offloads(self) -> bool {
+        matches!(self, Self::Dbo | Self::DexDbo | Self::Shortest)
+    }
+}
+
+/// A piece of work, whatever time it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Matrices with the vectors of so many requests on the NPU, and of others in memory: of those the banks get the weights on their way to
+    /// the NPU.
+    Matrix {
+        /// Which matrices.
+        work: Work,
+        /// Requests on the NPU.
+        npu: u32,
+        /// Requests in memory.
+        pim: u32,
+    },
+    /// An FFN that the banks multiply a part of: of so many weights all vectors, each weight read by one device.
+    Coprocessed {
+        /// Requests, whose vectors both devices have.
+        requests: u32,
+        /// MACs of the NPU.
+        npu_macs: u64,
+        /// MACs of the banks.
+        pim_macs: u64,
+    },
+    /// Attention of requests with those contexts.
+    Attention {
+        /// Where.
+        device: Device,
+        /// Tokens in K and V of each request.
+        contexts: Vec<u32>,
+    },
+}
+
+/// A decode step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// How it was executed.
+    pub mode: Mode,
+    /// Groups and devices.
+    pub layout: Layout,
+    /// The decision in a middle layer, while the first group is on the NPU. `None` without DBO, with another layout than two
+    /// groups, or if there is one layer only.
+    pub choice: Option<Choice>,
+    /// MACs of the NPU.
+    pub npu_macs: u64,
+    /// MACs of the memory.
+    pub pim_macs: u64,
+    /// All work, and how often each piece of it comes up.
+    #[serde(skip)]
+    pub jobs: Vec<(Job, u64)>,
+    /// Who is busy when.
+    pub timeline: Timeline,
+}
+
+impl Step {
+    /// Work of one group that takes so long, without MACs or events.
+    pub fn alone(mode: Mode, span: Picos, jobs: Vec<(Job, u64)>) -> Self {
+        let timeline = Timeline { span, events: Vec::new() };
+        Self { mode, layout: Layout::OneGroup, choice: None, npu_macs: 0, pim_macs: 0, jobs, timeline }
+    }
+}

@@ -1,0 +1,65 @@
+//! Time in whole picoseconds, so that sides can be compared for equality.
+
+use serde::{Deserialize, Serialize};
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Mul, Sub};
+
+/// A duration, or a point in time since the start of a decode step, in picoseconds.
+///
+/// A `u64` of them is 213 days. Sums and products stop there; [`crate::offloading::Planner::step`] refuses a step that does not end before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Picos(pub u64);
+
+impl Picos {
+    /// No time.
+    pub const ZERO: Self = Self(0);
+
+    /// In microseconds.
+    pub fn us(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// This less the other, or nothing if the other is longer.
+    pub fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// The part that this is of `whole`; 0 of nothing.
+    pub fn share_of(self, whole: Self) -> f64 {
+        if whole.0 == 0 { 0.0 } else { self.0 as f64 / whole.0 as f64 }
+    }
+}
+
+impl Add for Picos {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Picos {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Picos {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl Mul<u64> for Picos {
+    type Output = Self;
+    fn mul(self, times: u64) -> Self {
+        Self(self.0.saturating_mul(times))
+    }
+}
+
+impl Sum for Picos {
+    fn sum<I: Iterator<Item = Self>>(times: I) -> Self {
+        times.fold(Self::ZERO, Add::add)
+    }
+}

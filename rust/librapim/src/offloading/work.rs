@@ -1,0 +1,172 @@
+//! What a decode step has to compute: matrices and attention of one decoder layer, from a model's sizes.
+
+use crate::offloading::timeline::Work;
+use ndp_config::LlmShape;
+use ndp_files::Result;
+use serde::{Deserialize, Serialize};
+
+/// A matrix that a vector is multiplied by: `outputs x inputs` FP16 weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// Length of the vector.
+    pub inputs: u32,
+    /// Length of the product.
+    pub outputs: u32,
+}
+
+impl Matrix {
+    /// Weights, and MACs for one vector.
+    pub fn weights(self) -> u64 {
+        u64::from(self.inputs) * u64::from(self.outputs)
+    }
+}
+
+/// The sizes of a model as the time models use them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// Name.
+    pub name: String,
+    /// Decoder layers.
+    pub layers: u32,
+    /// Width of the hidden state.
+    pub hidden: u32,
+    /// Heads of Q.
+    pub heads: u32,
+    /// Heads of K and V.
+    pub kv_heads: u32,
+    /// Width of a head.
+    pub head_width: u32,
+    /// Width of the FFN.
+    pub ffn: u32,
+    /// Matrices of the FFN: 3 with a gate, 2 without.
+    pub ffn_matrices: u32,
+    /// Tokens of the vocabulary.
+    pub vocabulary: u32,
+}
+
+impl Model {
+    /// The model of those sizes.
+    pub fn of(shape: &LlmShape) -> Self {
+        Self {
+            name: shape.name().to_owned(),
+            layers: shape.layers(),
+            hidden: shape.hidden(),
+            heads: shape.heads(),
+            kv_heads: shape.kv_heads(),
+            head_width: shape.head_width(),
+            ffn: shape.ffn(),
+            ffn_matrices: shape.mlp_matrices(),
+            vocabulary: shape.vocabulary(),
+        }
+    }
+
+    /// The same model without grouped-query attention: K and V for every head. `K_MHA d_model B L` of algorithm 1 counts
+    /// attention so.
+    #[must_use]
+    pub fn with_all_kv_heads(mut self) -> Self {
+        self.kv_heads = self.heads;
+        self
+    }
+
+    /// The same model with another number of layers.
+    ///
+    /// # Errors
+    /// Unless in 1..=2^12.
+    pub fn with_layers(mut self, layers: u32) -> Result<Self> {
+        ndp_files::in_range("layers", layers, 1, 1 << 12)?;
+        self.layers = layers;
+        Ok(self)
+    }
+
+    /// Heads of Q that share one of K and V.
+    pub fn group(&self) -> u32 {
+        self.heads / self.kv_heads
+    }
+
+    /// Q, K and V as one matrix.
+    pub fn qkv(&self) -> Matrix {
+        Matrix { inputs: self.hidden, outputs: (self.heads + 2 * self.kv_heads) * self.head_width }
+    }
+
+    /// The projection behind attention.
+    pub fn projection(&self) -> Matrix {
+        Matrix { inputs: self.heads * self.head_width, outputs: self.hidden }
+    }
+
+    /// The FFN's matrices: up (and gate), then down.
+    pub fn ffn_parts(&self) -> impl Iterator<Item = Matrix> {
+        let up = Matrix { inputs: self.hidden, outputs: self.ffn };
+        let down = Matrix { inputs: self.ffn, outputs: self.hidden };
+        std::iter::repeat_n(up, self.ffn_matrices as usize - 1).chain([down])
+    }
+
+    /// The head: hidden state to logits.
+    pub fn head(&self) -> Matrix {
+        Matrix { inputs: self.hidden, outputs: self.vocabulary }
+    }
+
+    /// The matrices of a piece of work, which attention does not have.
+    pub fn matrices(&self, work: Work) -> impl Iterator<Item = Matrix> {
+        let ffn = self.ffn_parts().filter(move |_| work == Work::Ffn);
+        let other = match work {
+            Work::Qkv => Some(self.qkv()),
+            Work::Projection => Some(self.projection()),
+            Work::Head => Some(self.head()),
+            Work::Ffn | Work::Mha => None,
+        };
+        ffn.chain(other)
+    }
+
+    /// Weights of these matrices, and MACs for one vector.
+    pub fn weights(&self, work: Work) -> u64 {
+        self.matrices(work).map(Matrix::weights).sum()
+    }
+
+    /// Weights of the FFN.
+    pub fn ffn_weights(&self) -> u64 {
+        self.weights(Work::Ffn)
+    }
+
+    /// MACs of attention for one request with `context` tokens in one layer: scores and weighted values.
+    pub fn attention_macs(&self, context: u32) -> u64 {
+        2 * u64::from(self.heads) * u64::from(self.head_width) * u64::from(context)
+    }
+
+    /// Bytes of K and V of one request with `context` tokens in one layer.
+    pub fn kv_bytes(&self, context: u32) -> u64 {
+        4 * u64::from(self.kv_heads) * u64::from(self.head_width) * u64::from(context)
+    }
+
+    /// Bytes of the weights of all layers, head left out.
+    pub fn weight_bytes(&self) -> u64 {
+        let layer = [Work::Qkv, Work::Projection, Work::Ffn].map(|work| self.weights(work));
+        2 * u64::from(self.layers) * layer.iter().sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layers_matrices_add_up_to_the_models_parameters() {
+        for name in LlmShape::preset_names() {
+            let shape = LlmShape::preset(name).unwrap();
+            let layers = shape.neurons_bytes() + u64::from(shape.layers()) * shape.projection_bytes();
+            assert_eq!(Model::of(&shape).weight_bytes(), layers, "{name}");
+            let kv = shape.kv_bytes_per_token() / u64::from(shape.layers());
+            assert_eq!(Model::of(&shape).kv_bytes(1), kv, "{name}");
+        }
+    }
+
+    #[test]
+    fn all_kv_heads_change_attention_only() {
+        let llama = Model::of(&LlmShape::preset("llama3-70b").unwrap());
+        let full = llama.clone().with_all_kv_heads();
+        assert_eq!((llama.group(), full.group()), (8, 1));
+        assert_eq!(full.kv_bytes(7), 8 * llama.kv_bytes(7));
+        assert_eq!(full.attention_macs(7), llama.attention_macs(7));
+        assert_eq!(full.ffn_weights(), llama.ffn_weights());
+    }
+}

@@ -1,0 +1,64 @@
+//! A small model with random parameters, and batches whose texts are compared with each prompt's own.
+#![allow(clippy::unwrap_used)]
+
+use ndp_config::HbmConfig;
+use ndp_librapim::host::{Outcome, Prompt, Text};
+use ndp_model::{DecoderConfig, GenerateOptions, Model, SoftwareBackend, generate_tokens};
+use ndp_numerics::{SplitMix64, f16};
+use std::path::Path;
+
+/// A model whose weights are few against its keys and values, so that attention can be the longer side.
+pub fn random_model(hidden: u32, heads: u32, ffn: u32) -> Model {
+    let json = format!(
+        "{{\"model_type\": \"opt\", \"vocab_size\": 64, \"hidden_size\": {hidden}, \"num_hidden_layers\": 2, \
+         \"num_attention_heads\": {heads}, \"ffn_dim\": {ffn}, \"max_position_embeddings\": 128}}"
+    );
+    let config = DecoderConfig::from_json(Path::new("config.json"), &json).unwrap();
+    let mut rng = SplitMix64::new(11);
+    Model::from_tensors(config, |name, shape| {
+        let gain = name.contains("norm.weight");
+        let mut number = || {
+            // A sign and 2^-4 .. 2^-2, or about 1.
+            let bits = rng.next_u64();
+            let exponent = if gain { 15 } else { 11 + (bits >> 20) % 2 };
+            f16::from_bits(((bits & if gain { 0 } else { 0x8000 }) | exponent << 10 | bits & 0xFF) as u16)
+        };
+        Ok((0..shape.iter().product()).map(|_| number()).collect())
+    })
+    .unwrap()
+}
+
+/// A prompt for each pair of lengths: of the prompt, and of what is generated.
+pub fn prompts(lengths: &[(usize, usize)], vocabulary: u32) -> Vec<Prompt> {
+    let prompt = |(number, &(length, generate)): (usize, &(usize, usize))| Prompt {
+        tokens: (0..length).map(|at| (7 * number + 5 * at) as u32 % vocabulary).collect(),
+        generate,
+        temperature_percent: 60,
+        seed: number as u64,
+    };
+    lengths.iter().enumerate().map(prompt).collect()
+}
+
+/// That each text is what its prompt gives by itself, logits included.
+pub fn assert_texts(model: &Model, prompts: &[Prompt], outcome: &Outcome) {
+    prompts.iter().zip(&outcome.texts).for_each(|(prompt, text)| assert_text(model, prompt, text));
+    assert_eq!(outcome.texts.len(), prompts.len());
+}
+
+/// The same of one.
+pub fn assert_text(model: &Model, prompt: &Prompt, text: &Text) {
+    let options = GenerateOptions {
+        tokens: prompt.generate,
+        temperature_percent: prompt.temperature_percent,
+        seed: prompt.seed,
+    };
+    let alone =
+        generate_tokens(model, &mut SoftwareBackend::new(), &prompt.tokens, &options, |_| {}).unwrap();
+    assert_eq!((&text.tokens, &text.logits_digests), (&alone.tokens, &alone.logits_digests));
+}
+
+/// `librapim-small` with so many channels.
+#[allow(dead_code)] // The testbenches, which share the others, have memories of their own.
+pub fn memory(channels: u32) -> HbmConfig {
+    HbmConfig::preset("librapim-small").unwrap().with_channels(channels).unwrap()
+}

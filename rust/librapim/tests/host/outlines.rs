@@ -1,0 +1,76 @@
+//! One channel that stands for several takes their time, or an estimate of it if there are fewer heads than channels.
+
+use ndp_config::HbmConfig;
+use ndp_dram::hbm::PseudoChannel;
+use ndp_librapim::host::session::{Chunk, Took};
+use ndp_librapim::host::{Arrangement, Extent, Offloading, Session, Sizes, boxed, groups_of};
+use ndp_librapim::offloading::{Hardware, Mode, Model};
+
+fn model(heads: u32, kv_heads: u32) -> Model {
+    Model {
+        name: "random".to_owned(),
+        layers: 2,
+        hidden: 16 * heads,
+        heads,
+        kv_heads,
+        head_width: 16,
+        ffn: 64 * heads,
+        ffn_matrices: 3,
+        vocabulary: 64,
+    }
+}
+
+/// What a prompt takes, and some steps.
+fn clocks(mode: Mode, sizes: &Sizes, channels: u32, hardware: &Hardware) -> ndp_files::Result<Vec<Took>> {
+    let memory = crate::host::common::memory(channels);
+    let memory: HbmConfig = if mode.sliced() { memory } else { memory.unsliced() };
+    let pins = boxed((0..channels).map(|_| PseudoChannel::new(&memory).unwrap()));
+    let offloading = if mode.offloads() { Offloading::Fixed { ffn: 1, mha: 0 } } else { Offloading::None };
+    let arrangement = Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 };
+    let prefilled = |prompt| Extent { prompt, generate: 4, is_prefilled: true };
+    let extents =
+        [prefilled(60), prefilled(5), prefilled(33), Extent { is_prefilled: false, ..prefilled(19) }];
+    let mut session = Session::outlined(sizes, (&memory, hardware), &arrangement, (&extents, true), pins)?;
+    let prompt = Chunk { place: 3, history: 0, tokens: 19, yields: true };
+    let mut all = vec![session.iterate(&[prompt], &[])?];
+    let tokens = [0, 1, 2, 3].map(|place| Chunk { place, history: 0, tokens: 1, yields: true });
+    for _ in 0..3 {
+        all.push(session.iterate(&[], &tokens)?);
+    }
+    Ok(all)
+}
+
+#[test]
+fn one_channel_takes_the_clocks_of_all_if_they_do_the_same() {
+    for (channels, heads, kv_heads) in [(2, 4, 4), (4, 4, 4), (4, 8, 4), (4, 8, 8)] {
+        let model = model(heads, kv_heads);
+        let hardware = Hardware::default().on(&crate::host::common::memory(channels));
+        for mode in [Mode::Serial, Mode::Pipelined, Mode::Dex] {
+            let all = clocks(mode, &Sizes::new(&model), channels, &hardware).unwrap();
+            let sizes = Sizes::of_channel(&model, &crate::host::common::memory(channels)).unwrap();
+            let one = clocks(mode, &sizes, 1, &hardware).unwrap();
+            assert_eq!(all, one, "{mode:?}, {channels} channels, {heads} heads, {kv_heads} of K and V");
+        }
+    }
+    let hardware = Hardware::default();
+    let error = Sizes::of_channel(&model(6, 6), &crate::host::common::memory(4)).unwrap_err().to_string();
+    assert!(error.contains("heads of K and V") && error.contains("= 6:"), "{error}");
+    let sizes = Sizes::of_channel(&model(4, 4), &crate::host::common::memory(2)).unwrap();
+    let error = clocks(Mode::DexDbo, &sizes, 1, &hardware).unwrap_err().to_string();
+    assert!(error.contains("no part in offloading"), "{error}");
+}
+
+/// Four requests with two heads each: a channel of four has a head of the longest and of the third one. The host's channels are not as even, so
+/// this one is an estimate of what they take.
+#[test]
+fn fewer_heads_than_channels_are_an_estimate() {
+    let model = model(2, 2);
+    let hardware = Hardware::default().on(&crate::host::common::memory(4));
+    let all = clocks(Mode::Serial, &Sizes::new(&model), 4, &hardware).unwrap();
+    let sizes = Sizes::of_channel(&model, &crate::host::common::memory(4)).unwrap();
+    let one = clocks(Mode::Serial, &sizes, 1, &hardware).unwrap();
+    for (all, one) in all[1..].iter().zip(&one[1..]) {
+        let share = one.clocks as f64 / all.clocks as f64;
+        assert!((0.7..0.8).contains(&share), "{one:?} of {all:?}");
+    }
+}

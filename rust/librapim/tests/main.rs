@@ -1,0 +1,6 @@
+//! Tests of the PIM host and of what it offloads.
+
+#![allow(clippy::unwrap_used)]
+
+mod host;
+mod offloading;

@@ -1,0 +1,76 @@
+//! What an iteration takes on a machine: the one question that the scheduler asks.
+
+use ndp_energy::Energy;
+use ndp_files::Result;
+pub use ndp_librapim::host::session::Chunk;
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct KvMemory {
+    pub bytes: u64,
+    /// Of one token, in all layers.
+    pub bytes_per_token: u64,
+}
+
+pub(crate) fn tokens_of(chunks: &[Chunk]) -> u32 {
+    chunks.iter().fold(0, |sum, chunk| sum.saturating_add(chunk.tokens))
+}
+
+/// How much of an iteration a device works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Use {
+    /// Nanoseconds for which it has work, be it waiting for its memory.
+    pub busy_ns: f64,
+    /// Nanoseconds in which it would do its MACs at its peak; 0 where they are not counted.
+    pub macs_ns: f64,
+}
+
+ndp_config::sums!(Use: busy_ns, macs_ns);
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepCost {
+    pub ns: u64,
+    /// Energy, if the machine knows it.
+    pub energy: Option<Energy>,
+    /// Of each of [`StepTimes::devices`].
+    pub uses: Vec<Use>,
+}
+
+impl StepCost {
+    /// No time and no energy, for a machine with this number of devices.
+    pub(crate) fn nothing(devices: usize) -> Self {
+        Self { uses: vec![Use::default(); devices], ..Self::default() }
+    }
+}
+
+impl std::ops::AddAssign for StepCost {
+    fn add_assign(&mut self, other: Self) {
+        self.ns = self.ns.saturating_add(other.ns);
+        self.uses.iter_mut().zip(other.uses).for_each(|(sum, one)| *sum += one);
+        self.energy = [self.energy, other.energy].into_iter().flatten().reduce(|sum, one| sum + one);
+    }
+}
+
+/// A machine, as the scheduler sees it.
+pub trait StepTimes {
+    fn devices(&self) -> Vec<&'static str>;
+
+    /// Whether [`Use::macs_ns`] is counted.
+    fn counts_macs(&self) -> bool {
+        false
+    }
+
+    /// Room for keys and values.
+    fn kv(&self) -> KvMemory;
+
+    /// Most requests of an iteration that it knows times for.
+    fn most_requests(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// An iteration: prompts, whole or in part, and one token of each of some other requests. One of the two may be empty.
+    ///
+    /// # Errors
+    /// What the machine's planner refuses.
+    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost>;
+}

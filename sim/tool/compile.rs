@@ -1,0 +1,159 @@
+//! `ndp model compile`: a model as the bytes in the DRAM of each DIMM and the programs of each core.
+//!
+//! The host's software runs with modelled cores and takes down what it writes and starts. So the programs are those of `ndp generate`
+//! without links: what one DIMM has for another one the host carries.
+
+use crate::prelude::*;
+use ndp_hermes::scheduler::Policy;
+use ndp_model::{GenerateOptions, Model, generate};
+use ndp_sim::core::{Backend, CoreOptions};
+use ndp_sim::gemv::{GemvOptions, LoggedProgram, MergeFormat};
+use ndp_sim::system::{ImageMap, Setup, SystemBackend, SystemOptions};
+use serde::Serialize;
+use std::fs;
+
+/// Tokens of the text from which the placement knows how often neurons are active.
+const PROFILE_TOKENS: usize = 64;
+
+/// Write where the weights of a model lie in the DIMMs, and the programs that compute a token, for `ndp run` and other simulators
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+        ndp model compile --config tiny --dimms 4 --out compiled\n  \
+        ndp run compiled/dimm0/*.asm --config tiny   (all programs of a core in RTL, checked)\n\n\
+        DIR gets map.json (where each neuron lives, where each matrix lies) and a folder for each DIMM: 0000-image.asm writes the \
+        weights, each other file is a program with what the host writes before it starts.")]
+pub struct Args {
+    /// Directory for the files: a new or an empty one
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Directory with config.json and model.safetensors [default: golden/model]
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// The core: preset (hermes, tiny, ...) or path of a TOML file
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
+    pub config: String,
+    /// DIMMs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub dimms: u32,
+    /// The machine around the DIMMs: small, hermes, hermes-3090, hermes-t4 or a path ending in .toml
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "small")]
+    pub system: String,
+    /// How many percent of the neurons the GPU has room for
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub gpu_percent: u32,
+    /// In which form partial results go from device to device
+    #[arg(long, value_enum, default_value_t = MergeFormat::Exact)]
+    pub merge: MergeFormat,
+    /// The text whose tokens (bytes) the programs compute, all of them together as a batch
+    #[arg(long, default_value = "I")]
+    pub text: String,
+    /// Seed of the placement
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// What `map.json` has.
+#[derive(Debug, Serialize)]
+struct Map<'a> {
+    config: &'a DesignConfig,
+    #[serde(flatten)]
+    image: ImageMap,
+}
+
+pub fn run(args: &Shown<Args>) -> Result<Report> {
+    let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
+    let files = FileSet::new().configuration("the configuration", &args.config);
+    let files = files.configuration("the system", &args.system).input_folder("part of the model", &folder);
+    args.form.files(files).check()?;
+    let out = args.out.display();
+    if fs::read_dir(&args.out).is_ok_and(|mut entries| entries.next().is_some()) {
+        bail!("`{out}` is not empty; --out needs a new or an empty directory");
+    }
+    let config = DesignConfig::load(&args.config)?;
+    let model = load_model(&folder)?;
+    let (image, cores) = compile(args, &config, &model)?;
+
+    let mut written =
+        vec![("map.json".into(), serde_json::to_string_pretty(&Map { config: &config, image })? + "\n")];
+    let (mut rows, mut all) = (Vec::new(), (0, 0));
+    for (dimm, programs) in cores.iter().enumerate() {
+        let bytes = |programs: &[LoggedProgram]| {
+            programs.iter().map(|logged| 64 * logged.program.data.len() as u64).sum::<u64>()
+        };
+        let (image, others) = programs.split_at(1.min(programs.len()));
+        let instructions = others.iter().map(|logged| logged.program.code.len()).sum::<usize>();
+        all = (all.0 + others.len(), all.1 + instructions);
+        let others = (others.len(), instructions, bytes(others));
+        rows.push((format!("{out}/dimm{dimm}"), bytes(image), others));
+        for (number, LoggedProgram { label, program }) in programs.iter().enumerate() {
+            let name: String =
+                label.split_once("layer").map_or(label.clone(), |(_, rest)| format!("layer{rest}"));
+            let name = name.replace(", ", "-").replace(' ', "");
+            let text = format!("# DIMM {dimm} of {} ({}), {label}\n{program}", args.dimms, config.name());
+            written.push((format!("dimm{dimm}/{number:04}-{name}.asm"), text));
+        }
+    }
+    write(&args.out, &written).with_context(|| format!("cannot write into `{out}`"))?;
+    let rows = rows! { rows => |(folder, image, (programs, instructions, others))|
+        "folder" "folder" {Text} Screen: "folder of the DIMM's programs" = folder;
+        "image_bytes" "weights" {Bytes} Screen: "bytes of the DIMM's weights" = image;
+        "programs" "programs" {Count} Screen: "programs of a token" = programs;
+        "instructions" "instructions" {Count} Screen: "instructions of the programs" = instructions;
+        "host_bytes" "from the host" {Bytes} Screen: "bytes that the host writes during a token" = others;
+    };
+    let (programs, instructions) = all;
+    Ok(Report::answer(
+        "model compile",
+        format!("{programs} programs with {instructions} instructions are in {out}"),
+    )
+    .setting(format!(
+        "{} on {}, {} DIMMs; map.json has the place of each matrix",
+        folder.display(),
+        config.name(),
+        args.dimms
+    ))
+    .figures(figures! {
+        "out" "folder" {Text} Json: "folder of the programs" = out.to_string();
+    })
+    .table("dimms", "DIMMs", rows))
+}
+
+/// Where everything is, and the programs of each DIMM, the image before them.
+fn compile(args: &Args, config: &DesignConfig, model: &Model) -> Result<(ImageMap, Vec<Vec<LoggedProgram>>)> {
+    let text = args.text.as_bytes();
+    ensure!(!text.is_empty(), "--text \"\" has no tokens; at least one is needed");
+    let profile = GenerateOptions { tokens: PROFILE_TOKENS, temperature_percent: 100, seed: args.seed };
+    let setup = Setup::profile(model, text, &profile)?;
+    let system = SystemConfig::load(&args.system)?.having_dimms()?.with_dimms(args.dimms)?;
+    let system = system.with_gpu_percent(&setup.shape, args.gpu_percent)?;
+    let tokens = model.vocabulary.tokens(text)?.len();
+    let places = setup.online(config, &system, Policy::Partition, (tokens, args.seed))?;
+    // Old results need not be overwritten: nothing is compared here that was computed before.
+    let unit = GemvOptions {
+        log_programs: true,
+        audit: false,
+        core: CoreOptions { backend: Backend::Cycles, ..CoreOptions::default() },
+        ..GemvOptions::default()
+    };
+    let options = SystemOptions { merge: args.merge, ..SystemOptions::new(&system) };
+    let mut backend = SystemBackend::open(config, &unit, &options, places, model)?;
+    let image = backend.image_map();
+    generate(model, &mut backend, text, &GenerateOptions { tokens: 1, ..profile }, |_| {})?;
+    Ok((image, backend.take_programs()))
+}
+
+/// Writes files below a directory, all or none as far as can be seen before.
+fn write(out: &Path, files: &[(String, String)]) -> Result<()> {
+    let mut open = Vec::new();
+    for (name, text) in files {
+        let path = out.join(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        open.push((OutputFile::create(&path)?, text));
+    }
+    for (file, text) in open {
+        file.finish(|to| to.write_all(text.as_bytes()))?;
+    }
+    Ok(())
+}

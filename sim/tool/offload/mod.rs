@@ -1,0 +1,261 @@
+//! `ndp offload`: what dynamic batch offloading does over a grid of sequence lengths and batches.
+
+mod boundary;
+mod report;
+
+use crate::given::Given;
+use crate::prelude::*;
+use crate::tools::{check_banks, read_json};
+use ndp_config::HbmCommandBuses;
+use ndp_energy::{HbmConstants, NpuConstants};
+use ndp_librapim::host::measure::MeasuredMemory;
+use ndp_librapim::offloading::evaluate::{BATCHES, SEQUENCES};
+use ndp_librapim::offloading::{
+    AnalyticTimes, Batch, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Mode, Model, Planner, Rule,
+    StepCosts, TableFile, evaluate,
+};
+use serde::Serialize;
+
+/// Dynamic batch offloading between an NPU and PIM memory (LibraPIM), over a grid of sequence lengths and batches
+///
+/// For each point: how many requests are offloaded in a middle layer and whether trying all numbers gives the same; the decode
+/// step in all modes, the idle time of both devices without (dex) and with offloading (dex+dbo), both utilisations. docs/offloading.md
+/// says how times are computed and what is assumed. Work in memory is measured on one channel of the device model, clock by clock.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ndp offload --llm llama3-70b\n  \
+    ndp offload --llm llama3-70b --system npu-aim --system attacc --system neupims --system librapim\n  \
+    ndp offload --llm llama3-70b --batches 128,256 --sequences 512,4096 --html systems.html\n  \
+    ndp offload --llm llama3-70b --formula --hardware librapim-published --batches 128\n  \
+    ndp offload --llm gpt3-175b --sequences 512,4096 --batches 128,384 --json > grid.json\n  \
+    ndp offload --llm gpt3-175b --sequences 4096 --batches 384 --step step.json --mode dex+dbo\n  \
+    ndp offload --llm llama3-70b --batches 128,256 --energy\n  \
+    ndp offload --llm llama2-7b --boundary 26,28,30 --sequences 128,512 --batches 32,128\n  \
+    ndp offload --llm llama3-70b --sample-times times.json\n  \
+    ndp offload --llm llama3-70b --times times.json")]
+pub struct Args {
+    /// Options on the command line.
+    #[command(flatten)]
+    given: Given,
+    /// Model: gpt3-175b, llama3-70b or another preset, or a path ending in .toml.
+    #[arg(long, default_value = "gpt3-175b")]
+    llm: String,
+    /// Tokens in K and V of each request, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = SEQUENCES)]
+    sequences: Vec<u32>,
+    /// Requests of both groups together, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = BATCHES)]
+    batches: Vec<u32>,
+    /// The memory's side of equation 1.
+    #[arg(long, value_enum, default_value = "slot")]
+    rule: Rule,
+    /// In dex+dbo, give the memory the FFN of so many requests of each group, in place of what algorithm 1 decides.
+    #[arg(long, value_name = "M")]
+    offload_ffn: Option<u32>,
+    /// Throughput with so many of a bank's subarrays for weights and the rest for keys and values, separated by commas: what they hold limits batch and
+    /// MHA offload.
+    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["energy", "step", "sample_times", "system", "energy_memory", "energy_npu"])]
+    boundary: Vec<u32>,
+    /// What of K and V goes to a channel as a whole, in place of the hardware's kv_mapping.
+    #[arg(long, value_enum)]
+    kv_mapping: Option<KvMapping>,
+    /// K and V for every head, as algorithm 1 counts them, whatever the model shares.
+    #[arg(long)]
+    no_gqa: bool,
+    /// Print these systems, each compared with the first one, in place of the modes: npu-aim, attacc, neupims, dex, dbo, librapim or a mode; may be given several
+    /// times.
+    #[arg(long, value_enum, value_name = "SYSTEM", conflicts_with_all = ["step", "sample_times"])]
+    system: Vec<Mode>,
+    /// Memory, as RTL and device model have it: preset (librapim, ...) or path of a TOML file.
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
+    memory: String,
+    /// Work in memory by the formulas of docs/offloading.md, in place of times measured on a channel.
+    #[arg(long)]
+    formula: bool,
+    /// NPU, how the host uses the memory, and what holds back the baselines: preset (librapim, librapim-published, librapim-small-npu) or TOML
+    /// file with tables [npu], [pim] and [baselines].
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
+    hardware: String,
+    /// Times of a layer on sliced banks of this model and memory, JSON as --sample-times writes it, in place of those measured or computed here.
+    #[arg(long, value_name = "FILE")]
+    times: Option<PathBuf>,
+    /// Write the times of sliced banks at all sequences, and for 1 to the largest batch, as a table; nothing else is done.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["times", "rule", "offload_ffn", "step", "energy", "energy_memory", "energy_npu", "html"])]
+    sample_times: Option<PathBuf>,
+    /// Write the events of one step, JSON; needs a single sequence and batch.
+    #[arg(long, value_name = "FILE")]
+    step: Option<PathBuf>,
+    /// Mode of --step.
+    #[arg(long, value_enum, default_value = "dex+dbo", requires = "step")]
+    mode: Mode,
+    /// Print the energy of a step too: with and without offloading, or in the systems of --system; JSON has it always.
+    #[arg(long)]
+    energy: bool,
+    /// Constants of the memory's energy: hbm2-8gb or a path ending in .toml.
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hbm2-8gb")]
+    energy_memory: String,
+    /// Constants of the NPU's energy: npu-65tflops or a path ending in .toml.
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "npu-65tflops")]
+    energy_npu: String,
+}
+
+impl Args {
+    fn hardware(&self, memory: &HbmConfig) -> Result<Hardware> {
+        let mut hardware = Hardware::load(&self.hardware).context("--hardware")?.on(memory);
+        let mapping = &mut hardware.pim.usage.kv_mapping;
+        *mapping = self.kv_mapping.unwrap_or(*mapping);
+        Ok(hardware)
+    }
+
+    /// Times of ordinary and of sliced banks: of a table, measured here, or computed here.
+    fn times(&self, model: &Model, hardware: &Hardware, memory: &HbmConfig) -> Result<BothTimes> {
+        let table = self.times.as_deref().map(|path| measured(path, model, memory)).transpose()?;
+        let contexts = (!self.formula).then_some(&self.sequences);
+        let [plain, sliced] = memory_times(model, (hardware, &self.hardware), memory, contexts)?;
+        Ok([plain, table.map_or(sliced, |table| Box::new(table))])
+    }
+}
+
+/// Times of ordinary and of sliced banks.
+pub type BothTimes = [Box<dyn DeviceTimes>; 2];
+
+/// Times of ordinary and of sliced banks: measured with contexts up to each of `measured`, or by formulas. `named` is what the user calls the hardware.
+pub fn memory_times(
+    model: &Model,
+    (hardware, named): (&Hardware, &str),
+    memory: &HbmConfig,
+    measured: Option<&Vec<u32>>,
+) -> Result<BothTimes> {
+    ensure!(
+        memory.command_buses() == HbmCommandBuses::Own,
+        "the channels of memory '{}' share command buses: neither formulas nor a single channel give its times",
+        memory.name()
+    );
+    let Some(contexts) = measured else {
+        let times = |sliced| Box::new(AnalyticTimes::new(model, hardware, sliced)) as Box<dyn DeviceTimes>;
+        return Ok([times(false), times(true)]);
+    };
+    ensure!(
+        !hardware.pim.usage.shared_rows,
+        "--hardware {named}: shared_rows needs --formula; the device model opens a row for each head of Q"
+    );
+    let contexts = in_order(contexts)?;
+    let progress = Progress::new(contexts.len() as u64, "sequences");
+    let times = MeasuredMemory::new(model, hardware, memory, &contexts, |done| progress.set(done as u64))?;
+    Ok([Box::new(times.clone().with_slicing(false)), Box::new(times.with_slicing(true))])
+}
+
+/// Contexts in ascending order, each once.
+fn in_order(contexts: &[u32]) -> Result<Vec<u32>> {
+    let mut contexts = contexts.to_vec();
+    contexts.sort_unstable();
+    contexts.dedup();
+    for &context in &contexts {
+        // The range is that of batches.
+        Batch::uniform(1, context)?;
+    }
+    Ok(contexts)
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    write(path, &(serde_json::to_string_pretty(value)? + "\n"))
+}
+
+/// Longest table of times.
+const MAX_BYTES: u64 = 256 << 20;
+
+pub fn run(args: &Shown<Args>) -> Result<Report> {
+    if !(args.energy || args.form.is_whole()) {
+        args.given.only_with("--energy, --json, --html or --verbose", ["energy_memory", "energy_npu"])?;
+    }
+    let files = FileSet::new().configuration("the hardware", &args.hardware);
+    let files = files.configuration("the model", &args.llm);
+    let files = files.configuration("the memory", &args.memory);
+    let files = files.configuration("the memory's energy", &args.energy_memory);
+    let files = files.configuration("the NPU's energy", &args.energy_npu);
+    let files = args.times.iter().fold(files, |files, path| files.input("the table of times", path));
+    let files = args.form.files(files).optional("--step", args.step.as_ref());
+    files.optional("--sample-times", args.sample_times.as_ref()).check()?;
+    if args.step.is_some() && (args.sequences.len(), args.batches.len()) != (1, 1) {
+        bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");
+    }
+    let mut model = Model::of(&LlmShape::load(&args.llm)?);
+    if args.no_gqa {
+        model = model.with_all_kv_heads();
+    }
+    let config = HbmConfig::load(&args.memory).context("--memory")?;
+    check_banks(&config, Mode::DexDbo)?;
+    let hardware = args.hardware(&config)?;
+    let memory = HbmConstants::load(&args.energy_memory).context("--energy-memory")?;
+    let npu = NpuConstants::load(&args.energy_npu).context("--energy-npu")?;
+    let costs = StepCosts::new(&model, &hardware, &memory, &npu);
+    let [plain, sliced] = args.times(&model, &hardware, &config)?;
+    if let Some(path) = &args.sample_times {
+        return sample(args, path, sliced.as_ref(), (&model, &config));
+    }
+    let rule = args.rule;
+    let planner = || {
+        let planner = Planner::new(&model, &hardware, plain.as_ref(), sliced.as_ref()).with_rule(rule);
+        planner.with_ffn(args.offload_ffn)
+    };
+    if !args.boundary.is_empty() {
+        let step = |copies, batch: &Batch, mode| planner()?.with_copies(copies).step(batch, mode);
+        let grid = (&*args.boundary, &*args.sequences, &*args.batches);
+        return boundary::run((&model, &config), step, grid);
+    }
+    if let Some(path) = &args.step {
+        let (sequence, batch) = (args.sequences[0], args.batches[0]);
+        let step = planner()?.step(&Batch::uniform(batch, sequence)?, args.mode)?;
+        write_json(path, &step)?;
+    }
+    let mut cells = Vec::new();
+    for (&batch, &sequence) in iproduct!(&args.batches, &args.sequences) {
+        let (times, forced) = ([plain.as_ref(), sliced.as_ref()], (rule, args.offload_ffn));
+        let cell = evaluate(&model, &hardware, &costs, times, forced, sequence, batch);
+        cells.push(cell.with_context(|| format!("sequence {sequence}, batch {batch}"))?);
+    }
+    let times = match (&args.times, args.formula) {
+        (Some(_), _) => "table",
+        (None, true) => "formula",
+        (None, false) => "device model",
+    };
+    // A page shows the paper's systems if none is named.
+    let page = args.form.html.is_some();
+    let systems = if page { report::of_page(&args.system) } else { &args.system };
+    Ok(report::report((&model, &hardware), &cells, systems, (times, args.energy))
+        .figures(figures! {
+            "rule" "rule" {Text} Verbose: "the memory's side of equation 1" = args.rule;
+            "offload_ffn" "FFN offloaded" {Count} Verbose: "requests of each group whose FFN the memory gets, in place of algorithm 1's; null if the algorithm decides"
+                = args.offload_ffn;
+            "times" "times" {Text} Verbose: "source of times of work in memory: table, formula or device model" = times;
+        })
+        .data("model", "sizes of the model", &model)
+        .data("memory", "the memory (docs/configuration.md)", &config)
+        .data("hardware", "the hardware (docs/offloading.md)", &hardware)
+        .data("energy_memory", "constants of the memory's energy", &memory)
+        .data("energy_npu", "constants of the NPU's energy", &npu))
+}
+
+fn measured(path: &Path, model: &Model, memory: &HbmConfig) -> Result<MeasuredTimes> {
+    let file: TableFile = read_json(path, MAX_BYTES)?;
+    let checked = file.check_origin(model, memory.name()).map(|()| file);
+    checked.and_then(MeasuredTimes::new).with_context(|| format!("in '{}'", path.display()))
+}
+
+fn sample(
+    args: &Args,
+    path: &Path,
+    times: &dyn DeviceTimes,
+    (model, memory): (&Model, &HbmConfig),
+) -> Result<Report> {
+    let most = args.batches.iter().copied().max().unwrap_or(0);
+    ensure!((1..=4096).contains(&most), "the largest batch = {most} must be in 1..=4096");
+    let requests: Vec<u32> = (1..=most).collect();
+    let contexts = in_order(&args.sequences)?;
+    let table = TableFile::sample(times, &requests, &contexts).of(model, memory.name());
+    write_json(path, &table)?;
+    Ok(Report::answer(
+        "offload",
+        format!("the times of {} contexts are in {}", contexts.len(), path.display()),
+    ))
+}

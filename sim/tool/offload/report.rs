@@ -1,0 +1,203 @@
+//! The report of a grid: points with the decisions of the scheduler, and the step of each point in each mode or system.
+
+use crate::prelude::*;
+use ndp_librapim::offloading::algorithm::{Choice, Decision};
+use ndp_librapim::offloading::evaluate::Chosen;
+use ndp_librapim::offloading::{
+    Cell, Dispatch, Hardware, Layout, Mode, ModeResult, Model, Purpose, StepEnergy,
+};
+
+/// The paper's systems, for a report that names none.
+const PAPER: [Mode; 6] = [Mode::Serial, Mode::AttAcc, Mode::NeuPims, Mode::Dex, Mode::Dbo, Mode::DexDbo];
+/// Modes of a report that compares no systems.
+const MODES: [Mode; 5] = [Mode::Serial, Mode::Pipelined, Mode::Dex, Mode::DexDbo, Mode::Shortest];
+/// Without and with offloading, over NeuPIMs.
+const OFFLOADING: [Mode; 3] = [Mode::NeuPims, Mode::Dex, Mode::DexDbo];
+
+/// Requests that are offloaded, in words: `m` of the FFN, `n` of attention.
+pub fn decision(choice: &Choice) -> String {
+    match choice.decision {
+        Decision::None => "-".to_owned(),
+        Decision::Ffn(m) => format!("m {m}"),
+        Decision::Mha(n) => format!("n {n}"),
+    }
+}
+
+/// Offloading in a middle layer.
+fn moved(result: &ModeResult) -> String {
+    match result.layout {
+        Layout::WholeGroup => "group".to_owned(),
+        _ => result.offloaded.as_ref().map_or_else(|| "-".to_owned(), decision),
+    }
+}
+
+/// Source of commands of NPU+AiM and AttAcc.
+fn issue(hardware: &Hardware) -> String {
+    let baselines = &hardware.baselines;
+    match baselines.dispatch {
+        Dispatch::Channel => "a stream of commands for each channel".to_owned(),
+        Dispatch::Shared => {
+            format!("one stream of {} commands per us for all channels", baselines.commands_per_us)
+        }
+    }
+}
+
+/// Utilisations of the paper (section 6.3: Llama3-70B, batch 128).
+const UTILISATIONS: &str =
+    "the paper, section 6.3, reports for batch 128 and 4096 tokens: NPU 77 %, PIM 38 %";
+/// Energy of the paper (section 6.5, Fig. 22: Llama3-70B, batch 128, over NeuPIMs).
+const ENERGIES: &str = "the paper, Fig. 22, for batch 128, LibraPIM over NeuPIMs: without offloading similar; with it more for short \
+    sequences, less and less of it for longer ones, +20 % on average";
+
+/// Each point in each of these modes, beside the first mode.
+fn steps<'c>(cells: &'c [Cell], modes: &'c [Mode]) -> impl Iterator<Item = Step<'c>> + Clone {
+    let of = |cell: &'c Cell, mode: Mode| {
+        Some(Step { cell, mode, own: cell.mode(mode)?, first: cell.mode(modes[0])? })
+    };
+    cells.iter().flat_map(move |cell| modes.iter().filter_map(move |&mode| of(cell, mode)))
+}
+
+#[derive(Clone)]
+struct Step<'c> {
+    cell: &'c Cell,
+    mode: Mode,
+    own: &'c ModeResult,
+    first: &'c ModeResult,
+}
+
+impl Step<'_> {
+    /// Times as fast as the first mode.
+    fn times(&self) -> f64 {
+        self.first.step_us / self.own.step_us
+    }
+}
+
+/// Each mode that there are steps of, how many, and how many times as fast they are: geometric and arithmetic mean.
+fn means<'c>(steps: impl Iterator<Item = Step<'c>>) -> Vec<(Mode, usize, f64, f64)> {
+    let mut by_mode: Vec<(Mode, Vec<f64>)> = Vec::new();
+    for step in steps {
+        match by_mode.iter_mut().find(|(mode, _)| *mode == step.mode) {
+            Some((_, times)) => times.push(step.times()),
+            None => by_mode.push((step.mode, vec![step.times()])),
+        }
+    }
+    let mean = |(mode, times): (Mode, Vec<f64>)| {
+        let count = times.len() as f64;
+        let geometric = (times.iter().map(|times| times.ln()).sum::<f64>() / count).exp();
+        (mode, times.len(), geometric, times.iter().sum::<f64>() / count)
+    };
+    by_mode.into_iter().map(mean).collect()
+}
+
+fn joules<'c>(steps: impl Iterator<Item = Step<'c>>, name: fn(Mode) -> &'static str) -> Values {
+    let ratio = |one: &StepEnergy, other: &StepEnergy, with_npu| {
+        let [low, value, high] = one.over(other, with_npu)?;
+        Some(format!("{value:.3} ({low:.3} to {high:.3})"))
+    };
+    rows! { steps => |Step { cell, mode, own, first }|
+        let (first, own, other) = (&first.energy, &own.energy, !std::ptr::eq(own, first));
+        "batch" "batch" {Count} Screen: "requests" = cell.batch;
+        "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = cell.sequence;
+        "system" "system" {Text} Screen: "mode or system" = name(mode);
+        "memory" "memory" {Energy} Screen: "energy of the memory in a step" = own.memory;
+        "memory_ratio" "over the first" {Text} Screen: "memory's energy over the first system's, with the range over all constants, which are the same in both"
+            = other.then(|| ratio(own, first, false)).flatten();
+        "total" "all" {Energy} Verbose: "energy of the step" = own.total;
+        "total_ratio" "all over the first" {Text} Screen: "energy over the first system's, with the range over all constants"
+            = other.then(|| ratio(own, first, true)).flatten();
+        "weights" "weights" {Energy} Verbose: "reading weights" = own.of(Purpose::Weights);
+        "kv_read" "K, V read" {Energy} Verbose: "reading keys and values for attention on the NPU" = own.of(Purpose::AttentionOnNpu);
+        "attention" "attention" {Energy} Verbose: "attention in the banks" = own.of(Purpose::Attention);
+        "offloaded" "offloaded" {Energy} Verbose: "matrices in the banks" = own.of(Purpose::MatricesInMemory);
+        "standby" "standby" {Energy} Verbose: "standby of the memory" = own.of(Purpose::MemoryStandby);
+        "npu_operations" "NPU ops" {Energy} Verbose: "arithmetic of the NPU" = own.of(Purpose::NpuArithmetic);
+        "npu_idle" "NPU idle" {Energy} Verbose: "standby of the NPU" = own.of(Purpose::NpuStandby);
+    }
+}
+
+/// The report of a grid, comparing `systems`, or modes if there are none; with energies on the screen if they are asked for.
+pub fn report(
+    (model, hardware): (&Model, &Hardware),
+    cells: &[Cell],
+    systems: &[Mode],
+    (times, energy): (&'static str, bool),
+) -> Report {
+    let by_system = !systems.is_empty();
+    let name: fn(Mode) -> &'static str = if by_system { Mode::system } else { Mode::name };
+    let chosen = |chosen: &Chosen| decision(&chosen.chosen);
+    let points = rows! { cells.iter() => |cell|
+        "batch" "batch" {Count} Screen: "requests of both groups" = cell.batch;
+        "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = cell.sequence;
+        "by_equation" "equation" {Text} Screen: "requests offloaded in a middle layer by equations 1 and 2: m of the FFN, n of attention"
+            = chosen(&cell.equation);
+        "by_slot" "slot" {Text} Screen: "the same with Q, K and V waiting for the FFN" = chosen(&cell.slot);
+        "best" "best" {Text} Screen: "whether trying all numbers gives the same"
+            = [&cell.equation, &cell.slot].iter().all(|one| one.chosen == one.exhaustive);
+        "small" "small" {Text} Json: "the groups are smaller than the number of channels (algorithm 1, lines 10 to 12)" = cell.small;
+        "equation" "" {Data} Json: "decision by equations 1 and 2: chosen, and by trying all numbers (exhaustive)" = &cell.equation;
+        "slot" "" {Data} Json: "decision with the dependency of --rule slot: chosen, and by trying all numbers (exhaustive)" = &cell.slot;
+        "modes" "" {Data} Json: "step in each mode: times in us, utilisations from 0 to 1, energy in fJ by part and purpose" = &cell.modes;
+    };
+    let shown = if by_system { systems } else { &MODES[..] };
+    let means = means(steps(cells, shown));
+    let best = means.iter().max_by(|a, b| a.2.total_cmp(&b.2));
+    let first = name(shown[0]);
+    let answer = best.map_or_else(String::new, |&(mode, points, geometric, _)| {
+        let best = name(mode);
+        format!("{best} is {geometric:.2} times as fast as {first} in the mean of {points} points")
+    });
+    let means = rows! { means => |(mode, points, geometric, arithmetic)|
+        "system" "system" {Text} Screen: "mode or system" = name(mode);
+        "geometric" "geometric mean" {Real("", 2)} Screen: "times as fast as the first system, geometric mean of all points" = geometric;
+        "arithmetic" "arithmetic mean" {Real("", 2)} Screen: "times as fast as the first system, arithmetic mean of all points" = arithmetic;
+        "points" "points" {Count} Screen: "points" = points;
+    };
+    let table = rows! { steps(cells, shown) => |step|
+        let Step { cell, own, .. } = step;
+        "batch" "batch" {Count} Screen: "requests" = cell.batch;
+        "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = cell.sequence;
+        "system" "system" {Text} Screen: "mode or system" = name(step.mode);
+        "step_ms" "step" {Real("ms", 1)} Screen: "time of a decode step" = own.step_us / 1e3;
+        "times" "times as fast" {Real("", 2)} Screen: "step of the first system over this one" = step.times();
+        "npu_busy" "NPU busy" {Share} Screen: "part of the step for which the NPU has work" = own.npu_busy;
+        "pim_busy" "PIM busy" {Share} Screen: "part of the step for which the banks have work" = own.pim_busy;
+        "offloaded" "offloaded" {Text} Screen: "requests offloaded in a middle layer: m of the FFN, n of attention, or a group as a whole" = moved(own);
+        "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "requests over the step" = own.tokens_per_second;
+        "npu_macs" "NPU MACs" {Share} Verbose: "MACs of the NPU over those that it could do in the step" = own.npu_macs;
+        "pim_macs" "PIM MACs" {Share} Verbose: "MACs of the banks over those that they could do in the step" = own.pim_macs;
+        "npu_idle_ms" "NPU idle" {Real("ms", 1)} Verbose: "time for which the NPU waits" = own.npu_idle_us / 1e3;
+        "pim_idle_ms" "PIM idle" {Real("ms", 1)} Verbose: "time for which the banks wait" = own.pim_idle_us / 1e3;
+        "energy_of_token" "energy of a token" {Energy} Verbose: "energy of the step over its requests" = own.energy.total.per(cell.batch.into());
+        "point" "point" {Text} Json: "batch and tokens together" = format!("{} requests of {} tokens", cell.batch, cell.sequence);
+    };
+    let bars = ChartKind::Rows { label: "system", value: "geometric" };
+    let chart =
+        Chart::new("means", format!("Times as fast as {first}"), "Geometric mean of all points.", bars);
+    let Model { layers, hidden, heads, kv_heads, ffn, .. } = model;
+    let mut report = Report::answer("offload", answer)
+        .setting(format!(
+            "{}: {layers} layers, hidden {hidden}, {heads} heads, {kv_heads} of K and V, FFN {ffn}; work in memory by the {times}; \
+             NPU+AiM and AttAcc with {}",
+            model.name,
+            issue(hardware)
+        ))
+        .table("means", "Over all points", means)
+        .table("steps", "A decode step", table)
+        .chart(chart)
+        .table_at(if by_system { Level::Verbose } else { Level::Screen }, None, ("cells", "Decisions in a middle layer"), points);
+    if model.name == "llama3-70b" && cells.iter().any(|cell| cell.batch == 128) {
+        report = report.note(UTILISATIONS);
+    }
+    let of_energy = if by_system { systems } else { &OFFLOADING[..] };
+    let level = if energy { Level::Screen } else { Level::Verbose };
+    let joules = joules(steps(cells, of_energy), name);
+    let report = report.table_at(level, None, ("energy", "Energy of a decode step"), joules);
+    let paper =
+        energy && !by_system && model.name == "llama3-70b" && cells.iter().any(|cell| cell.batch == 128);
+    if paper { report.note(ENERGIES) } else { report }
+}
+
+/// Systems of a page: those that were asked for, or the paper's.
+pub fn of_page(systems: &[Mode]) -> &[Mode] {
+    if systems.is_empty() { &PAPER } else { systems }
+}

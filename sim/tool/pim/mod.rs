@@ -1,0 +1,413 @@
+//! `ndp generate pim`: texts by an NPU and an HBM2 memory whose banks compute, in each mode, and whose time goes where.
+//!
+//! The same prompts are run in every mode that is asked for and, one by one, in software: all tokens and logits have to agree. What is
+//! said about it is in `figures`, `energy`, `timeline` and `report`.
+
+mod energy;
+mod figures;
+mod report;
+mod timeline;
+
+use crate::given::Given;
+use crate::prelude::*;
+use crate::temperature::temperature_percent;
+use crate::tools::check_banks;
+use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use figures::Figures;
+use ndp_config::HbmCommandBuses;
+use ndp_dram::hbm::{HbmActivity, HbmStatistics, PseudoChannel};
+use ndp_energy::HbmConstants;
+use ndp_librapim::host::{
+    Arrangement, Channel, Offloading, Outcome, Pins, Prompt, Recorded, boxed, run_arranged, sizes_of,
+};
+use ndp_librapim::offloading::npu::NpuTimes;
+use ndp_librapim::offloading::{Hardware, Mode, Picos, Rule};
+use ndp_model::weights::Layer;
+use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
+use ndp_sim::ffi::{OpenOptions, WaveOptions};
+use ndp_sim::hbm::{ControlledWaves, Hosted, Lockstep, RESET_CLOCKS};
+use serde::Serialize;
+
+/// Clocks per microsecond: tCK is 1 ns.
+const CLOCKS_PER_US: f64 = 1000.0;
+
+/// The modes in which texts are generated.
+const MODES: [Mode; 4] = [Mode::Serial, Mode::Pipelined, Mode::Dex, Mode::DexDbo];
+
+/// Groups of requests in a mode.
+fn groups(mode: Mode) -> usize {
+    if mode == Mode::Serial { 1 } else { 2 }
+}
+
+pub fn mode_parser(modes: &[Mode]) -> impl TypedValueParser<Value = Mode> + use<> {
+    PossibleValuesParser::new(modes.iter().filter_map(Mode::to_possible_value))
+        .try_map(|name| Mode::from_str(&name, false))
+}
+
+/// What is behind the pins of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ChannelKind {
+    /// The RTL, every clock compared with the device model
+    Rtl,
+    /// The device model alone, which is much faster
+    Model,
+}
+
+/// Who gives the commands of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ControllerKind {
+    /// The host's scheduler
+    Software,
+    /// The controller in RTL, which is given requests
+    Rtl,
+}
+
+/// Whose signals are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WaveBlock {
+    /// The channel's
+    Channel,
+    /// Those of its controller in RTL
+    Controller,
+}
+
+/// Generate texts with an NPU and an HBM-PIM, in each mode
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+        ndp generate pim\n  \
+        ndp generate pim --mode dex --prompt \"Emma could not\" --prompt \"Mr. Darcy\" --tokens 4,9 --json\n  \
+        ndp generate pim --html pim.html --timeline pim.json   (open pim.json in ui.perfetto.dev)\n  \
+        ndp generate pim --hardware librapim --tokens 4,2   (an NPU that waits for weights)\n  \
+        ndp generate pim --mode dex+dbo --offload-ffn 1 --offload-mha 1 --channels 4 --channel model\n\n\
+        Linear layers are the NPU's: their weights are read over the channels and compared. Attention is in the banks. \
+        In dex+dbo a scheduler moves FFNs to the banks, and attention to the NPU, step by step. Every output of the banks \
+        and every text is compared with software.")]
+pub struct Args {
+    /// Options on the command line.
+    #[command(flatten)]
+    given: Given,
+    /// Memory: preset (librapim-small, librapim, ...) or path of a TOML file
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim-small")]
+    memory: String,
+    /// Channels of the memory in place of its own number: a power of two
+    #[arg(long, value_name = "N")]
+    channels: Option<u32>,
+    /// Mode; may be given several times, all of them by default
+    #[arg(long, value_parser = mode_parser(&MODES), value_name = "MODE")]
+    mode: Vec<Mode>,
+    /// What is behind the pins of the channels
+    #[arg(long, value_enum, default_value_t = ChannelKind::Rtl)]
+    channel: ChannelKind,
+    /// Who gives the channels their commands
+    #[arg(long, value_enum, default_value_t = ControllerKind::Software)]
+    controller: ControllerKind,
+    /// Text to continue; each one is a request
+    #[arg(long, default_values = ["A", "B", "C", "D", "E", "F", "G", "H"])]
+    prompt: Vec<String>,
+    /// Tokens to generate; several numbers go to the prompts in turn, so that requests end at different times
+    #[arg(long, value_delimiter = ',', default_values_t = [3], value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    tokens: Vec<u32>,
+    /// Temperature of the sampler, 0 (most likely token) to 10
+    #[arg(long, value_name = "T", default_value = "0.5", value_parser = temperature_percent)]
+    temperature: u32,
+    /// Seed of the sampler
+    #[arg(long, default_value_t = 4)]
+    seed: u64,
+    /// Directory of an OPT model in FP16 with a vocabulary of bytes
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// In dex+dbo, give the memory the FFN of so many requests of each group in each step, in place of what the scheduler decides
+    #[arg(long, value_name = "M")]
+    offload_ffn: Option<u32>,
+    /// In dex+dbo, give the NPU the attention of so many requests of each group in each step, likewise
+    #[arg(long, value_name = "N")]
+    offload_mha: Option<u32>,
+    /// In dex+dbo, the memory's side of equation 1
+    #[arg(long, value_enum, default_value = "slot")]
+    rule: Rule,
+    /// NPU: preset or TOML file with a table [npu]. The paper's, librapim, needs some hundred requests before its arrays are what it waits for; the
+    /// default is slow enough for eight
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim-small-npu")]
+    hardware: String,
+    /// Write a timeline for ui.perfetto.dev: a process for each mode, tracks for decisions, NPU, memory and channels
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+    /// Write all commands of a range of clocks, channel by channel; for one mode
+    #[arg(long, value_name = "FILE")]
+    commands: Option<PathBuf>,
+    /// First clock of --commands
+    #[arg(long, value_name = "CLOCK", default_value_t = 0, requires = "commands")]
+    commands_from: u64,
+    /// Clock behind the last one of --commands
+    #[arg(long, value_name = "CLOCK", default_value_t = u64::MAX, requires = "commands")]
+    commands_to: u64,
+    /// Write the signals of a channel, or of its controller, to this file; .fst or .vcd selects the format. For one mode, in RTL
+    #[arg(long, value_name = "FILE")]
+    waves: Option<PathBuf>,
+    /// What --waves shows
+    #[arg(long, value_enum, value_name = "BLOCK", default_value = "channel", requires = "waves")]
+    wave_block: WaveBlock,
+    /// The channel of --waves
+    #[arg(long, value_name = "CHANNEL", default_value_t = 0, requires = "waves")]
+    wave_channel: u32,
+    /// First clock of --waves
+    #[arg(long, value_name = "CLOCK", default_value_t = 0, requires = "waves", value_parser = clap::value_parser!(u64).range(0..=crate::args::MOST_CYCLES))]
+    wave_start: u64,
+    /// Clock behind the last one of --waves
+    #[arg(long, value_name = "CLOCK", requires = "waves", value_parser = clap::value_parser!(u64).range(0..=crate::args::MOST_CYCLES))]
+    wave_stop: Option<u64>,
+    /// Print where the memory's energy goes, as --verbose does
+    #[arg(long)]
+    energy: bool,
+    /// Constants of the memory's energy: hbm2-8gb or a path ending in .toml
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hbm2-8gb")]
+    energy_memory: String,
+}
+
+/// Runs the job.
+///
+/// # Errors
+/// For arguments and files that cannot be used, and a memory that does not work.
+pub fn run(args: &Shown<Args>) -> Result<Report> {
+    let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
+    let files = FileSet::new()
+        .configuration("the memory", &args.memory)
+        .configuration("the NPU", &args.hardware)
+        .configuration("the memory's energy", &args.energy_memory)
+        .input_folder("part of the model", &folder);
+    let files = args.form.files(files).optional("--timeline", args.timeline.as_ref());
+    files.optional("--commands", args.commands.as_ref()).optional("--waves", args.waves.as_ref()).check()?;
+    let mut config = HbmConfig::load(&args.memory)?;
+    if let Some(channels) = args.channels {
+        config = config.with_channels(channels).context("--channels")?;
+    }
+    let constants = HbmConstants::load(&args.energy_memory).context("--energy-memory")?;
+    let model = load_model(&folder)?;
+    let modes = modes(args)?;
+    modes.iter().try_for_each(|&mode| check_banks(&config, mode))?;
+    let hardware = Hardware::load(&args.hardware).context("--hardware")?.on(&config);
+    check_files(args, &modes, config.channels())?;
+    let timeline = Asked::create(args.timeline.as_ref())?;
+    let commands = Asked::create(args.commands.as_ref())?;
+    let prompt = |(number, text): (usize, &String)| -> Result<Prompt> {
+        Ok(Prompt {
+            tokens: model.vocabulary.tokens(text.as_bytes())?,
+            generate: args.tokens[number % args.tokens.len()] as usize,
+            temperature_percent: args.temperature,
+            seed: args.seed.wrapping_add(number as u64),
+        })
+    };
+    let prompts = args.prompt.iter().enumerate().map(prompt).collect::<Result<Vec<Prompt>>>()?;
+    let mut alone = Vec::new();
+    for (text, prompt) in args.prompt.iter().zip(&prompts) {
+        let options = GenerateOptions {
+            tokens: prompt.generate,
+            temperature_percent: prompt.temperature_percent,
+            seed: prompt.seed,
+        };
+        let mut software = SoftwareBackend::new();
+        let generation = generate(&model, &mut software, text.as_bytes(), &options, |_| {})
+            .with_context(|| format!("cannot continue '{text}'"))?;
+        alone.push(generation);
+    }
+
+    let progress =
+        Progress::watch(weights(&model, &prompts, &modes), "weights", ndp_librapim::host::progress::weights);
+    let (mut figures, mut runs) = (Vec::new(), Vec::new());
+    for &mode in &modes {
+        let memory = if mode.sliced() { config.clone() } else { config.clone().unsliced() };
+        let arrangement = arrangement(args, mode);
+        let job = Job {
+            model: &model,
+            memory: &memory,
+            hardware: &hardware,
+            prompts: &prompts,
+            arrangement: &arrangement,
+        };
+        let ran = job.run_on(args).with_context(|| format!("mode {}", mode.name()))?;
+        figures.push(Figures::new(mode, &memory, &constants, &ran, &alone));
+        runs.push((mode, ran));
+    }
+    drop(progress);
+    let reason = reason(&model, &hardware, prompts.len(), &figures);
+    timeline.finish(|out| timeline::write(out, &runs))?;
+    commands.finish(|out| {
+        writeln!(out, "# clock channel command")?;
+        let mut recorded = runs.iter().flat_map(|(_, ran)| &ran.recorded);
+        recorded
+            .try_for_each(|Recorded { clock, channel, command }| writeln!(out, "{clock} {channel} {command}"))
+    })?;
+    report::report((args, &config, &hardware), &figures, &runs, &alone, reason)
+        .context("cannot draw the report")
+}
+
+/// Weights that are written and used in all modes: once to load them, once for each prompt of a group and each of its steps.
+fn weights(model: &Model, prompts: &[Prompt], modes: &[Mode]) -> u64 {
+    let layers = model.layers.iter().flat_map(Layer::linears);
+    let head = model.embed_tokens.data().len();
+    let all = head + layers.map(|linear| linear.weight.data().len()).sum::<usize>();
+    let passes = |groups: usize| -> usize {
+        let of = |group| prompts.iter().skip(group).step_by(groups).map(|prompt| prompt.generate);
+        let of_group = |group| of(group).count() + of(group).max().unwrap_or(0).saturating_sub(1);
+        1 + (0..groups).map(of_group).sum::<usize>()
+    };
+    (all * modes.iter().map(|&mode| passes(groups(mode))).sum::<usize>()) as u64
+}
+
+/// The fastest mode, and what makes the modes differ: whether a group's matrices keep the NPU's arrays busy for longer than it reads their weights.
+fn reason(model: &Model, hardware: &Hardware, requests: usize, figures: &[Figures]) -> Option<String> {
+    let (fastest, slowest) =
+        (figures.iter().min_by_key(|f| f.clocks)?, figures.iter().max_by_key(|f| f.clocks)?);
+    if figures.len() < 2 {
+        return None;
+    }
+    let (sizes, npu) = (sizes_of(model), NpuTimes::new(hardware, true));
+    let group = requests.div_ceil(2) as u32;
+    let matrices = [sizes.qkv(), sizes.projection()].into_iter().chain(sizes.ffn_parts());
+    let (mut read, mut compute) = (Picos::ZERO, Picos::ZERO);
+    for matrix in matrices {
+        let time = npu.gemm(matrix, group);
+        read += time.read;
+        compute += time.compute;
+    }
+    let why = if compute > read {
+        "so two groups may read the weights twice, attention runs concurrently with the matrices, and FFNs that move to the banks shorten them"
+    } else {
+        "so what counts is how often weights are read: two groups read them twice, and FFNs that move to the banks save nothing"
+    };
+    Some(format!(
+        "Fastest: {}, {:.2} times as fast as {}. The matrices of a group of {group} keep the NPU's arrays busy for {:.2} times as long as their \
+         weights take to be read, {why}.",
+        fastest.mode.name(),
+        slowest.clocks as f64 / fastest.clocks as f64,
+        slowest.mode.name(),
+        compute.share_of(read)
+    ))
+}
+
+/// The modes that are asked for, each once.
+fn modes(args: &Args) -> Result<Vec<Mode>> {
+    let asked = if args.mode.is_empty() { &MODES[..] } else { &args.mode };
+    let modes: Vec<Mode> = asked.iter().copied().unique().collect();
+    let forced = [("--offload-ffn", args.offload_ffn), ("--offload-mha", args.offload_mha)];
+    if let Some((option, _)) = forced.into_iter().find(|(_, value)| value.is_some()) {
+        ensure!(modes.contains(&Mode::DexDbo), "{option} has no meaning without --mode dex+dbo");
+        args.given.only_with("the scheduler, whose place --offload-ffn and --offload-mha take", ["rule"])?;
+    }
+    if !modes.contains(&Mode::DexDbo) {
+        args.given.only_with("--mode dex+dbo", ["rule"])?;
+    }
+    Ok(modes)
+}
+
+fn arrangement(args: &Args, mode: Mode) -> Arrangement {
+    let offloading = match (mode, args.offload_ffn, args.offload_mha) {
+        (Mode::DexDbo, None, None) => Offloading::Live(args.rule),
+        (Mode::DexDbo, ffn, mha) => Offloading::Fixed { ffn: ffn.unwrap_or(0), mha: mha.unwrap_or(0) },
+        _ => Offloading::None,
+    };
+    let record = if args.commands.is_some() { args.commands_from..args.commands_to } else { 0..0 };
+    Arrangement { groups: groups(mode), offloading, record }
+}
+
+/// Checks --commands and --waves against modes and channels.
+fn check_files(args: &Args, modes: &[Mode], channels: u32) -> Result<()> {
+    if args.commands.is_some() {
+        ensure!(modes.len() == 1, "--commands shows one mode, and these are {}", modes.len());
+        let (from, to) = (args.commands_from, args.commands_to);
+        ensure!(from < to, "--commands-from is {from}, must be below --commands-to, which is {to}");
+    }
+    if args.waves.is_some() {
+        ensure!(modes.len() == 1, "--waves shows one mode, and these are {}", modes.len());
+        match args.wave_block {
+            WaveBlock::Channel => ensure!(
+                args.channel == ChannelKind::Rtl,
+                "--waves of a channel has no meaning with --channel model"
+            ),
+            WaveBlock::Controller => ensure!(
+                args.controller == ControllerKind::Rtl,
+                "--wave-block controller has no meaning with --controller software"
+            ),
+        }
+        let (channel, most) = (args.wave_channel, channels - 1);
+        ensure!(channel <= most, "--wave-channel is {channel}, must be 0 to {most}");
+    }
+    Ok(())
+}
+
+/// One mode on one kind of channel.
+struct Job<'a> {
+    model: &'a Model,
+    memory: &'a HbmConfig,
+    hardware: &'a Hardware,
+    prompts: &'a [Prompt],
+    arrangement: &'a Arrangement,
+}
+
+struct Ran {
+    outcome: Outcome,
+    violations: u64,
+    channels: Vec<HbmStatistics>,
+    activity: Vec<HbmActivity>,
+    recorded: Vec<Recorded>,
+}
+
+impl Job<'_> {
+    fn run_on(&self, args: &Args) -> Result<Ran> {
+        let memory = self.memory;
+        let numbers = 0..memory.channels();
+        Ok(match args.channel {
+            kind if args.controller == ControllerKind::Rtl => {
+                ensure!(
+                    memory.command_buses() == HbmCommandBuses::Own,
+                    "--controller rtl: channels of '{}' share command buses, which the controller in RTL cannot; leave it out",
+                    memory.name()
+                );
+                let open = |channel| {
+                    let waves = ControlledWaves {
+                        controller: waves(args, channel, WaveBlock::Controller),
+                        channel: waves(args, channel, WaveBlock::Channel),
+                    };
+                    Hosted::open(memory, kind == ChannelKind::Rtl, waves)
+                };
+                self.run(boxed(numbers.map(open).collect::<Result<Vec<_>>>()?))?
+            }
+            ChannelKind::Model => self.run(boxed(PseudoChannel::all(memory)?))?,
+            ChannelKind::Rtl => {
+                let options = |channel| OpenOptions {
+                    waves: waves(args, channel as u32, WaveBlock::Channel),
+                    ..OpenOptions::default()
+                };
+                self.run(boxed(Lockstep::all(memory, options)?))?
+            }
+        })
+    }
+
+    fn run(&self, channels: Vec<Channel>) -> Result<Ran> {
+        let Self { model, memory, hardware, prompts, arrangement } = *self;
+        let (outcome, machine) =
+            run_arranged(model, memory, hardware, arrangement.clone(), prompts, channels)?;
+        let ran = Ran {
+            outcome,
+            violations: machine.channels().map(Pins::violations).sum(),
+            channels: machine.channels().map(Pins::statistics).collect(),
+            activity: machine.channels().map(Pins::activity).collect(),
+            recorded: machine.recorded().to_vec(),
+        };
+        machine.into_channels().try_for_each(|mut channel| channel.close())?;
+        Ok(ran)
+    }
+}
+
+/// What is to be dumped of this block of a channel. The model's cycles begin in reset.
+fn waves(args: &Args, channel: u32, block: WaveBlock) -> Option<WaveOptions> {
+    let path = args.waves.as_ref().filter(|_| (channel, block) == (args.wave_channel, args.wave_block))?;
+    Some(WaveOptions {
+        start_cycle: args.wave_start.saturating_add(RESET_CLOCKS),
+        stop_cycle: args.wave_stop.map(|stop| stop.saturating_add(RESET_CLOCKS)),
+        ..WaveOptions::new(path)
+    })
+}

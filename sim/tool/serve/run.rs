@@ -1,0 +1,403 @@
+//! Serving a trace in several modes or with several policies, one after the other.
+
+use super::machine::{Chips, Kind, LibraPimArgs, measured_contexts};
+use super::report;
+use crate::compare::DEFAULT_SET;
+use crate::given::Given;
+use crate::ignored::{COMPARE, COMPARE_LINKS, Ignored, SERVE};
+use crate::output::OutputArgs;
+use crate::prelude::*;
+use crate::tools::check_banks;
+use ndp_config::WeightFormat;
+use ndp_energy::EnergyConstants;
+use ndp_librapim::host::{Extent, Sizes, groups_of};
+use ndp_librapim::offloading::Mode;
+use ndp_systems::serving::{
+    Chunk, HermesSteps, Iteration, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve,
+    texts,
+};
+use ndp_systems::{Assumptions, DimmModel, Machine, Policy, RunCosts};
+use serde::Serialize;
+use std::collections::HashSet;
+
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Serve a trace of requests with continuous batching: rates, latencies, utilisation, energy
+///
+/// Requests are JSON by lines, or columns, as LLMServingSim reads them. The batch is decided anew for each iteration; keys and values are paged, and have what
+/// weights leave of the machine's memory. docs/serving.md says how times are computed and what is assumed.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ndp serve synth --requests 1000 --rate 20 --out alpaca.jsonl\n  \
+    ndp serve alpaca.jsonl --llm llama2-7b\n  \
+    ndp serve alpaca.jsonl --llm llama3-70b --tp 8 --pp 2 --modes serial,neupims,dex+dbo --html serve.html\n  \
+    ndp serve few.jsonl --rtl --memory librapim-small --hardware librapim-small-npu --modes serial,dex\n  \
+    ndp serve alpaca.jsonl --machine hermes --llm llama2-70b --policies hermes,flexgen --max-batch 16\n  \
+    ndp serve export --llm llama2-7b --out tables")]
+pub struct Args {
+    /// Options on the command line.
+    #[command(flatten)]
+    given: Given,
+    /// Requests: JSON by lines or columns between tabs, with input_toks, output_toks and arrival_time_ns
+    #[arg(required = true, value_name = "TRACE")]
+    trace: Option<PathBuf>,
+    /// Which machine serves
+    #[arg(long, value_enum, default_value = "librapim")]
+    machine: Kind,
+    /// Model: a preset such as llama2-7b, or a path ending in .toml
+    #[cfg_attr(feature = "rtl", arg(long, required_unless_present = "rtl"))]
+    #[cfg_attr(not(feature = "rtl"), arg(long, required = true))]
+    llm: Option<String>,
+    /// Serve the repository's small model: its texts are generated with channels in RTL, whose clocks are the time, and compared with software;
+    /// iterations have to take the clocks of --clocked; the tables' times are compared
+    #[cfg(feature = "rtl")]
+    #[arg(long, conflicts_with_all = ["llm", "html"])]
+    rtl: bool,
+    /// Requests of an iteration at most
+    #[arg(long, value_name = "N", default_value_t = Rules::default().max_batch)]
+    max_batch: u32,
+    /// Tokens of a block of keys and values
+    #[arg(long, value_name = "TOKENS", default_value_t = Rules::default().block_tokens)]
+    block: u32,
+    /// Tokens of the prompts of an iteration at most; a longer prompt goes alone
+    #[arg(long, value_name = "TOKENS", default_value_t = Rules::default().max_prefill)]
+    max_prefill: u32,
+    /// Cut prompts, so that those of an iteration have at most so many tokens in all, in place of --max-prefill (chunked prefill)
+    #[arg(long, value_name = "TOKENS", conflicts_with = "max_prefill")]
+    prefill_chunk: Option<u32>,
+    /// GB for keys and values, in place of what the weights leave
+    #[arg(long, value_name = "GB")]
+    kv_gb: Option<f64>,
+    #[command(flatten, next_help_heading = "Output")]
+    pub form: OutputArgs,
+    // A heading holds for all later options, so a machine's own options come last.
+    /// Modes, separated by commas [default: dex+dbo]
+    #[arg(long, value_enum, value_name = "MODE,...", value_delimiter = ',')]
+    #[arg(help_heading = "Options of --machine librapim")]
+    pub modes: Vec<Mode>,
+    #[command(flatten, next_help_heading = "Options of --machine librapim")]
+    pub chips: LibraPimArgs,
+    #[command(flatten, next_help_heading = "Options of --machine hermes")]
+    dimms: HermesArgs,
+}
+
+// A GPU, a host and NDP-DIMMs.
+#[derive(clap::Args, Debug)]
+struct HermesArgs {
+    /// Policies, separated by commas [default: hermes]
+    #[arg(long, value_enum, value_name = "POLICY,...", value_delimiter = ',')]
+    policies: Vec<Policy>,
+    /// System: hermes, hermes-3090, hermes-t4, pc-high, pc-low, a100x5 or a path ending in .toml
+    #[arg(long, default_value = "hermes")]
+    system: String,
+    /// Core of the DIMMs: a preset or a path ending in .toml
+    #[arg(long, default_value = "hermes")]
+    config: String,
+    /// What is assumed beyond the system's file: a paper's set, stated (nothing), or a path ending in .toml, which lies over the set that its key base names, or else
+    /// over hermes
+    #[arg(long, value_name = "SET|FILE.toml", default_value = DEFAULT_SET)]
+    assume: String,
+    /// What the matrices of the layers are made of; FP16, or what the model's file says, if left out
+    #[arg(long, value_name = "FORMAT", value_parser = |name: &str| WeightFormat::named(name).ok_or("expected fp16, int8 or int4"))]
+    weights: Option<WeightFormat>,
+}
+
+/// A mode or a policy on the trace.
+#[derive(Serialize)]
+pub struct Entry {
+    pub name: &'static str,
+    pub kv: KvMemory,
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// How far off the tables of times are, where that can be said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<Tables>,
+    pub served: Vec<Served>,
+}
+
+/// Layers of [`Tables`] at most; all are alike.
+const LAYERS: u32 = 4;
+
+/// Some layers and the head of an iteration by tables, and clock by clock: of the one of median length of those without prompts.
+#[derive(Serialize)]
+pub struct Tables {
+    pub requests: usize,
+    pub layers: u32,
+    pub table_ns: u64,
+    /// On the device model of one channel.
+    pub clocked_ns: u64,
+}
+
+/// What was served, and by what.
+pub struct Outcome {
+    pub machine: Kind,
+    pub model: String,
+    /// Chips or system.
+    pub on: String,
+    /// What limits a batch.
+    pub rules: Rules,
+    /// By mode or policy.
+    pub entries: Vec<Entry>,
+    /// Policies that the machine cannot run, and why.
+    pub refused: Vec<(&'static str, String)>,
+}
+
+pub fn run(args: &Args) -> Result<Report> {
+    // clap has seen to both.
+    let Some(path) = &args.trace else { bail!("a trace is needed") };
+    refuse_the_other_machines(args)?;
+    let files = FileSet::new().input("the trace", path);
+    let files = args
+        .llm
+        .iter()
+        .fold(files, |files, llm| files.configuration("the model", llm))
+        .configuration("the system", &args.dimms.system)
+        .configuration("the configuration", &args.dimms.config)
+        .configuration("the assumptions", &args.dimms.assume);
+    args.form.files(args.chips.files(files)).check()?;
+    let text =
+        ndp_files::read_text(path, MAX_BYTES).with_context(|| format!("cannot read '{}'", path.display()))?;
+    let (requests, unknown) =
+        request::parse_with_unknown(&text).with_context(|| format!("in '{}'", path.display()))?;
+    if !unknown.is_empty() {
+        let keys = unknown.into_iter().join(", ");
+        note!("warning: serve ignores these keys of the requests in '{}': {keys}", path.display());
+    }
+    let kv_bytes = args.kv_gb.map(|gb| {
+        ensure!((1e-6..=1e9).contains(&gb), "--kv-gb {gb} must be in 0.000001..=1000000000");
+        Ok((gb * 1e9) as u64)
+    });
+    let kv_bytes = kv_bytes.transpose()?;
+    let Args { max_batch, block: block_tokens, max_prefill, prefill_chunk, .. } = *args;
+    let rules = Rules { max_batch, block_tokens, max_prefill, prefill_chunk };
+    let job = Job { args, requests: &requests, rules, kv_bytes };
+    #[cfg(feature = "rtl")]
+    if args.rtl {
+        ensure!(args.machine == Kind::Librapim, "--rtl needs --machine librapim");
+        return super::texts::run(&job);
+    }
+    let Some(llm) = &args.llm else { bail!("--llm is needed") };
+    let model = LlmShape::load(llm)?;
+    let outcome = match args.machine {
+        Kind::Librapim => librapim(&job, &model)?,
+        Kind::Hermes => hermes(&job, &model)?,
+    };
+    report::report(&outcome)
+}
+
+/// A trace of requests, and the limits of its serving.
+pub struct Job<'a> {
+    pub args: &'a Args,
+    pub requests: &'a [Request],
+    pub rules: Rules,
+    /// Bytes for keys and values by --kv-gb; `None`: all memory that the weights leave free.
+    pub kv_bytes: Option<u64>,
+}
+
+impl Job<'_> {
+    /// Contexts whose times are measured, if they are: up to the longest request.
+    pub fn contexts(&self) -> Result<Vec<u32>> {
+        let longest = self.requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);
+        if self.args.chips.is_measured() { measured_contexts(longest) } else { Ok(Vec::new()) }
+    }
+
+    /// Serves; `each` gets every iteration.
+    pub fn serve(
+        &self,
+        machine: &mut dyn StepTimes,
+        shown: &mut Shown,
+        mut each: impl FnMut(&Iteration<'_>),
+    ) -> Result<ndp_systems::serving::Outcome> {
+        shown.begin();
+        serve(self.requests, &self.rules, machine, &mut |one| {
+            each(one);
+            shown.iterated(one);
+        })
+    }
+
+    fn entry(
+        &self,
+        name: &'static str,
+        machine: &mut dyn StepTimes,
+        shown: &mut Shown,
+    ) -> Result<(Entry, Steps)> {
+        let mut steps = Vec::new();
+        let outcome = self.serve(machine, shown, |one| {
+            if one.prefilled.is_empty() {
+                steps.push((one.decoded.iter().map(Chunk::context).collect(), one.end_ns - one.start_ns));
+            }
+        })?;
+        Ok((Entry::new(name, machine, outcome), steps))
+    }
+}
+
+impl Entry {
+    /// Figures of a machine that has served.
+    pub fn new(name: &'static str, machine: &dyn StepTimes, outcome: ndp_systems::serving::Outcome) -> Self {
+        let summary = Summary::of(&outcome, machine);
+        Self { name, kv: machine.kv(), summary, tables: None, served: outcome.served }
+    }
+}
+
+/// Refuses options of the machine that does not serve: those below its heading in the help.
+fn refuse_the_other_machines(args: &Args) -> Result<()> {
+    if args.machine == Kind::Librapim && args.chips.is_single() {
+        args.given.only_with("several chips (--tp or --pp)", ["link_gbps", "link_ns"])?;
+    }
+    let other = match args.machine {
+        Kind::Librapim => "--machine hermes",
+        Kind::Hermes => "--machine librapim",
+    };
+    let heading = format!("Options of {other}");
+    let command = <Args as clap::Args>::augment_args(clap::Command::new("serve"));
+    let of_other = command.get_arguments().filter(|option| option.get_help_heading() == Some(&heading));
+    args.given.only_with(other, of_other.map(|option| option.get_id().as_str()))
+}
+
+/// The modes on the command line, or the default; the memory has all of them.
+pub fn modes(args: &Args) -> Result<Vec<Mode>> {
+    let modes = if args.modes.is_empty() { vec![Mode::DexDbo] } else { args.modes.clone() };
+    let memory = args.chips.memory()?;
+    modes.iter().try_for_each(|&mode| check_banks(&memory, mode))?;
+    if !modes.iter().any(|mode| mode.offloads()) {
+        args.given.only_with("a mode that offloads, such as --modes dex+dbo", ["rule"])?;
+    }
+    Ok(modes)
+}
+
+/// Progress in tokens of all machines: prompts, and what is generated. Requests end late and together, and would not do. The first step of a number of requests may
+/// take a machine longer than thousands of others (a cycle model runs then), so the measurement of the speed begins anew behind it.
+pub struct Shown {
+    progress: Progress,
+    of_one: u64,
+    total: u64,
+    /// Tokens of machines before this one.
+    before: u64,
+    /// Tokens until the measurement began.
+    begun: u64,
+    /// Numbers of requests that there have been.
+    sizes: HashSet<usize>,
+}
+
+impl Shown {
+    /// So many machines serve these requests.
+    pub fn new(requests: &[Request], machines: usize) -> Self {
+        let of_one = requests.iter().map(|request| u64::from(request.input + request.output)).sum();
+        let total = of_one * machines as u64;
+        let progress = Progress::new(total, "tokens");
+        Self { progress, of_one, total, before: 0, begun: 0, sizes: HashSet::new() }
+    }
+
+    pub fn begin(&mut self) {
+        self.before += if self.sizes.is_empty() { 0 } else { self.of_one };
+        self.sizes.clear();
+    }
+
+    pub fn iterated(&mut self, one: &Iteration<'_>) {
+        let done = self.before + one.done;
+        if self.sizes.insert(one.decoded.len()) {
+            self.begun = done;
+            self.progress = Progress::new(self.total.saturating_sub(done), "tokens");
+        }
+        self.progress.set(done - self.begun);
+    }
+}
+
+fn librapim(job: &Job<'_>, shape: &LlmShape) -> Result<Outcome> {
+    let Job { args, requests, rules, kv_bytes } = *job;
+    let modes = modes(args)?;
+    let (chips, kv) = args.chips.chips(shape, Some(kv_bytes), job.contexts()?)?;
+    if let Some(mode) = modes.iter().find(|mode| args.chips.clocked && mode.offloads()) {
+        bail!(
+            "--clocked: a channel that stands for all has no part in offloading; mode {} needs tables",
+            mode.name()
+        );
+    }
+    let mut shown = Shown::new(requests, modes.len());
+    let mut entries = Vec::new();
+    for mode in modes {
+        if args.chips.clocked {
+            let sizes = Sizes::of_channel(&chips.model, &chips.memory(mode)).context("--clocked")?;
+            let extents = texts::extents(requests);
+            let mut machine =
+                chips.clocked(mode, &sizes, (&extents, true), Some(kv.bytes)).context("--clocked")?;
+            entries.push(job.entry(mode.name(), &mut machine, &mut shown)?.0);
+            continue;
+        }
+        let mut machine = chips.serving(&chips.model, mode, kv)?;
+        let (entry, steps) = job.entry(mode.name(), &mut machine, &mut shown)?;
+        let tables = if args.chips.is_measured() { tables(&chips, mode, steps)? } else { None };
+        entries.push(Entry { tables, ..entry });
+    }
+    drop(shown);
+    let parallel = chips.parallel;
+    let on = match parallel.chips() {
+        1 => "one NPU with HBM-PIM".to_owned(),
+        count => format!(
+            "{count} NPUs with HBM-PIM, tp {} x pp {}, {} GB/s links",
+            parallel.tp, parallel.pp, parallel.link_gbps
+        ),
+    };
+    let machine = args.machine;
+    Ok(Outcome { machine, model: shape.name().to_owned(), on, rules, entries, refused: Vec::new() })
+}
+
+/// Contexts and nanoseconds of iterations without prompts.
+type Steps = Vec<(Vec<u32>, u64)>;
+
+/// How far off the tables are in the median one of these, if one channel can stand for all and the host of `ndp generate pim` has the mode, without offloading.
+fn tables(chips: &Chips, mode: Mode, mut steps: Steps) -> Result<Option<Tables>> {
+    let sizes = Sizes::of_channel(&chips.model, &chips.memory(mode));
+    let can = chips.parallel.chips() == 1 && !mode.offloads() && groups_of(mode).is_ok() && sizes.is_ok();
+    steps.sort_by_key(|&(_, ns)| ns);
+    let (true, Some((contexts, _))) = (can, steps.get(steps.len() / 2)) else { return Ok(None) };
+    let model = chips.model.clone().with_layers(chips.model.layers.min(LAYERS))?;
+    let sizes = Sizes::of_channel(&model, &chips.memory(mode))?;
+    let extent = |&context: &u32| Extent { prompt: context as usize - 1, generate: 1, is_prefilled: true };
+    let extents: Vec<Extent> = contexts.iter().map(extent).collect();
+    let chunks: Vec<Chunk> = (0..)
+        .zip(contexts)
+        .map(|(place, context)| Chunk { place, history: context - 1, tokens: 1, yields: true })
+        .collect();
+    let by_tables =
+        chips.serving(&model, mode, KvMemory { bytes: 0, bytes_per_token: 1 })?.step(&[], &chunks)?;
+    let mut machine = chips.clocked(mode, &sizes, (&extents, true), None)?;
+    let clocked_ns = machine.step(&[], &chunks)?.ns;
+    let (requests, layers, table_ns) = (contexts.len(), model.layers, by_tables.ns);
+    Ok(Some(Tables { requests, layers, table_ns, clocked_ns }))
+}
+
+fn hermes(job: &Job<'_>, shape: &LlmShape) -> Result<Outcome> {
+    let Job { args, requests, rules, kv_bytes } = *job;
+    let HermesArgs { policies, system, config, assume, weights } = &args.dimms;
+    let model = weights.map_or(shape.clone(), |weights| shape.clone().with_weights(weights));
+    let ignored: Vec<Ignored> = [&COMPARE[..], &[COMPARE_LINKS, SERVE]].concat();
+    crate::ignored::warn("serve", system, &ignored)?;
+    let system = SystemConfig::load(system)?;
+    let design = DesignConfig::load(config)?;
+    let assumptions = Assumptions::chosen(assume, DEFAULT_SET).context("--assume")?;
+    let costs = RunCosts::new(&design, &EnergyConstants::load(&design, system.name(), [None; 3])?);
+    let dimms = DimmModel::new(&design);
+    let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };
+    let policies = if policies.is_empty() { vec![Policy::Hermes] } else { policies.clone() };
+    let mut shown = Shown::new(requests, policies.len());
+    let (mut entries, mut refused) = (Vec::new(), Vec::new());
+    for policy in policies {
+        let name = policy.name();
+        let mut steps = match HermesSteps::new(machine, policy, &model, &costs, kv_bytes) {
+            Ok(steps) => steps,
+            Err(error) => {
+                refused.push((name, format!("{error:#}")));
+                continue;
+            }
+        };
+        entries.push(job.entry(name, &mut steps, &mut shown)?.0);
+    }
+    drop(shown);
+    if let Some((name, reason)) = refused.first().filter(|_| entries.is_empty()) {
+        bail!("{name} does not serve {} on '{}': {reason}", model.name(), system.name());
+    }
+    let on = format!("{}, {} weights", system.name(), model.weights());
+    let machine = args.machine;
+    Ok(Outcome { machine, model: model.name().to_owned(), on, rules, entries, refused })
+}
