@@ -7,11 +7,8 @@ use serde::Serialize;
 /// One output that differs from the reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mismatch {
-    /// Label of the product.
     pub label: String,
-    /// Row of the weights.
     pub row: usize,
-    /// Vector of the batch.
     pub batch: usize,
     /// FP16 bits of the reference.
     pub expected: u16,

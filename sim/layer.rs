@@ -42,7 +42,6 @@ pub struct LayerStep {
 pub struct LayerOutput {
     /// Hidden states, `[batch x hidden]`.
     pub hidden: Vec<f16>,
-    /// Zeros among the activations.
     pub sparsity: LayerSparsity,
 }
 
@@ -146,12 +145,10 @@ impl LayerStep {
         Self { index, layer, shape, rotation: rotation.into_iter().collect(), caches, hidden }
     }
 
-    /// The layer itself.
     pub fn layer(&self) -> &Layer {
         &self.layer
     }
 
-    /// The layer's dimensions.
     pub fn shape(&self) -> &LayerShape {
         &self.shape
     }

@@ -24,7 +24,6 @@ pub(super) struct Ask {
     pub limit: u64,
 }
 
-/// Modelled cores on links.
 #[derive(Debug)]
 pub(crate) struct Hub {
     model: LinkedModel,

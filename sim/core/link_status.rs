@@ -8,7 +8,6 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LinkStatus {
     pub present: bool,
-    /// Flits can be exchanged.
     pub up: bool,
     pub fault: bool,
     /// The other side of the link is.

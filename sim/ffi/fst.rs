@@ -19,7 +19,6 @@ const FLUSH_BYTES: usize = 32 << 20;
 const TIMESCALE_EXPONENT: i8 = -12;
 
 enum State {
-    /// Nothing read yet.
     New(Output),
     Header(FstHeaderWriter<Output>),
     Body(FstBodyWriter<Output>),

@@ -24,7 +24,6 @@ pub enum BitFlip {
     /// A bit of a result on its way back.
     Result {
         row: u32,
-        /// Vector of the batch.
         batch: u32,
         /// Bit, 0..16.
         bit: u32,

@@ -23,9 +23,7 @@ pub enum DeliveryFault {
     /// One bit of a beat is wrong.
     Corrupt,
     Drop,
-    /// A flit comes twice.
     Duplicate,
-    /// Two flits change places.
     Swap,
 }
 
@@ -36,7 +34,6 @@ pub struct Cable {
     pub channels: [Channel; 2],
     /// Watchers of what the first and the second end send.
     pub probes: [Probe; 2],
-    /// Whether the watchers watch.
     pub watched: bool,
 }
 

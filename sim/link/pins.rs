@@ -59,7 +59,6 @@ fn unpack(words: &[u32; 7]) -> Lanes {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ControllerStatus {
-    /// Flits can be exchanged.
     pub up: bool,
     pub fault: bool,
     /// Why: bit 0 nothing heard, bit 1 nothing acknowledged.
@@ -99,7 +98,6 @@ pub struct Endpoint {
     pub stalls: [u64; 2],
     /// What was at the ports in the last cycle, if that is kept.
     pub seen: Option<Seen>,
-    /// Whether it is kept.
     pub observed: bool,
     node: u32,
     turn: usize,

@@ -40,7 +40,6 @@ pub struct Moves {
     pub upload_bytes: u64,
     /// Time of these on the bus.
     pub upload_ns: u64,
-    /// Neurons that changed DIMMs.
     pub migrations: u64,
     /// Bytes of these.
     pub migration_bytes: u64,

@@ -89,7 +89,6 @@ impl Shares {
         }))
     }
 
-    /// Nanoseconds of a cause.
     pub fn get(&self, cause: Cause) -> u64 {
         self.0[cause as usize]
     }

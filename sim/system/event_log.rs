@@ -24,12 +24,9 @@ ndp_config::named! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Operation {
-        /// Queries.
         #[default]
         Q = "q",
-        /// Keys.
         K = "k",
-        /// Values.
         V = "v",
         /// Attention over the caches.
         Attention = "attention",
@@ -39,7 +36,6 @@ ndp_config::named! {
         Fc1 = "fc1",
         /// Second half of the MLP.
         Fc2 = "fc2",
-        /// Logits.
         Head = "logits",
     }
 }

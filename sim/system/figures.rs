@@ -151,7 +151,6 @@ pub struct LinkFigures {
     pub cycles: u64,
     /// Messages that were sent again as a whole.
     pub repeated: u64,
-    /// Neurons that changed DIMMs.
     pub migrations: u64,
     /// Bytes on their way for that.
     pub migration_bytes: u64,

@@ -23,7 +23,6 @@ ndp_config::named! {
         Append = "append",
         /// Products of keys and queries.
         Scores = "scores",
-        /// Softmax.
         Softmax = "softmax",
         /// Products of probabilities and values.
         Context = "context",

@@ -90,7 +90,6 @@ pub struct Flow {
 /// Technology-independent figures of a module's own logic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Generic {
-    /// Gates and flip-flops.
     pub cells: u64,
     pub flip_flops: u64,
     /// Transistors in static CMOS, 16 for a flip-flop.

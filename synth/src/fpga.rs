@@ -69,7 +69,6 @@ pub struct Step {
     pub kind: String,
     /// The cell that it leads to.
     pub to: String,
-    /// How long it takes.
     pub ns: f64,
 }
 

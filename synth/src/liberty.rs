@@ -13,7 +13,6 @@ use std::path::Path;
 pub struct Cell {
     /// Area in the library's unit, um2 by convention.
     pub area_um2: f64,
-    /// Flip-flop or latch.
     pub sequential: bool,
     /// Bytes of the group in the file.
     range: Range<usize>,

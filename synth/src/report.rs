@@ -60,7 +60,6 @@ pub struct Report {
     /// Clock period.
     pub period_ps: f64,
     pub abc_target_ps: f64,
-    /// Memory assumption.
     pub sram: SramAssumption,
     /// Area of all memory macros under that assumption.
     pub sram_area_um2: Option<f64>,
@@ -168,7 +167,6 @@ impl Report {
         lines
     }
 
-    /// Tools, library and recipes.
     pub fn method(&self) -> Vec<String> {
         let mut lines = vec![match &self.opensta {
             Some(sta) => format!("{}; {sta}.", self.yosys),

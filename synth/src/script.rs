@@ -88,7 +88,6 @@ pub fn netlist(recipe: Recipe) -> String {
 pub const CLOCK_GATE: &str = "clock_gate.v";
 /// The same as a black box.
 pub const GATED: &str = "clock_gate_stub.v";
-/// How registers use it.
 pub const GATED_MAP: &str = "gated_registers.v";
 /// Narrower registers keep their clock: a gate's flip-flop takes as much as one of theirs.
 const GATED_BITS: u32 = 8;

@@ -103,7 +103,6 @@ pub struct Pace {
     pub gaps: usize,
 }
 
-/// Neither stalls nor gaps.
 pub const FULL: Pace = Pace { stalls: 0, gaps: 0 };
 pub const PACES: [Pace; 4] =
     [FULL, Pace { stalls: 3, gaps: 0 }, Pace { stalls: 0, gaps: 3 }, Pace { stalls: 2, gaps: 2 }];

@@ -87,7 +87,6 @@ pub struct Stalls {
     pub w: u64,
     pub b: u64,
     pub ar: u64,
-    /// Data that was read.
     pub r: u64,
 }
 

@@ -44,7 +44,6 @@ impl Flow {
     }
 }
 
-/// The queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Beats {
     clocks: ClockRelation,

@@ -95,7 +95,6 @@ pub struct CycleModel {
 }
 
 ndp_config::getters!(CycleModel {
-    /// The configuration.
     config: &DesignConfig,
     /// Cycles of the core since reset.
     cycle: u64,
@@ -481,7 +480,6 @@ impl CycleModel {
         row.map(|_| start as u8)
     }
 
-    /// The host's port.
     #[inline]
     fn move_host(&mut self, cycle: u64, host: &mut impl Host) -> HostCycle {
         if self.port.is_idle()
@@ -605,7 +603,6 @@ impl CycleModel {
         }
     }
 
-    /// Queue and issue.
     #[inline]
     fn move_instructions(&mut self, cycle: u64, pushed: Option<u128>, overflow: bool) {
         let taken_before = self.issue.status.taken;

@@ -53,7 +53,6 @@ impl Places {
 pub(crate) struct SramFifo {
     /// Words behind the head.
     pub count: u32,
-    /// There is a head.
     pub valid: bool,
 }
 
@@ -113,7 +112,6 @@ impl<T: Copy + Default> ToDram<T> {
         self.places.times.push_back(clocks.core_after(read) + SYNCHRONISED);
     }
 
-    /// Nothing waits.
     pub fn is_empty(&self) -> bool {
         self.head.is_none() && self.words.is_empty()
     }

@@ -11,7 +11,6 @@ pub enum RequestKind {
     Dram {
         /// Burst of the DIMM.
         address: u32,
-        /// A write.
         write: bool,
     },
     /// Four instructions for the queue, the first one first.
@@ -22,20 +21,15 @@ pub enum RequestKind {
     LinkControl {
         /// Forget a fault of the link, look for the markers anew, go on.
         retrain: bool,
-        /// Forget failures of transfers.
         forget: bool,
     },
     /// Any other access to the core: reads as 0, writes are ignored.
-    Nothing {
-        /// A write.
-        write: bool,
-    },
+    Nothing { write: bool },
 }
 
 /// A request of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What it is about.
     pub kind: RequestKind,
     /// Comes back with the answer.
     pub tag: u8,
@@ -56,10 +50,8 @@ pub enum Register {
     Other,
 }
 
-/// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Tag of the request.
     pub tag: u8,
     /// The register, if one was read.
     pub register: Option<Register>,

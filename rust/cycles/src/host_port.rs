@@ -17,7 +17,6 @@ pub(crate) const STORE_TAG: u16 = 1 << 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CoreAccess {
     Nothing,
-    /// The register is read.
     Reads(u8),
     /// The link is told to go on, or to forget failures.
     Controls {
@@ -76,7 +75,6 @@ impl StoreTo {
     }
 }
 
-/// The port.
 #[derive(Clone, Debug)]
 pub(crate) struct HostPort {
     /// The pending request; the port takes no other.

@@ -47,7 +47,6 @@ pub(crate) fn part_of(instruction: &Instruction) -> Option<usize> {
 #[derive(Clone, Debug, Default)]
 struct Uses {
     reads: Range<u32>,
-    /// The second source.
     reads_too: Range<u32>,
     writes: Range<u32>,
     list: Range<u32>,
@@ -82,12 +81,15 @@ impl Uses {
 /// Where the instruction in work stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// There is none.
     Empty,
     /// Decoding and multiplying until the check in this cycle.
     Checks(u64),
     /// Waits. Since the cycle before nothing is in the way, or nothing of its rows; they are fetched.
-    Waits { clear: bool, rows_clear: bool, fetched: bool },
+    Waits {
+        clear: bool,
+        rows_clear: bool,
+        fetched: bool,
+    },
 }
 
 /// What happens in a cycle.
@@ -103,11 +105,9 @@ pub(crate) enum Event {
         instruction: Instruction,
         fetched: bool,
     },
-    /// It is malformed.
     Refuses,
 }
 
-/// The issuer.
 #[derive(Clone, Debug)]
 pub(crate) struct Issue {
     config: DesignConfig,

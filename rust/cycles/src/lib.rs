@@ -7,8 +7,6 @@
 //! [`LinkPair`] is two ends of a link without cores. It shares nothing with the generator of the hardware; that both agree is
 //! for a test to show.
 
-#![deny(missing_docs)]
-
 mod beats;
 mod clock;
 mod core;

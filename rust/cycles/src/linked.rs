@@ -25,7 +25,6 @@ const REST: u64 = 16;
 /// How cores are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// Two on one cable.
     Pair,
     /// One at each link of a bridge. The route to DIMM `n` is link `n`.
     Star,
@@ -44,7 +43,6 @@ pub struct LinkedModel {
 ndp_config::getters!(LinkedModel {
     /// Cycles so far.
     cycle: u64,
-    /// The cores.
     cores: &[CycleModel],
 });
 

@@ -13,7 +13,6 @@ impl OldestFirst {
         Self { order: (0..count).collect() }
     }
 
-    /// Gives the turn.
     #[inline]
     pub fn choose(&mut self, wants: impl Fn(usize) -> bool) -> Option<usize> {
         let at = self.order.iter().position(|&source| wants(source))?;

@@ -9,7 +9,6 @@ use ndp_isa::Status;
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// Instructions of a burst.
 const BURST_INSTRUCTIONS: usize = 4;
 /// Cycles between two looks at the status while the queue is full.
 const POLL_CYCLES: u64 = 64;

@@ -20,7 +20,6 @@ struct Lane {
     queue: SramFifo,
 }
 
-/// The reader.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reader {
     lanes: Vec<Lane>,

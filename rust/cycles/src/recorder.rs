@@ -13,7 +13,6 @@ pub struct InstructionTimes {
     pub started: Option<u64>,
     /// First cycle in which its part was not busy any more.
     pub ended: Option<u64>,
-    /// Found malformed.
     pub refused: Option<u64>,
 }
 
@@ -26,11 +25,9 @@ pub struct Record {
     pub commands: Vec<Vec<(u64, Command)>>,
 }
 
-/// Follows instructions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorder {
     pub instructions: Vec<InstructionTimes>,
-    /// What each part executes.
     pub running: [Option<usize>; PARTS.len()],
 }
 

@@ -81,7 +81,6 @@ impl Generator {
         (self.left > 0 && self.from <= cycle).then_some(self.row)
     }
 
-    /// It is taken.
     #[inline]
     pub fn taken(&mut self, cycle: u64, list: &[u32]) {
         self.left -= 1;
@@ -149,7 +148,6 @@ impl Feeder {
         self.left > 0 || cycle < self.from || !self.waiting.is_empty()
     }
 
-    /// The segment that is offered.
     #[inline]
     pub fn offers(&self, cycle: u64) -> Option<Segment> {
         if self.left == 0 || cycle < self.from {

@@ -21,9 +21,7 @@ pub enum DramError {
     /// A value is wider than its pins.
     #[error("{pins} = {value:#x} must be at most {max:#x}")]
     Width {
-        /// Name of the pins.
         pins: &'static str,
-        /// Value found.
         value: u32,
         /// Largest value that the pins can carry.
         max: u32,
@@ -39,7 +37,6 @@ pub enum DramError {
     Row {
         /// Row of the ACT.
         row: u32,
-        /// Rows of a bank.
         rows: u32,
     },
     /// A word on an HBM2 command bus whose lowest four bits are no command of that bus.
@@ -47,7 +44,6 @@ pub enum DramError {
     Opcode {
         /// The bus: row or column.
         bus: &'static str,
-        /// Value found.
         opcode: u32,
         /// Number of commands of the bus.
         opcodes: u32,
@@ -57,7 +53,6 @@ pub enum DramError {
     UnusedBits {
         /// The bus: row or column.
         bus: &'static str,
-        /// The word.
         word: u32,
         /// Those of its bits.
         bits: u32,

@@ -7,7 +7,6 @@
 //! them is a violation), signal timing below a clock, and what a row loses when it is not refreshed: a refresh that
 //! is late is reported, the data stay intact.
 
-#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod counts;

@@ -89,10 +89,8 @@ pub struct Constant {
     /// The least value that a source gives, or that is thought possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// The greatest one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
-    /// Where it is from.
     pub source: String,
 }
 

@@ -25,7 +25,6 @@ counts! {
 constants! {
     /// What a file of constants of a core holds. Power in mW, logic and SRAM, of a core with `multipliers` multiplier units at `clock_mhz`.
     pub struct CoreConstants {
-        /// Name of the file.
         name: String,
         /// Clock at which power was measured.
         clock_mhz: u32 = 1.0 to 1e5,
@@ -71,7 +70,6 @@ table! {
         Axpy = "axpy",
         /// The activation unit, and rounding.
         Activation = "activation",
-        /// Neither.
         Idle = "idle",
     }
 }

@@ -44,7 +44,6 @@ pub struct DramUse {
 counts! {
     /// A rank with its banks.
     pub struct RankActivity {
-        /// All of it.
         counts: RankCounts,
         /// By bank: `bank_group * 4 + bank`.
         banks: Vec<BankCounts>,

@@ -8,13 +8,10 @@ use serde::Serialize;
 /// A rank: what it was used for and what that took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RankEnergy {
-    /// All of it.
     pub total: Energy,
-    /// By part.
     pub parts: DramEnergy,
     /// ACT, RD and WR by bank: the sum of these parts, the data bus left out.
     pub banks: Vec<Energy>,
-    /// What was counted.
     pub counted: RankActivity,
 }
 
@@ -23,9 +20,7 @@ pub struct RankEnergy {
 pub struct DimmEnergy {
     /// All of it: the sum of the ranks, and of the parts.
     pub total: Energy,
-    /// By part.
     pub parts: DramEnergy,
-    /// By rank.
     pub ranks: Vec<RankEnergy>,
 }
 

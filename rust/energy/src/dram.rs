@@ -99,11 +99,9 @@ constants! {
 
     /// What a file of DRAM constants holds.
     pub struct DramConstants {
-        /// Name of the device.
         name: String,
         /// Data pins of a device: 4, 8 or 16.
         device_pins: u32,
-        /// Supply voltage in V.
         vdd: Constant = 0.5 to 5.0,
         /// Voltage of the word lines in V.
         vpp: Constant = 0.5 to 5.0,
@@ -111,7 +109,6 @@ constants! {
         currents_ma: Currents,
         /// Currents of VPP.
         vpp_currents_ma: VppCurrents,
-        /// The data bus.
         interface: Interface,
         /// How uncertain the result is.
         range: Ranges,
@@ -181,9 +178,7 @@ table! {
         ActiveStandby = "active standby",
         /// Clocks in which none is.
         PrechargedStandby = "precharged standby",
-        /// The data bus, read.
         ReadBus = "bus, read",
-        /// The data bus, written.
         WriteBus = "bus, written",
     }
 }

@@ -6,7 +6,6 @@ use std::ops::{Add, AddAssign, Mul};
 
 /// fJ of a pJ.
 const FJ_PER_PJ: f64 = 1e3;
-/// fJ of a J.
 const FJ_PER_J: f64 = 1e15;
 
 /// An amount in femtojoules, and the range that follows from those of the constants.
@@ -131,7 +130,6 @@ pub fn ratio_range(parts: &[(Energy, Energy)]) -> Option<[f64; 3]> {
     Some([end(false)?, value, end(true)?])
 }
 
-/// So many times.
 impl Mul<u64> for Energy {
     type Output = Self;
 

@@ -36,7 +36,6 @@ constants! {
         bank_group: Constant = 0.0 to 1e6,
         /// On to the multiplexer of the channel's I/O.
         multiplexer: Constant = 0.0 to 1e6,
-        /// Through the stack.
         tsv: Constant = 0.0 to 1e6,
         /// Over the interposer.
         interposer: Constant = 0.0 to 1e6,
@@ -54,7 +53,6 @@ constants! {
 
     /// What a file of constants of an HBM-PIM holds. They are of a channel with 64 data lines.
     pub struct HbmConstants {
-        /// Name of the device.
         name: String,
         /// ACT and PRE of a row of 1 KB.
         activate_pj: Constant = 1e-6 to 1e6,
@@ -68,7 +66,6 @@ constants! {
         precharged_standby_mw: Constant = 0.0 to 1e6,
         /// The way of a bit.
         pj_per_bit: HbmWay,
-        /// The multipliers.
         arithmetic: HbmArithmetic,
     }
 }
@@ -116,7 +113,6 @@ table! {
         Refresh = "REF",
         /// REFB.
         BankRefresh = "REFB",
-        /// A clock with a row open.
         ActiveClock = "standby with a row open",
         /// A clock without.
         PrechargedClock = "standby, all closed",
@@ -130,21 +126,15 @@ table! {
     ByHbmPart {
         /// ACT and PRE.
         Activate = "rows",
-        /// Cells to column decoder.
         Column = "columns in the banks",
         /// To the bank group's multiplexer.
         BankGroup = "to the bank group",
-        /// To the channel's multiplexer.
         Multiplexer = "to the channel's I/O",
-        /// Through the stack.
         Tsv = "TSVs",
         /// Over the interposer.
         Interposer = "interposer",
-        /// Global buffer.
         Buffer = "global buffer",
-        /// Buffer to banks.
         Broadcast = "broadcast to the banks",
-        /// The multipliers.
         Arithmetic = "multipliers",
         /// REF.
         Refresh = "refresh",
@@ -163,7 +153,6 @@ pub type HbmEnergy = ByHbmPart<Energy>;
 /// Accesses of a bank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HbmBank {
-    /// Rows that were opened.
     pub rows: u64,
     /// Columns that were read or written for somebody outside of the bank.
     pub columns: u64,
@@ -214,7 +203,6 @@ pub struct HbmCosts {
 }
 
 impl HbmCosts {
-    /// Those of a channel.
     pub fn new(constants: &HbmConstants, sizes: HbmSizes) -> Self {
         let HbmSizes { banks, row_bytes, column_bytes, clock_ps } = sizes;
         let times = |constant: &Constant, by: f64| Energy::from_pj(constant.range().map(|pj| pj * by));
@@ -317,15 +305,11 @@ impl HbmCosts {
 /// A channel: what it was used for and what that took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HbmChannelEnergy {
-    /// All of it.
     pub total: Energy,
-    /// By part.
     pub parts: HbmEnergy,
-    /// By command.
     pub commands: ByHbmEvent<Energy>,
     /// Rows, columns and arithmetic, by bank.
     pub banks: Vec<Energy>,
-    /// What was counted.
     pub counted: HbmCounts,
     /// The same by bank.
     pub counted_by_bank: Vec<HbmBank>,

@@ -6,8 +6,6 @@
 //! other. Amounts are integers in fJ
 //! ([`Energy`]), so sums by command, bank, operation or device are equal to the total. Pages: docs/energy.md, docs/energy-hbm.md.
 
-#![deny(missing_docs)]
-
 mod constant;
 mod core;
 mod counts;

@@ -32,7 +32,6 @@ impl NpuConstants {
         Energy::from_pj(self.flop_pj.range()) * flops
     }
 
-    /// Some time.
     pub fn standby(&self, ps: u64) -> Energy {
         // 1 W is 1,000 fJ in a ps.
         Energy::from_pj(self.standby_w.range()) * ps

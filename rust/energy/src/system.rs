@@ -21,19 +21,15 @@ constants! {
 
     /// A device with an idle and a busy state, in W.
     pub struct Power {
-        /// Which device it is.
         name: String,
         /// With nothing to do.
         idle_w: Constant = 0.0 to 1e5,
-        /// At work.
         busy_w: Constant = 0.0 to 1e5,
     }
 
     /// What a file of constants of a system holds.
     pub struct SystemConstants {
-        /// Name of the system.
         name: String,
-        /// Links, channels and bus.
         wires: Wires,
         /// The GPU's board.
         gpu: Power,
@@ -106,7 +102,6 @@ pub struct EnergyConstants {
     pub dram: DramConstants,
     /// The logic of their cores.
     pub core: CoreConstants,
-    /// What is around them.
     pub system: SystemConstants,
 }
 
@@ -142,7 +137,6 @@ pub struct SystemCosts {
 }
 
 impl SystemCosts {
-    /// Of a system.
     pub fn new(constants: &SystemConstants) -> Self {
         let byte = |bit: &Constant| Energy::from_pj(bit.range()) * 8;
         let power = |power: &Power| [&power.idle_w, &power.busy_w].map(Constant::range);

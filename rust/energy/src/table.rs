@@ -17,7 +17,6 @@ macro_rules! table {
         pub struct $by<T>([T; $kind::ALL.len()]);
 
         impl<T: Copy> $by<T> {
-            /// The value of one.
             pub fn get(&self, kind: $kind) -> T {
                 self.0[kind as usize]
             }
@@ -29,7 +28,6 @@ macro_rules! table {
         }
 
         impl<T: std::ops::AddAssign> $by<T> {
-            /// Adds to one.
             pub fn add(&mut self, kind: $kind, value: T) {
                 self.0[kind as usize] += value;
             }

@@ -3,7 +3,6 @@
 //! Reading order: [`predictor`] (which neurons the next token needs), [`placement`] (where neurons best lie), [`scheduler`] (which of
 //! them move while text is generated), [`flash`] (which stay in memory if the others are on an SSD).
 
-#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod flash;

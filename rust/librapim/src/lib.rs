@@ -2,7 +2,6 @@
 //!
 //! [`host`] generates texts clock by clock, [`offloading`] decides what of a batch moves to the other device, and what a step takes.
 
-#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod host;

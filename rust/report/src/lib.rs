@@ -5,7 +5,6 @@
 //! every mark, which the SVG back ends of the libraries looked at (plotters) do not write.
 //! Reading order: [`LineChart`], [`BarChart`], [`Rows`], [`Gantt`], [`Page`], [`Timeline`]. Writing them to files is the binaries' job.
 
-#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod axis;
@@ -43,32 +42,13 @@ use thiserror::Error;
 pub enum ReportError {
     /// A number that has no place on an axis.
     #[error("value {index} of '{series}' is {value}; charts take finite numbers")]
-    NotFinite {
-        /// Name of the series.
-        series: String,
-        /// Level in the series.
-        index: usize,
-        /// The value.
-        value: f64,
-    },
+    NotFinite { series: String, index: usize, value: f64 },
     /// A report with a value that cannot be written, or that no field describes.
     #[error("the report of {command}: {fault}")]
-    Incomplete {
-        /// Command.
-        command: &'static str,
-        /// The value.
-        fault: String,
-    },
+    Incomplete { command: &'static str, fault: String },
     /// Series of different lengths where they have to be equal.
     #[error("'{series}' has {found} values for {expected} labels")]
-    Length {
-        /// Name of the series.
-        series: String,
-        /// Its values.
-        found: usize,
-        /// The labels.
-        expected: usize,
-    },
+    Length { series: String, found: usize, expected: usize },
 }
 
 /// An error for the first value that is not finite.

@@ -4,7 +4,6 @@ use crate::axis::{Axis, short};
 use crate::svg::{Anchor, LETTER, Picture, colours};
 use crate::{ReportError, check_finite};
 
-/// Size of a chart.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 320.0;
 /// Points of a series that get a dot with a tooltip of their own.
@@ -15,7 +14,6 @@ const POINTS: usize = 1440;
 /// A named line: points in the order in which they are joined.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Name in the legend.
     pub name: String,
     /// `x` and `y` of each point.
     pub points: Vec<(f64, f64)>,
@@ -57,7 +55,6 @@ impl LineChart {
         self
     }
 
-    /// One more line.
     pub fn series(mut self, series: Series) -> Self {
         self.series.push(series);
         self

@@ -61,7 +61,6 @@ const CONTENTS: usize = 3;
 #[must_use]
 pub struct Page {
     title: String,
-    /// Answer and setting.
     answer: Option<[String; 2]>,
     /// What comes before the first section, then each section with its heading.
     sections: Vec<Section>,
@@ -78,7 +77,6 @@ struct Section {
 enum Item {
     Text(String),
     Table(String),
-    /// Picture, title and caption.
     Chart([String; 3]),
 }
 
@@ -89,7 +87,6 @@ fn links(kind: &str, numbers: &[usize]) -> String {
 }
 
 impl Page {
-    /// An empty report.
     pub fn new(title: &str) -> Self {
         Self {
             title: title.to_owned(),
@@ -112,13 +109,11 @@ impl Page {
         self
     }
 
-    /// A heading.
     pub fn section(mut self, heading: &str) -> Self {
         self.sections.push(Section { heading: heading.to_owned(), items: Vec::new() });
         self
     }
 
-    /// A paragraph.
     pub fn paragraph(self, text: &str) -> Self {
         self.push(Item::Text(format!("<p>{}</p>\n", escape(text))))
     }

@@ -45,7 +45,6 @@ impl Table {
         &self.by[..self.by.len().min(1)]
     }
 
-    /// Heading of a section.
     pub(crate) fn heading(&self, label: &str) -> String {
         if label.is_empty() { self.title.to_owned() } else { format!("{label}: {}", self.title) }
     }

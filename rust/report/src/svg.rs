@@ -96,7 +96,6 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// A picture that grows.
 pub(crate) struct Picture {
     width: f64,
     height: f64,

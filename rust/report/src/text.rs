@@ -10,7 +10,6 @@ use std::ops::Range;
 /// Where text goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
-    /// Columns.
     pub width: usize,
     /// Whether it shows bars and styles.
     pub rich: bool,
@@ -21,7 +20,6 @@ pub struct Terminal {
 /// Lines for a terminal, without control characters, and the parts that have a style.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Screen {
-    /// The lines.
     pub text: String,
     /// Bytes of the text, in order, and the parameters of the control sequence that selects their style (ECMA-48, SGR).
     pub styles: Vec<(Range<usize>, &'static str)>,
@@ -37,7 +35,6 @@ pub const WIDTH: usize = 100;
 const LEAST: usize = 40;
 /// Columns of the longest bar, and the least that are worth drawing.
 const BAR: (usize, usize) = (40, 8);
-/// Columns between two cells.
 const GAP: usize = 2;
 /// Fewest columns for a text that is broken.
 const WRAPPED: usize = 16;

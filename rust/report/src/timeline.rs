@@ -102,7 +102,6 @@ impl Timeline {
     }
 }
 
-/// Whole nanoseconds.
 fn ns(ps: u64) -> u64 {
     (ps + 500) / 1000
 }

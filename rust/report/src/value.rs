@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 pub enum Unit {
     /// A name, a text or a flag.
     Text,
-    /// A number of things.
     Count,
     /// Clock cycles.
     Cycles,
@@ -52,13 +51,10 @@ impl Unit {
 pub enum Level {
     /// Among the first lines.
     Head,
-    /// On the screen.
     Screen,
     /// With `--verbose`, and on the page.
     Verbose,
-    /// On the page.
     Page,
-    /// Nowhere.
     Json,
 }
 
@@ -67,9 +63,7 @@ pub enum Level {
 pub struct Field {
     /// Path from the figures, or from a row: names with dots between them.
     pub key: &'static str,
-    /// Name for people.
     pub label: &'static str,
-    /// Unit.
     pub unit: Unit,
     /// Meaning, in a sentence without its end.
     pub meaning: &'static str,
@@ -83,7 +77,6 @@ pub const fn field(key: &'static str, label: &'static str, unit: Unit, meaning: 
 }
 
 impl Field {
-    /// At another level.
     #[must_use]
     pub const fn at(self, level: Level) -> Self {
         Self { level, ..self }
@@ -115,13 +108,11 @@ pub(crate) struct Table {
 /// A chart over a table.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Key of the table.
     pub table: &'static str,
     /// Title: a sentence about the content.
     pub title: String,
     /// Caption: a sentence about what a reader should notice.
     pub caption: String,
-    /// Marks.
     pub kind: ChartKind,
 }
 
@@ -141,12 +132,7 @@ impl Chart {
 #[derive(Clone, Debug)]
 pub enum ChartKind {
     /// A horizontal bar for each row.
-    Rows {
-        /// Column of names.
-        label: &'static str,
-        /// Column of lengths.
-        value: &'static str,
-    },
+    Rows { label: &'static str, value: &'static str },
     /// Parts on top of each other, a row for each part.
     Stacks {
         /// Column of the whole's name.
@@ -160,9 +146,7 @@ pub enum ChartKind {
     },
     /// Columns on top of each other, a bar for each row.
     Columns {
-        /// Column of names.
         label: &'static str,
-        /// Columns of heights.
         parts: Vec<&'static str>,
         /// Factor to the unit of the axis.
         factor: f64,
@@ -189,26 +173,20 @@ pub enum ChartKind {
 /// Long tables that only the page has. Each is folded into a line; a click on a row puts its values into the commands.
 #[derive(Clone, Debug)]
 pub struct Folds {
-    /// Heading.
     pub title: &'static str,
-    /// Introduction.
     pub text: String,
     /// For each command: its purpose, the command, and its options.
     pub commands: Vec<(&'static str, String, &'static str)>,
     /// Words of the options in whose places a click on a row puts the row's values.
     pub names: &'static [&'static str],
-    /// Heads of the columns.
     pub head: &'static [&'static str],
-    /// Tables.
     pub folds: Vec<Fold>,
 }
 
 /// A long table: the line that opens it; cells of each row, and its values in the order of the names, or none.
 #[derive(Clone, Debug)]
 pub struct Fold {
-    /// Line.
     pub summary: String,
-    /// Rows.
     pub rows: Vec<(Vec<String>, Vec<String>)>,
 }
 
@@ -276,7 +254,6 @@ impl Report {
         self
     }
 
-    /// Figures at the top.
     pub fn figures(mut self, figures: impl Into<Values>) -> Self {
         let (fields, figures) = self.object("", figures.into());
         self.figures.extend(fields);
@@ -353,7 +330,6 @@ impl Report {
         self
     }
 
-    /// Whether a check failed.
     pub fn failed(&self) -> bool {
         self.holds == Some(false)
     }

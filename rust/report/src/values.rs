@@ -109,7 +109,6 @@ pub struct Values {
 }
 
 impl Values {
-    /// Adds a field.
     pub fn field(&mut self, field: Field) {
         self.fields.push(field);
     }
@@ -121,7 +120,6 @@ impl Values {
         self
     }
 
-    /// Begins a row.
     pub fn begin(&mut self) {
         self.rows.push(Value::Object(Map::new()));
     }
@@ -154,7 +152,6 @@ impl Values {
         self.rows.first()
     }
 
-    /// Number of rows.
     pub fn count(&self) -> usize {
         self.rows.len()
     }

@@ -10,7 +10,6 @@ use ndp_files::{Result, ensure};
 /// Bytes of a GB.
 pub(crate) const GB: f64 = 1e9;
 
-/// Nanoseconds of a microsecond.
 pub(crate) const US: f64 = 1e3;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -96,7 +95,6 @@ impl Workload {
 #[derive(Clone, Copy)]
 pub struct Machine<'a> {
     pub system: &'a SystemConfig,
-    /// What is assumed.
     pub assumptions: &'a Assumptions,
     pub dimms: &'a DimmModel,
 }

@@ -51,7 +51,6 @@ impl Step {
         self
     }
 
-    /// How long it takes.
     pub fn ns(&self) -> f64 {
         self.uses.iter().map(|one| one.ns).fold(0.0, f64::max)
     }

@@ -66,7 +66,6 @@ impl Logic {
         }
     }
 
-    /// Whether a pin occurs.
     pub fn has(&self, pin: usize) -> bool {
         match self {
             Self::Constant(_) => false,

@@ -10,7 +10,6 @@ struct Held {
     to: Option<usize>,
 }
 
-/// An output.
 #[derive(Clone, Copy, Debug, Default)]
 struct Output {
     served: usize,

@@ -18,14 +18,12 @@ const LONGEST_TIME: u64 = u16::MAX as u64;
 /// Slots for which nothing has changed before an end rests, besides what is under way.
 const STILL_SLOTS: u64 = 4;
 
-/// The end.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     /// Cycle of the system in which it left its reset.
     pub origin: u64,
     /// The cycle of the system that comes next.
     pub cycle: u64,
-    /// What it hears.
     pub line: Line,
     /// What it has sent: first word's cycle, header. For the other end's line.
     outbox: Vec<(u64, Header)>,

@@ -17,11 +17,8 @@ pub(crate) enum Kind {
 pub struct Beat {
     /// The last of its message.
     pub last: bool,
-    /// The message's destination.
     pub dest: u8,
-    /// Its source.
     pub source: u8,
-    /// Label of the flit.
     pub label: u32,
 }
 
@@ -32,7 +29,6 @@ pub(crate) struct Tag {
     pub last_beat: u8,
 }
 
-/// A header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
     pub kind: Kind,

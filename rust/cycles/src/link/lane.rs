@@ -21,7 +21,6 @@ pub(crate) struct Before {
     pub last: Option<u64>,
 }
 
-/// The lane.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lane {
     index: usize,

@@ -24,13 +24,11 @@ const MARKER: u32 = 0x3E_6A17 << 3;
 pub struct Disturbance {
     /// Cycle of the system in which the word left the channel.
     pub cycle: u64,
-    /// The lane.
     pub lane: u8,
     /// The lane stalls: it gives noise, and the word that was to come, and all after it, a cycle later.
     pub stalled: bool,
     /// Bits of the word that are not those that were to come. Noise has some of these by chance.
     pub mask: u32,
-    /// What came.
     pub word: u32,
 }
 
@@ -63,7 +61,6 @@ enum Content {
 /// A part of a word that arrived: when it was sent, or would have been if it is noise; wrong bits.
 type Part = (u64, u32);
 
-/// The line.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub frame: Frame,

@@ -26,9 +26,7 @@ pub struct EndOutputs {
     pub offers: Option<Arrived>,
     /// Beats are taken and not acknowledged.
     pub holds: bool,
-    /// Flits can be exchanged.
     pub up: bool,
-    /// The link is faulty.
     pub fault: bool,
     /// Why: bit 0 nothing heard, bit 1 nothing acknowledged.
     pub cause: u8,
@@ -36,7 +34,6 @@ pub struct EndOutputs {
     pub peer_fault: bool,
     /// Lanes whose markers are found, one bit each.
     pub locked: u8,
-    /// Lanes are in step.
     pub aligned: bool,
 }
 

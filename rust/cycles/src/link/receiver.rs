@@ -17,7 +17,6 @@ const ROOM: u64 = 3;
 pub struct Arrived {
     /// The beat that was sent.
     pub beat: Beat,
-    /// The last of its flit.
     pub flit_last: bool,
 }
 
@@ -35,7 +34,6 @@ pub(crate) struct Received {
     pub refuses: bool,
 }
 
-/// The receiver.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Receiver {
     before: Before,

@@ -11,7 +11,6 @@ pub(crate) struct Hears {
     pub normal: bool,
 }
 
-/// The session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Session {
     pub up: bool,

@@ -22,7 +22,6 @@ pub(crate) struct Sent {
     pub arrives: bool,
 }
 
-/// The transmitter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transmitter {
     depth: u8,

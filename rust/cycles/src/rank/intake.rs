@@ -5,14 +5,12 @@ const TURN_REQUESTS: u32 = 16;
 /// Segments that may go before a waiting request.
 const TURN_SEGMENTS: u32 = 4;
 
-/// A choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Segment,
     Request,
 }
 
-/// Whose turn it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Turns {
     segments: bool,

@@ -19,9 +19,7 @@ use refresh::{Refresh, Step};
 use scheduler::{Entry, Scheduler};
 use slots::{ROW_CLOCK, SLOT, Slots};
 
-/// Segments that can wait.
 const SEGMENTS: u32 = 8;
-/// Requests that can wait.
 const REQUESTS: u32 = 16;
 /// Bursts to write that can wait.
 const WRITES: u32 = 32;

@@ -5,7 +5,6 @@ use super::slots::Slots;
 /// Where a refresh stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Commands go on.
     Idle,
     /// Waits until every bank may be closed.
     Drain,

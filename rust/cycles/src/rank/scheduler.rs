@@ -85,9 +85,7 @@ pub enum RowCommand {
 pub struct ColumnCommand {
     /// WR, otherwise RD.
     pub write: bool,
-    /// Bank group.
     pub bank_group: u8,
-    /// Bank of the group.
     pub bank: u8,
     /// Burst of the row.
     pub column_burst: u8,

@@ -29,19 +29,14 @@ pub struct LinkState {
     pub failures: u32,
     /// The first transfer that failed, as in word 2.
     pub first_failed: u32,
-    /// Messages sent whole.
     pub sent: u32,
-    /// Messages received whole.
     pub received: u32,
     /// `send`s that failed.
     pub sends_failed: u32,
     /// `receive`s that failed.
     pub receives_failed: u32,
-    /// Beats sent.
     pub beats_sent: u32,
-    /// Beats received.
     pub beats_received: u32,
-    /// Flits dropped.
     pub dropped: u32,
 }
 
@@ -76,7 +71,6 @@ pub(crate) struct Wanted {
 /// What the core tells the unit in a cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Given {
-    /// Its request was taken.
     pub passed: bool,
     /// Ranks that answer to a read, one bit each, and to a write.
     pub read: u32,
@@ -95,7 +89,6 @@ struct Strobes {
     restarts: bool,
 }
 
-/// The unit.
 #[derive(Clone, Debug)]
 pub(crate) struct TransferUnit {
     pub end: End,

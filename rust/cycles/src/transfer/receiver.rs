@@ -15,7 +15,6 @@ pub(super) struct Got {
     pub complete: bool,
     pub fails: bool,
     pub gives_up: bool,
-    /// A flit is dropped.
     pub drops: bool,
 }
 
@@ -25,11 +24,9 @@ struct Whose {
     wants: bool,
     foreign: bool,
     surplus: bool,
-    /// The message begins anew.
     again: bool,
 }
 
-/// The receiver.
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
     own: u8,

@@ -25,7 +25,6 @@ struct Lane {
     free: u32,
 }
 
-/// The sender.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sender {
     last_beat: u32,

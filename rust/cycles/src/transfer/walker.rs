@@ -2,7 +2,6 @@
 
 use ndp_isa::Transfer;
 
-/// The walker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walker {
     ranks: u32,

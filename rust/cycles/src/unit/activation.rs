@@ -223,7 +223,6 @@ impl Activation {
         (self.begun, self.starts) = (begins, false);
     }
 
-    /// Maxima, sums and reciprocals.
     fn know(&mut self, vector_ends: bool, term_ends: bool, taken: bool, shape: &Shape) {
         let vector = if taken { self.fetched.vector } else { self.now.vector };
         self.knows_maximum = vector < self.argued;

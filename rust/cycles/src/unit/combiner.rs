@@ -12,7 +12,6 @@ const QUEUED_ROWS: u64 = 32;
 /// Cycles from a result's last digit until it is offered.
 const ROUNDED: u64 = 8;
 
-/// The combiner.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Combiner {
     starts: bool,
@@ -45,7 +44,6 @@ impl Combiner {
         rows - self.rows_taken < QUEUED_ROWS
     }
 
-    /// A result is offered.
     #[inline]
     pub fn offers(&self, cycle: u64) -> bool {
         self.results.front().is_some_and(|from| *from <= cycle)

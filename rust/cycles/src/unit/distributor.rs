@@ -18,7 +18,6 @@ pub(crate) enum Push {
     Row,
 }
 
-/// The distributor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Distributor {
     starts: bool,

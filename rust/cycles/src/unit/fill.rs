@@ -13,7 +13,6 @@ use ndp_config::WeightFormat;
 /// Places that share a beat of scales.
 const SCALED: u32 = 32;
 
-/// A stripe of weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stripe {
     /// It is the row's last on this rank.

@@ -53,7 +53,6 @@ impl HeadResults {
         }
     }
 
-    /// The item is taken.
     #[inline]
     pub fn take(&mut self, groups: &mut [Group], shape: &Shape) {
         self.head += 1;

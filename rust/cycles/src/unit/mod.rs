@@ -66,7 +66,6 @@ impl Kind {
 struct Product {
     kind: Kind,
     cut: Cut,
-    /// Jobs of a stripe.
     batch: u32,
     rows: u32,
     heads: u32,
@@ -119,7 +118,6 @@ pub(crate) struct Outputs {
     pub named: Option<u32>,
 }
 
-/// The unit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unit {
     work: Work,
@@ -354,7 +352,6 @@ impl Unit {
         self.heads.look(&self.groups);
     }
 
-    /// One cycle.
     #[inline]
     pub fn step(&mut self, cycle: u64, inputs: Inputs, ranks: &mut [Rank]) -> Outputs {
         let shape = self.work.shape;

@@ -9,7 +9,6 @@ use ndp_config::BEAT_ELEMS;
 /// Values that are read and not written.
 const QUEUED_VALUES: u32 = 4;
 
-/// The selector.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     starts: bool,

@@ -11,7 +11,6 @@ pub(crate) struct Writer {
     /// Elements of an item: those of a beat, one, or one of each rank.
     elements: u32,
     starts: bool,
-    /// Items are expected.
     pub active: bool,
     /// Ranks that the write on offer goes to, if there is one.
     pub staged: Option<u32>,

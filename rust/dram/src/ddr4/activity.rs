@@ -34,7 +34,6 @@ counts! {
         bits: u64,
         /// Those that are 1.
         ones: u64,
-        /// Changes of data pins.
         toggles: u64,
     }
 }
@@ -50,9 +49,7 @@ pub struct Activity {
     pub refreshes: u64,
     /// By bank: `bank_group * 4 + bank`.
     pub banks: Vec<BankCounts>,
-    /// What the rank drives.
     pub read_bus: BusBits,
-    /// What the controller drives.
     pub write_bus: BusBits,
 }
 

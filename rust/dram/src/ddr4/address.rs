@@ -13,11 +13,9 @@ const BANK_BITS: u32 = DramConfig::BANKS_PER_GROUP.trailing_zeros();
 /// The place of a burst of 64 bytes in a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Location {
-    /// Bank group.
     pub bank_group: u8,
     /// Bank of the bank group.
     pub bank: u8,
-    /// Row of the bank.
     pub row: u32,
     /// Burst of the row.
     pub column_burst: u8,

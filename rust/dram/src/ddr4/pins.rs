@@ -34,7 +34,6 @@ pub struct CommandPins {
     pub cs_n: bool,
     /// Low for ACT: the address pins carry the row.
     pub act_n: bool,
-    /// Bank group.
     pub bank_group: u8,
     /// Bank of the bank group.
     pub bank: u8,
@@ -107,11 +106,9 @@ fn column_burst(address: u32) -> Result<u8, DramError> {
 /// A command to the rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Command {
-    /// Nothing for this rank.
     Deselect,
     /// ACT: opens a row.
     Activate {
-        /// Bank group.
         bank_group: u8,
         /// Bank of the bank group.
         bank: u8,
@@ -120,7 +117,6 @@ pub enum Command {
     },
     /// RD, or RDA with auto precharge: reads one burst of the open row.
     Read {
-        /// Bank group.
         bank_group: u8,
         /// Bank of the bank group.
         bank: u8,
@@ -131,7 +127,6 @@ pub enum Command {
     },
     /// WR, or WRA with auto precharge: writes one burst of the open row.
     Write {
-        /// Bank group.
         bank_group: u8,
         /// Bank of the bank group.
         bank: u8,
@@ -142,7 +137,6 @@ pub enum Command {
     },
     /// PRE: closes a bank.
     Precharge {
-        /// Bank group.
         bank_group: u8,
         /// Bank of the bank group.
         bank: u8,

@@ -70,7 +70,6 @@ pub struct Rank {
 ndp_config::getters!(Rank {
     /// Number of clocks so far, which is the number of the next one.
     cycle: u64,
-    /// The configuration.
     config: &DramConfig,
 });
 
@@ -179,7 +178,6 @@ impl Rank {
         self.storage.write(location, words);
     }
 
-    /// Rows that take memory.
     pub fn allocated_rows(&self) -> usize {
         self.storage.allocated_rows()
     }

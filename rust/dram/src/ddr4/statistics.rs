@@ -46,9 +46,7 @@ pub struct CommandCounts {
 counts! {
     /// Clocks of the data bus by cause; the module documentation defines the classes.
     pub classes BusCycles {
-        /// Data of a read.
         read,
-        /// Data of a write.
         write,
         /// Refresh, with the precharge before it.
         refresh,
@@ -56,7 +54,6 @@ counts! {
         row_cycle,
         /// Between commands and data that could not follow each other faster.
         turnaround,
-        /// Nothing to do.
         idle,
     }
 }

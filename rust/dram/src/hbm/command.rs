@@ -25,11 +25,9 @@ const SLOT: Field = (15, 5);
 trait Operand: Copy {
     /// That of the bits of a field, of which there are no more than the type has.
     fn of(bits: u32) -> Self;
-    /// The bits.
     fn bits(self) -> u32;
 }
 
-/// A number.
 macro_rules! numbers {
     ($($type:ty)*) => {
         $(impl Operand for $type {
@@ -129,7 +127,6 @@ macro_rules! commands {
         /// A command to a channel.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum HbmCommand {
-            /// Nothing, on either bus.
             Nop,
             $($(#[$doc])* $command $({
                 $(#[doc = operand!(doc $operand)] $operand: operand!(type $operand),)*
@@ -296,7 +293,6 @@ impl HbmCommand {
         self.bits(SLOT).map(|slot| slot as u8)
     }
 
-    /// Row that it opens.
     pub fn row(&self) -> Option<u32> {
         // The boundary of SLICE has the same place.
         self.bits(ROW).filter(|_| !matches!(self, Self::Slice { .. }))

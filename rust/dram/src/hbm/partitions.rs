@@ -38,7 +38,6 @@ pub struct Partitions {
 }
 
 impl Partitions {
-    /// Bank of the channel.
     pub fn bank_index(&self, bank_group: u8, bank: u8) -> usize {
         usize::from(bank_group) * self.banks_per_group + usize::from(bank)
     }
@@ -63,7 +62,6 @@ impl Partitions {
         self.next_refresh
     }
 
-    /// Banks of the channel.
     pub fn banks(&self) -> usize {
         self.boundaries.len()
     }

@@ -48,12 +48,10 @@ impl PimUnits {
         })
     }
 
-    /// A column of the buffer.
     pub fn buffer(&self, slot: u8) -> &Column {
         &self.buffer[usize::from(slot)]
     }
 
-    /// Sets a column of the buffer.
     pub(crate) fn set_buffer(&mut self, slot: u8, column: Column) {
         self.buffer[usize::from(slot)] = column;
     }

@@ -26,9 +26,7 @@ const BURST_CLOCKS: usize = HbmConfig::T_BL as usize;
 pub struct HbmPlace {
     /// Bank of the channel: `bank_group * banks_per_group + bank`.
     pub bank: usize,
-    /// Row of the bank.
     pub row: u32,
-    /// Column of the row.
     pub column: u8,
 }
 
@@ -87,11 +85,9 @@ pub struct PseudoChannel {
 ndp_config::getters!(PseudoChannel {
     /// Number of clocks so far, which is the number of the next one.
     cycle: u64,
-    /// The configuration.
     config: &HbmConfig,
     /// Global buffer and sums. A column that a GBW is still bringing is not seen; that of a RDG is.
     pim: &PimUnits,
-    /// The contents.
     storage: &HbmStorage,
 });
 
@@ -169,7 +165,6 @@ impl PseudoChannel {
         HbmOutputs { read: read.map(|beat| beat.words), row_status, column_status }
     }
 
-    /// Row buffers and boundaries.
     pub fn partitions(&self) -> &Partitions {
         self.checker.state()
     }

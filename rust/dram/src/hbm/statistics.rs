@@ -60,23 +60,17 @@ pub struct HbmCommandCounts {
 counts! {
     /// Clocks of the data bus by cause; the module documentation defines the classes.
     pub classes HbmBusCycles {
-        /// Data of a read.
         read,
-        /// Results of the banks.
         result,
-        /// Data of a write.
         write,
         /// Data for the global buffer.
         buffer,
-        /// Refresh.
         refresh,
         /// A partition is being precharged or activated for the host.
         row_cycle,
         /// Between commands and data that could not follow each other faster.
         turnaround,
-        /// Joined banks compute.
         pim,
-        /// Nothing to do.
         idle,
     }
 }
@@ -86,7 +80,6 @@ counts! {
     pub classes PimCycles {
         /// The multipliers take a column.
         mac,
-        /// Refresh.
         refresh,
         /// Rows are being precharged or activated to compute with.
         row_cycle,
@@ -96,7 +89,6 @@ counts! {
         waiting,
         /// The host has the rows.
         host,
-        /// Nothing to do.
         idle,
     }
 }

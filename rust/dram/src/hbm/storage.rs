@@ -43,7 +43,6 @@ impl HbmStorage {
         }
     }
 
-    /// Writes a column.
     pub fn write(&mut self, bank: usize, row: u32, column: u8, value: &Column) {
         for (beat, pair) in value.chunks_exact(2).enumerate() {
             self.write_beat(bank, row, column, beat, [pair[0], pair[1]]);

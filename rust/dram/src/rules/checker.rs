@@ -169,7 +169,6 @@ impl<C: CommandSet> Checker<C> {
         self.history.latest(C::PRECHARGE, Scope::SameBank, target).map(|event| event.effective)
     }
 
-    /// The row buffers.
     pub(crate) fn state(&self) -> &C::State {
         &self.state
     }

@@ -13,25 +13,19 @@ use super::{Rule, RuleSet};
 pub enum Direction {
     /// From the memory.
     Read,
-    /// To the memory.
     Write,
 }
 
 /// Whom a command concerns. A unit is what has a row buffer: a bank of DDR4, a partition of HBM2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// One unit.
     Bank {
-        /// Bank group.
         group: usize,
-        /// Unit of the memory.
         index: usize,
     },
     /// Several units, as bit masks; at most 64.
     Set {
-        /// Bank groups.
         groups: u64,
-        /// Units.
         units: u64,
     },
     /// All units.
@@ -41,7 +35,6 @@ pub enum Target {
 /// A rule that the state of row buffers breaks, with the earlier command to blame if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Breach<C: CommandSet> {
-    /// The rule.
     pub rule: Rule,
     /// Kind of the earlier command; the last one of it in the units concerned is reported.
     pub earlier: Option<C::Kind>,
@@ -70,7 +63,6 @@ pub trait CommandSet: Copy + Debug + Display + PartialEq + 'static {
     /// What the state depends on beside the geometry.
     type Features: Clone + Debug + Eq;
 
-    /// Number of kinds.
     const KINDS: usize;
     /// No command.
     const DESELECT: Self;
@@ -87,7 +79,6 @@ pub trait CommandSet: Copy + Debug + Display + PartialEq + 'static {
     fn transfer(kind: Self::Kind) -> Option<Direction>;
     /// Whether the unit precharges itself afterwards.
     fn precharges_itself(&self) -> bool;
-    /// Whether it is a refresh.
     fn refreshes(&self) -> bool;
 }
 

@@ -10,7 +10,6 @@ pub(crate) struct Event<C> {
     pub(crate) issued: u64,
     /// Clock that distances count from: `issued`, but for an auto precharge the clock in which the precharge begins.
     pub(crate) effective: u64,
-    /// The command.
     pub(crate) command: C,
 }
 

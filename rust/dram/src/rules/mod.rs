@@ -173,7 +173,6 @@ pub enum Scope {
     SameGroup,
     /// Those of the other bank groups.
     OtherGroup,
-    /// All of the rank.
     Rank,
 }
 
@@ -188,7 +187,6 @@ pub struct TimingRule<K> {
     pub later: K,
     /// Where the earlier command counts.
     pub scope: Scope,
-    /// Minimum distance.
     pub cycles: u64,
 }
 
@@ -208,7 +206,6 @@ pub struct WindowRule<K> {
     pub kinds: Vec<(K, usize)>,
     /// What is allowed; at least the largest count of a command.
     pub commands: usize,
-    /// Length of the window.
     pub cycles: u64,
 }
 
@@ -222,15 +219,11 @@ impl<K: PartialEq> WindowRule<K> {
 /// A memory's geometry and rules, all that the checker knows about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleSet<C: CommandSet> {
-    /// Bank groups.
     pub bank_groups: usize,
-    /// Banks of a bank group.
     pub banks_per_group: usize,
     /// Row buffers of a bank: 2 if it can be sliced.
     pub partitions: usize,
-    /// Minimum distances.
     pub timing: Vec<TimingRule<C::Kind>>,
-    /// Windows.
     pub windows: Vec<WindowRule<C::Kind>>,
     /// RD to its first data.
     pub read_latency: u64,
@@ -238,7 +231,6 @@ pub struct RuleSet<C: CommandSet> {
     pub write_latency: u64,
     /// Clocks that the data of a burst take.
     pub burst_cycles: u64,
-    /// Mean interval of REFs.
     pub refresh_interval: u64,
     /// REFs that may be outstanding, and that may be ahead of time.
     pub refresh_postponed: u64,

@@ -10,7 +10,6 @@ use super::command_set::CommandSet;
 pub struct Violation<C> {
     /// Clock in which it happened.
     pub cycle: u64,
-    /// The rule.
     pub rule: Rule,
     /// The command that broke it; deselect if there is none (data without WR, undefined pins, end of the simulation).
     pub command: C,

@@ -48,7 +48,6 @@ struct Piece {
     len: u32,
     work: u64,
     dimm: usize,
-    /// It takes room there.
     stored: bool,
 }
 

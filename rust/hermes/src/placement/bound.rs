@@ -11,7 +11,6 @@ use crate::placement::{Instance, ONE};
 /// The optimum of a relaxation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// The time in microseconds.
     pub us: f64,
     /// The part of each term.
     pub terms_us: Vec<f64>,

@@ -53,11 +53,9 @@ impl Default for Options {
 /// A block's neurons in order of frequency.
 #[derive(Clone, Debug)]
 pub struct BlockNeurons {
-    /// Bytes of one neuron.
     pub neuron_bytes: u64,
     /// Number of the term that the block belongs to.
     pub term: usize,
-    /// Numbers of the groups.
     pub groups: Range<usize>,
     /// Neurons, the most frequent one first.
     pub order: Vec<u32>,
@@ -68,17 +66,14 @@ pub struct BlockNeurons {
 /// Neurons of a block that are neighbours in the order of frequency.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// The block.
     pub block: u32,
     /// First position in the block's order.
     pub start: u32,
-    /// Neurons.
     pub len: u32,
     /// Sum of the frequencies of the block's neurons in front of the group, times [`ONE`].
     pub before: u64,
     /// Sum of frequency x bytes, times [`ONE`].
     pub work: u64,
-    /// Bytes.
     pub bytes: u64,
 }
 
@@ -101,9 +96,7 @@ pub struct Instance {
 }
 
 ndp_config::getters!(Instance {
-    /// Which neurons there are.
     shape: &NeuronShape,
-    /// The machine.
     machine: &Machine,
     /// The blocks in order of computation.
     blocks: &[BlockNeurons],

@@ -14,7 +14,6 @@ pub struct Machine {
     pub gpu_gbps: f64,
     /// One synchronisation: `T_sync` of equation 3.
     pub sync_us: f64,
-    /// Number of DIMMs.
     pub dimms: u32,
     /// Bytes of each DIMM that neurons can take: `S_dimm` of equation 7.
     pub dimm_bytes: u64,

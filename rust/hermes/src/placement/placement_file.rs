@@ -13,9 +13,7 @@ const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlacementFile {
-    /// Name of the model.
     pub model: String,
-    /// Number of DIMMs.
     pub dimms: u32,
     /// The blocks in order of computation.
     blocks: Vec<BlockText>,

@@ -21,7 +21,6 @@ pub struct Placement {
 }
 
 ndp_config::getters!(Placement {
-    /// The neurons.
     shape: &NeuronShape,
     /// All bits of the GPU, as an [`Activity`]: those that are active too are what the GPU computes for a token.
     gpu: &Activity,
@@ -189,7 +188,6 @@ impl Placement {
         usage
     }
 
-    /// What the placement costs.
     pub fn evaluate(&self, instance: &Instance) -> Result<Evaluation> {
         let Usage { gpu_bytes, dimm_bytes, .. } = self.checked_usage(instance)?;
         let machine = instance.machine();
@@ -261,7 +259,6 @@ impl TermTime {
 pub struct Evaluation {
     /// Equation 1: expected time of a token in these blocks, in microseconds.
     pub objective_us: f64,
-    /// Each term.
     pub terms: Vec<TermTime>,
     /// Bytes of neurons on the GPU.
     pub gpu_bytes: u64,

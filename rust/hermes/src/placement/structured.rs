@@ -30,7 +30,6 @@ pub struct Certificate {
 /// A term of equation 1 with its part of the bound, all in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CertifiedTerm {
-    /// What the placement takes.
     #[serde(flatten)]
     pub time: TermTime,
     /// What the relaxation takes. One term may take less than this where another one takes more.
@@ -38,7 +37,6 @@ pub struct CertifiedTerm {
 }
 
 impl Certificate {
-    /// Judges any placement.
     pub fn of(instance: &Instance, placement: &Placement) -> Result<Self> {
         let Evaluation { objective_us, terms, gpu_bytes, dimm_bytes } = placement.evaluate(instance)?;
         let bound = neuron_bound(instance);

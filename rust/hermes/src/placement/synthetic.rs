@@ -13,7 +13,6 @@ use ndp_traces::NeuronShape;
 /// Mean frequency over all blocks.
 const MEAN: f64 = 0.13;
 
-/// Largest frequency.
 const MOST: f64 = 0.99;
 
 /// Frequencies for each block of the model.

@@ -57,7 +57,6 @@ pub struct TierCertificate {
     pub dimm_bytes: Vec<u64>,
     /// Bytes of neurons that neither the GPU nor a DIMM has.
     pub ssd_bytes: u64,
-    /// Each term.
     pub terms: Vec<TermTime>,
 }
 
@@ -252,7 +251,6 @@ impl<'a> Dual<'a> {
         point
     }
 
-    /// The best prices.
     fn best(&self) -> Point {
         // Beyond these nothing is on the GPU, and nothing of the MLP in the DIMMs.
         let Rates { dimms, ssd, gpu_bytes, dimm_bytes, .. } = self.rates;

@@ -28,7 +28,6 @@ pub trait ActivityPredictor: Debug + Send {
         Ok(())
     }
 
-    /// A copy.
     fn boxed(&self) -> Box<dyn ActivityPredictor>;
 }
 

@@ -34,11 +34,9 @@ struct Tile {
 /// Room for the work on one block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
-    /// Parents that changed.
     changed: Vec<u32>,
     /// First position and number of positions of each.
     spans: Vec<(u16, u16)>,
-    /// Their positions.
     queue: Vec<u16>,
 }
 

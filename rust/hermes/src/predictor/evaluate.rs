@@ -14,13 +14,11 @@ use std::borrow::Borrow;
 /// Counts of predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Confusion {
-    /// Predicted and active.
     pub true_positives: u64,
     /// Predicted, not active.
     pub false_positives: u64,
     /// Active, not predicted.
     pub false_negatives: u64,
-    /// Neither.
     pub true_negatives: u64,
 }
 

@@ -10,7 +10,6 @@ use multiversion::multiversion;
 
 /// Words of a plane of a group: one cache line.
 pub(crate) const LANES: usize = 8;
-/// Neurons of a group.
 pub(crate) const GROUP: usize = 64 * LANES;
 /// Words of a group's states.
 pub(crate) const STATE_WORDS: usize = 4 * LANES;

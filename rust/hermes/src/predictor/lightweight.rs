@@ -49,9 +49,7 @@ pub struct Predictor {
 }
 
 ndp_config::getters!(Predictor {
-    /// The states.
     states: &NeuronStates,
-    /// The rules.
     rules: &PredictorRules,
     /// What predictions are made from.
     kind: PredictorKind,

@@ -184,7 +184,6 @@ impl LowRank {
     }
 }
 
-/// Layers of a model.
 fn layers_of(shape: &NeuronShape) -> usize {
     shape.blocks().last().map_or(0, |block| block.layer as usize + 1)
 }

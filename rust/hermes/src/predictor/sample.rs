@@ -140,7 +140,6 @@ fn both_active(a: &[u64], b: &[u64]) -> u64 {
 
 /// Possible parents, by how many tokens they are active in.
 struct Parents {
-    /// Tokens, and the neuron.
     active: Vec<(u64, u32)>,
     /// Their histories, in this order: they are read one after the other.
     bits: Vec<u64>,

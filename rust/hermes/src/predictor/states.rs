@@ -57,7 +57,6 @@ impl NeuronStates {
         Ok(states)
     }
 
-    /// Which neurons there are.
     pub fn shape(&self) -> &NeuronShape {
         &self.shape
     }

@@ -54,7 +54,6 @@ impl LayerTable {
         Ok(Self { shape: shape.clone(), parents })
     }
 
-    /// Which neurons there are.
     pub fn shape(&self) -> &NeuronShape {
         &self.shape
     }

@@ -9,7 +9,6 @@ use ndp_traces::ones;
 /// A neuron that is copied to the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upload {
-    /// The neuron.
     pub neuron: u32,
     /// The one of the same block that it replaces; `None` if the GPU had room.
     pub over: Option<u32>,

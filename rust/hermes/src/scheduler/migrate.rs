@@ -12,7 +12,6 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug, Default)]
 pub struct Migration {
     waiting: VecDeque<Move>,
-    /// Neurons that have arrived.
     pub moved: u64,
     /// Bytes that went over links.
     pub bytes: u64,
@@ -28,7 +27,6 @@ impl Migration {
         self.waiting.extend(moves);
     }
 
-    /// Moves that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }

@@ -17,11 +17,8 @@ pub const WINDOW_TOKENS: u32 = 5;
 /// A neuron that is to change DIMMs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Number of the block.
     pub block: usize,
-    /// The neuron.
     pub neuron: u32,
-    /// Where it is.
     pub from: u8,
     /// Where it goes.
     pub to: u8,
@@ -58,7 +55,6 @@ impl WindowCounts {
         &self.blocks[block]
     }
 
-    /// Begins a window.
     pub fn clear(&mut self) {
         self.blocks.iter_mut().for_each(|counts| counts.fill(0));
         self.tokens = 0;

@@ -98,7 +98,6 @@ impl Residency {
         self.placement.shape()
     }
 
-    /// Number of DIMMs.
     pub fn dimm_count(&self) -> u32 {
         self.used.dimms.len() as u32
     }

@@ -31,7 +31,6 @@ pub struct TokenRecord {
     pub uploads: u64,
     /// Bytes copied to the GPU.
     pub upload_bytes: u64,
-    /// Neurons that changed DIMMs.
     pub migrations: u64,
     /// Bytes that changed DIMMs.
     pub migration_bytes: u64,
@@ -46,7 +45,6 @@ pub struct WindowBalance {
     pub before: f64,
     /// In the same windows, had the moves planned behind them been made before.
     pub planned: f64,
-    /// Windows of blocks.
     pub windows: u64,
     most_before: f64,
     most_planned: f64,
@@ -70,15 +68,12 @@ impl WindowBalance {
 
 /// What a session begins with.
 pub struct Start<'a> {
-    /// The model.
     pub model: &'a LlmShape,
     /// Where neurons are.
     pub residency: Residency,
     /// States behind the prefill.
     pub states: NeuronStates,
-    /// Parents of each neuron.
     pub table: Rc<LayerTable>,
-    /// The predictor's numbers.
     pub rules: PredictorRules,
     /// The last token of the prompt.
     pub last: &'a Activity,
@@ -104,7 +99,6 @@ pub struct Session {
 }
 
 ndp_config::getters!(Session {
-    /// The policy.
     policy: Policy,
     /// Where neurons are now.
     residency: &Residency,

@@ -26,14 +26,12 @@ pub(crate) struct Asked {
     pub both: Option<Both>,
 }
 
-/// What a group wants.
 pub(crate) enum Request {
     Work(Box<Asked>),
     /// A decision for a step with these contexts.
     Step(Vec<u32>),
 }
 
-/// What it gets.
 pub(crate) enum Reply {
     Values(Vec<f16>),
     Share(Share),

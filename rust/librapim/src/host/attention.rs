@@ -16,16 +16,13 @@ const LANES: usize = HbmConfig::LANES as usize;
 /// Keys and values of one token and head that are new.
 #[derive(Clone, Debug)]
 pub struct NewToken {
-    /// Its position.
     pub position: usize,
-    /// Its key.
     pub key: Vec<f16>,
 }
 
 /// What one head adds to its caches.
 #[derive(Clone, Debug)]
 pub struct Append {
-    /// Number of the head.
     pub head: u64,
     /// New keys.
     pub tokens: Vec<NewToken>,
@@ -58,14 +55,11 @@ impl Append {
     }
 }
 
-/// One query of one head.
 #[derive(Clone, Debug)]
 pub struct HeadQuery {
-    /// Number of the head.
     pub head: u64,
     /// The query, scaled.
     pub query: Vec<f16>,
-    /// Positions that it sees.
     pub visible: usize,
     /// First element of its result in the result of all.
     pub at: usize,
@@ -74,14 +68,12 @@ pub struct HeadQuery {
 /// A query on its way.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// What is asked.
     pub query: HeadQuery,
     scores: Vec<f16>,
     result: Vec<f16>,
 }
 
 impl Progress {
-    /// Nothing is done yet.
     pub fn new(query: HeadQuery) -> Self {
         Self { query, scores: Vec::new(), result: Vec::new() }
     }
@@ -161,7 +153,6 @@ impl Progress {
         self.result.len() == width
     }
 
-    /// The result.
     pub fn result(&self) -> &[f16] {
         &self.result
     }

@@ -27,11 +27,9 @@ const LANES: usize = HbmConfig::LANES as usize;
 /// What does not change in a run: where everything lies, and how long the NPU takes.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Places.
     pub memory: Memory,
     /// The NPU's times.
     pub npu: NpuTimes,
-    /// The model's sizes.
     pub sizes: Sizes,
     /// Whether there are no data: nothing is computed, and results are zeros.
     pub is_outline: bool,
@@ -56,7 +54,6 @@ pub(crate) struct Homes {
 }
 
 impl Homes {
-    /// In the multipliers' partition.
     pub(crate) fn written(positions: usize) -> Self {
         Self { pim: positions, npu: 0 }
     }

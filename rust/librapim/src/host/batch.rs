@@ -23,9 +23,7 @@ use serde::Serialize;
 /// A text to be continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// Its tokens.
     pub tokens: Vec<u32>,
-    /// Tokens to generate.
     pub generate: usize,
     /// Temperature in hundredths, 0 for the most likely token.
     pub temperature_percent: u32,
@@ -36,7 +34,6 @@ pub struct Prompt {
 /// What came of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Text {
-    /// Generated tokens.
     pub tokens: Vec<u32>,
     /// For each the digest of the logits it was drawn from.
     pub logits_digests: Vec<u64>,
@@ -70,7 +67,6 @@ pub struct Outcome {
 /// How a batch is run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrangement {
-    /// Groups of requests.
     pub groups: usize,
     /// What moves to the other device.
     pub offloading: Offloading,

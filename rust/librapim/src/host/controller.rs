@@ -24,7 +24,6 @@ use std::collections::VecDeque;
 /// What comes back on the data bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returned {
-    /// Of a read.
     Read(Place, Column),
     /// Of [`Operation::Results`].
     Results(Column),
@@ -162,7 +161,6 @@ impl Controller {
         Ok(controller)
     }
 
-    /// The channel.
     pub fn pins(&self) -> &dyn Pins {
         &*self.pins
     }

@@ -32,7 +32,6 @@ pub struct Attention {
     pub label: String,
     /// New keys and values.
     pub appends: Vec<Append>,
-    /// Queries.
     pub queries: Vec<HeadQuery>,
     /// Elements of all results together.
     pub elements: usize,
@@ -56,7 +55,6 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Nothing yet.
     pub fn new(work: Work, label: String) -> Self {
         Self { work, label, vectors: 0, writes: Vec::new(), reads: Vec::new(), compute: Picos::ZERO }
     }
@@ -78,7 +76,6 @@ struct NpuJob {
     computed: u64,
     /// By channel: places and columns that are still to come.
     expected: Vec<VecDeque<(Place, Column)>>,
-    /// Whether they are weights.
     weights: bool,
     /// Whether the memory works on the same product.
     shared: bool,
@@ -123,7 +120,6 @@ pub enum Done {
     Shared(usize, Vec<f16>),
 }
 
-/// The machine.
 pub struct Machine {
     config: HbmConfig,
     controllers: Vec<Controller>,
@@ -149,7 +145,6 @@ pub struct Machine {
 ndp_config::getters!(Machine {
     /// Places of weights, keys and values.
     memory: &Memory,
-    /// Finished operations.
     events: &[Event],
     /// Columns of weights that were read and compared.
     checked_columns: u64,
@@ -217,7 +212,6 @@ impl Machine {
         self.steps[group] = step;
     }
 
-    /// The channels.
     pub fn channels(&self) -> impl Iterator<Item = &dyn Pins> {
         self.controllers.iter().map(Controller::pins)
     }

@@ -34,9 +34,7 @@ pub struct Weights {
 /// The sizes that the caches are laid out for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheShape {
-    /// Sequences.
     pub sequences: usize,
-    /// Layers.
     pub layers: usize,
     /// Heads of keys and values.
     pub heads: usize,
@@ -180,7 +178,6 @@ impl Memory {
         Ok(())
     }
 
-    /// A matrix.
     pub fn weights(&self, label: &str) -> Result<&Weights> {
         self.matrices
             .get(label)
@@ -214,7 +211,6 @@ impl Memory {
         (before * self.shape.heads + head) as u64
     }
 
-    /// Channel of a head.
     pub fn channel(&self, head: u64) -> u32 {
         (head % u64::from(self.config.channels())) as u32
     }

@@ -224,9 +224,7 @@ impl Generates for Outline<'_> {
 /// How long a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Tokens of the prompt.
     pub prompt: usize,
-    /// Tokens to generate.
     pub generate: usize,
     /// Whether the prompt is in K and V from the beginning, and the token behind it is known.
     pub is_prefilled: bool,

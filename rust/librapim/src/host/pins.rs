@@ -7,7 +7,6 @@ use ndp_files::Result;
 /// A channel, whatever is behind its pins. One type, so that the host is compiled once, with optimisation, and not in each crate that uses it.
 pub type Channel = Box<dyn Pins>;
 
-/// Channels of one kind.
 pub fn boxed(channels: impl IntoIterator<Item = impl Pins + 'static>) -> Vec<Channel> {
     channels.into_iter().map(|channel| Box::new(channel) as Channel).collect()
 }
@@ -31,7 +30,6 @@ pub trait Pins: Send {
     /// Figures of the bus and the multipliers.
     fn statistics(&self) -> HbmStatistics;
 
-    /// What energy depends on.
     fn activity(&self) -> HbmActivity;
 
     /// Writes what is left of its waves, if there are any.

@@ -6,10 +6,8 @@ use crate::offloading::{Decision, Rule, Scheduler, Slot, Stage};
 use ndp_files::{Result, in_range};
 use serde::Serialize;
 
-/// What is offloaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offloading {
-    /// Nothing.
     #[default]
     None,
     /// In every step these numbers of each group's requests, or all that are left if they are fewer.
@@ -39,11 +37,9 @@ pub struct Share {
 /// A decision for one step of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Decided {
-    /// Group.
     pub group: usize,
     /// Its step, from 1.
     pub step: u32,
-    /// When.
     pub clock: u64,
     /// Requests of the group that are not done.
     pub requests: u32,
@@ -53,7 +49,6 @@ pub struct Decided {
     pub other_requests: u32,
     /// Their longest context.
     pub other_context: u32,
-    /// What is offloaded.
     #[serde(flatten)]
     pub share: Share,
 }
@@ -91,7 +86,6 @@ impl Policy {
         Ok(Self { offloading, times, banks })
     }
 
-    /// Nothing is offloaded.
     pub fn none() -> Self {
         Self { offloading: Offloading::None, times: None, banks: 0 }
     }

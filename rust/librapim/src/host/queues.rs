@@ -9,30 +9,24 @@ pub(crate) const ROWS_AHEAD: usize = 8;
 /// A column in a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Bank of the channel.
     pub bank: u32,
-    /// Row.
     pub row: u32,
-    /// Column of the row.
     pub column: u32,
 }
 
 /// What is done with a column over the data bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It is read.
     Read(Place),
     /// It is read, and goes into this place of the global buffer too, once an [`Operation::Mac`] that takes it has used what the last such read
     /// has left there (LibraPIM, Fig. 14: FFN offload).
     Share(Place, u8),
-    /// It is written.
     Write(Place, Column),
     /// The same; an input of the product that both devices work on.
     Input(Place, Column),
 }
 
 impl Access {
-    /// Where.
     pub fn place(&self) -> Place {
         match self {
             Self::Read(place) | Self::Share(place, _) | Self::Write(place, _) | Self::Input(place, _) => {
@@ -47,18 +41,14 @@ impl Access {
 pub enum Operation {
     /// Writes a column of the global buffer.
     Load {
-        /// Place in the buffer.
         slot: u8,
-        /// The column.
         data: Column,
     },
     /// The following MACs are on this row of all banks.
     Row(u32),
     /// `sum += row[column] . buffer[slot]` in all banks; `first`: `sum =`.
     Mac {
-        /// Column.
         column: u8,
-        /// Place in the buffer.
         slot: u8,
         /// Whether the sum begins.
         first: bool,
@@ -69,7 +59,6 @@ pub enum Operation {
     Results,
     /// Reads the exact sum of a bank.
     Sum(u32),
-    /// Closes the rows.
     Close,
     /// Waits for this clock. A product may come in between.
     NotBefore(u64),

@@ -14,7 +14,6 @@ ndp_config::named! {
         Matrix = "matrix",
         /// A matrix on both devices: an FFN that is offloaded in part, or as a whole.
         Product = "product",
-        /// Attention.
         Attention = "attention",
         /// Keys and values are read to be written to their other home.
         Move = "move",
@@ -24,13 +23,10 @@ ndp_config::named! {
 /// A piece of work that is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// Who did it.
     pub device: Device,
-    /// Group of the requests.
     pub group: usize,
     /// Step of the group: 0 for the prompts, then one for each token.
     pub step: u32,
-    /// What it is.
     pub work: Work,
     /// Where in the model.
     pub label: String,
@@ -52,9 +48,7 @@ impl Event {
 /// A command that a channel was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// When.
     pub clock: u64,
-    /// Channel.
     pub channel: usize,
     /// On the row bus, or on the column bus.
     pub command: HbmCommand,
@@ -134,7 +128,6 @@ ndp_config::sums!(Commands: activate, rows, precharge, read, share, write, load,
 /// What a channel was given for a piece of work: for the NPU over the path of the weight partition, or for the multipliers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ChannelSpan {
-    /// Channel.
     pub channel: usize,
     /// Whose work: [`Device::Npu`] for reads and writes of the host, [`Device::Pim`] for what the multipliers need.
     pub device: Device,
@@ -144,7 +137,6 @@ pub struct ChannelSpan {
     pub start: u64,
     /// Clock behind the last one.
     pub end: u64,
-    /// How many of each.
     pub commands: Commands,
 }
 

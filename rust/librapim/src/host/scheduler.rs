@@ -6,9 +6,7 @@ use ndp_files::Result;
 /// What is done with the columns of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// Reads.
     Read,
-    /// Writes.
     Write,
     /// Reads, which also fill consecutive slots of the global buffer.
     Copy {
@@ -27,13 +25,10 @@ pub enum Transfer {
 pub struct Stripe {
     /// What is done with them.
     pub transfer: Transfer,
-    /// Bank of each group.
     pub bank: u32,
-    /// Row.
     pub row: u32,
     /// First position.
     pub position: u32,
-    /// Number of columns.
     pub columns: u32,
 }
 
@@ -44,31 +39,25 @@ pub enum Work {
     Load {
         /// First slot.
         slot: u32,
-        /// Number of columns.
         columns: u32,
     },
     /// MACs on consecutive columns and slots.
     Run {
-        /// Row.
         row: u32,
         /// First column.
         column: u32,
         /// First slot.
         slot: u32,
-        /// Number of MACs.
         columns: u32,
-        /// Whether sums begin.
         first: bool,
         /// Whether the row is not needed afterwards.
         last: bool,
         /// Whether each MAC waits for what [`Transfer::Share`] brings, and frees its slot.
         take: bool,
     },
-    /// The rounded sums.
     Results,
     /// The exact sum of a bank.
     Sum {
-        /// Bank of the channel.
         bank: u32,
     },
 }
@@ -76,7 +65,6 @@ pub enum Work {
 /// What came of a clock.
 #[derive(Clone, Debug, Default)]
 pub struct Stepped {
-    /// On the buses.
     pub given: Given,
     /// Columns of stripes, in their order.
     pub columns: Vec<Column>,
@@ -110,9 +98,7 @@ pub trait Scheduler {
 /// What was given in a clock, for diagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
-    /// On the row bus.
     pub row: Option<HbmCommand>,
-    /// On the column bus.
     pub column: Option<HbmCommand>,
     /// Whether data were on the bus.
     pub data: bool,

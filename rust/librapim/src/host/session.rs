@@ -119,12 +119,10 @@ impl<S: Generates> Session<S> {
         Self { groups, loaded, sequences: sequences.map(Some).collect(), homes, checked }
     }
 
-    /// The machine.
     pub fn machine(&self) -> &Machine {
         &self.loaded.machine
     }
 
-    /// What was compared.
     pub fn checked(&self) -> Checked {
         self.checked
     }

@@ -22,7 +22,6 @@ const COLUMNS: usize = HbmConfig::COLUMNS as usize;
 /// A product that both devices work on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Product {
-    /// The matrix.
     pub label: String,
     /// Vectors of the memory, one for each of the first banks.
     pub vectors: Vec<Vec<f16>>,
@@ -37,7 +36,6 @@ pub struct ChannelWork {
     pub inputs: Vec<(Place, Column)>,
     /// Reads of the weights with what they have to bring.
     pub reads: Vec<(Access, Column)>,
-    /// Work of the multipliers.
     pub operations: Vec<Operation>,
     /// Outputs whose sums come back, in their order.
     pub awaited: VecDeque<Awaited>,
@@ -46,7 +44,6 @@ pub struct ChannelWork {
 /// What a RES or a SUM brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
-    /// Output of the matrix.
     pub output: usize,
     /// Vector, if it is one sum.
     pub vector: Option<usize>,
@@ -118,7 +115,6 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Nothing has come yet.
     pub fn new(config: &HbmConfig, vectors: usize, outputs: usize) -> Result<Self> {
         let format = SumFormat::new(config.acc_bits(), 1)?;
         let count = vectors * outputs;

@@ -11,7 +11,6 @@ use std::ops::Range;
 pub enum User {
     /// Reads and writes over the bus.
     Host,
-    /// The multipliers.
     Pim,
 }
 
@@ -90,7 +89,6 @@ impl Timing {
         (bank / self.config.banks_per_group()) as usize
     }
 
-    /// Partition of a row.
     pub fn partition_of(&self, row: u32) -> u32 {
         u32::from(self.sliced && row >= self.config.weight_rows())
     }

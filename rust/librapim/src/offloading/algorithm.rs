@@ -27,7 +27,6 @@ pub enum Stage {
     Middle,
     /// Behind the last attention: projection, FFN and logits.
     Last,
-    /// Nothing.
     Idle,
 }
 
@@ -52,9 +51,7 @@ impl Stage {
 pub struct Slot {
     /// Work of the NPU.
     pub stage: Stage,
-    /// Requests that it is for.
     pub requests: u32,
-    /// Requests in attention.
     pub mha_requests: u32,
     /// Longest context of those.
     pub context: u32,
@@ -64,7 +61,6 @@ pub struct Slot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", content = "requests", rename_all = "lowercase")]
 pub enum Decision {
-    /// Nothing.
     #[default]
     None,
     /// The FFN of `m` requests, to the memory.
@@ -133,7 +129,6 @@ impl Sides<'_> {
 /// A decision and what it is expected to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
-    /// What is offloaded.
     pub decision: Decision,
     /// The NPU without offloading.
     pub npu_before: Picos,
@@ -180,7 +175,6 @@ impl<'a> Scheduler<'a> {
         requests < self.channels
     }
 
-    /// The sides of that slot.
     pub fn sides(&self, slot: Slot) -> Sides<'a> {
         let (times, b) = (self.times, slot.requests);
         let others = slot.stage.matrices().iter().filter(|work| **work != Work::Ffn);

@@ -15,7 +15,6 @@ use serde::Serialize;
 /// How many requests to offload, and both sides then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Balance<T = Picos> {
-    /// Requests to offload.
     pub count: u32,
     /// The side that they leave.
     pub falling: T,
@@ -24,7 +23,6 @@ pub struct Balance<T = Picos> {
 }
 
 impl<T: Ord + Copy> Balance<T> {
-    /// The longer side.
     pub fn longer(&self) -> T {
         self.falling.max(self.rising)
     }

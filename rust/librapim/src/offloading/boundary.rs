@@ -11,7 +11,6 @@ use serde::Serialize;
 /// What a boundary has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Room {
-    /// Subarrays of weights.
     pub weights: u32,
     /// Subarrays of keys and values.
     pub kv: u32,

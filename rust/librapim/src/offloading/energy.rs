@@ -31,7 +31,6 @@ ndp_config::named! {
         Weights,
         /// Keys and values that the NPU reads.
         AttentionOnNpu,
-        /// Attention in the banks.
         Attention,
         /// Inputs, MACs and results of matrices in the banks.
         MatricesInMemory,
@@ -44,12 +43,9 @@ ndp_config::named! {
     }
 }
 
-/// Energy of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepEnergy {
-    /// All of it.
     pub total: Energy,
-    /// The memory's share.
     pub memory: Energy,
     /// By purpose; their sum is the total.
     pub purposes: [(Purpose, Energy); Purpose::ALL.len()],
@@ -60,7 +56,6 @@ pub struct StepEnergy {
 }
 
 impl StepEnergy {
-    /// Of one purpose.
     pub fn of(&self, purpose: Purpose) -> Energy {
         self.purposes.iter().filter(|(of, _)| *of == purpose).map(|(_, energy)| *energy).sum()
     }
@@ -107,7 +102,6 @@ impl StepCosts {
         }
     }
 
-    /// Energy of a step.
     pub fn of(&self, step: &Step) -> StepEnergy {
         let mut counts = Purpose::ALL.map(|purpose| (purpose, HbmCounts::default()));
         let mut add = |purpose: Purpose, event, count| counts[purpose as usize].1.add(event, count);

@@ -29,13 +29,10 @@ pub struct Chosen {
 /// A step in one mode.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModeResult {
-    /// The mode.
     pub mode: Mode,
-    /// Groups and devices.
     pub layout: Layout,
     /// The decision in a middle layer, as in [`Step::choice`].
     pub offloaded: Option<Choice>,
-    /// The step.
     pub step_us: f64,
     /// Tokens of the batch over the step.
     pub tokens_per_second: f64,
@@ -51,7 +48,6 @@ pub struct ModeResult {
     pub npu_macs: f64,
     /// MACs over what the banks could do in the step.
     pub pim_macs: f64,
-    /// Energy of the step.
     pub energy: StepEnergy,
 }
 

@@ -39,7 +39,6 @@ pub enum KvMapping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Npu {
-    /// Systolic arrays.
     pub arrays: u32,
     /// Rows, and columns, of an array: MAC units each way.
     pub array_side: u32,
@@ -47,7 +46,6 @@ pub struct Npu {
     pub load_rows: u32,
     /// Vectors that a loaded tile is used for at most, before it is loaded again for the next ones. ONNXim: `array_side`.
     pub pass_vectors: u32,
-    /// Vector units.
     pub vector_units: u32,
     /// Lanes of a vector unit, an operation per clock each.
     pub vector_lanes: u32,
@@ -81,9 +79,7 @@ impl Default for Npu {
 /// The PIM memory: sizes and times of an [`HbmConfig`], and what the host makes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pim {
-    /// Channels.
     pub channels: u32,
-    /// Banks of a channel.
     pub banks: u32,
     /// Bank groups of a channel.
     pub bank_groups: u32,
@@ -204,7 +200,6 @@ impl Default for Baselines {
 pub struct Hardware {
     /// The NPU.
     pub npu: Npu,
-    /// Its memory.
     pub pim: Pim,
     /// What holds back the baselines.
     pub baselines: Baselines,
@@ -307,7 +302,6 @@ impl Hardware {
         self.pim.column_bytes / 2
     }
 
-    /// Columns of a row.
     pub fn row_columns(&self) -> u32 {
         self.pim.row_bytes / self.pim.column_bytes
     }

@@ -31,7 +31,6 @@ const NORM_SCALARS: u64 = 3;
 pub struct NpuTime {
     /// The buses of the memory.
     pub read: Picos,
-    /// Arrays or vector units.
     pub compute: Picos,
 }
 

@@ -41,9 +41,7 @@ pub(crate) struct HeadWork {
     pub key_columns: u64,
     /// Columns of values in a bank.
     pub value_columns: u64,
-    /// Columns into the buffer.
     pub loads: u64,
-    /// Columns of results.
     pub results: u64,
 }
 
@@ -52,13 +50,11 @@ pub(crate) struct HeadWork {
 pub(crate) struct BroadcastWork {
     /// Passes over the weights.
     pub passes: u64,
-    /// Columns of weights.
     pub columns: u64,
     /// Rows that a vector fills.
     pub pieces: u64,
     /// Columns of sums in a pass.
     pub sums: u64,
-    /// Columns of vectors.
     pub vectors: u64,
 }
 
@@ -67,7 +63,6 @@ pub(crate) struct BroadcastWork {
 pub struct PimTimes {
     hardware: Hardware,
     sliced: bool,
-    /// For softmax.
     npu: NpuTimes,
 }
 

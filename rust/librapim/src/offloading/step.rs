@@ -62,7 +62,6 @@ impl Mode {
         }
     }
 
-    /// Whether banks are sliced.
     pub fn sliced(self) -> bool {
         matches!(self, Self::Dex | Self::DexDbo | Self::Shortest)
     }
@@ -79,11 +78,9 @@ pub enum Job {
     /// Matrices with the vectors of so many requests on the NPU, and of others in memory: of those the banks get the weights on their way to
     /// the NPU.
     Matrix {
-        /// Which matrices.
         work: Work,
         /// Requests on the NPU.
         npu: u32,
-        /// Requests in memory.
         pim: u32,
     },
     /// An FFN that the banks multiply a part of: of so many weights all vectors, each weight read by one device.
@@ -92,12 +89,10 @@ pub enum Job {
         requests: u32,
         /// MACs of the NPU.
         npu_macs: u64,
-        /// MACs of the banks.
         pim_macs: u64,
     },
     /// Attention of requests with those contexts.
     Attention {
-        /// Where.
         device: Device,
         /// Tokens in K and V of each request.
         contexts: Vec<u32>,
@@ -107,21 +102,17 @@ pub enum Job {
 /// A decode step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// How it was executed.
     pub mode: Mode,
-    /// Groups and devices.
     pub layout: Layout,
     /// The decision in a middle layer, while the first group is on the NPU. `None` without DBO, with another layout than two
     /// groups, or if there is one layer only.
     pub choice: Option<Choice>,
     /// MACs of the NPU.
     pub npu_macs: u64,
-    /// MACs of the memory.
     pub pim_macs: u64,
     /// All work, and how often each piece of it comes up.
     #[serde(skip)]
     pub jobs: Vec<(Job, u64)>,
-    /// Who is busy when.
     pub timeline: Timeline,
 }
 

@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 pub struct Origin {
     /// The model with its sizes.
     pub model: Model,
-    /// Name of the memory.
     pub memory: String,
 }
 
@@ -44,13 +43,11 @@ pub struct TableFile {
     pub head_npu: Vec<NpuTime>,
     /// Q, K and V in memory.
     pub qkv_pim: Vec<Picos>,
-    /// The projection in memory.
     pub projection_pim: Vec<Picos>,
     /// The FFN in memory.
     pub ffn_pim: Vec<Picos>,
     /// Attention on the NPU.
     pub mha_npu: Vec<NpuTime>,
-    /// Attention in memory.
     pub mha_pim: Vec<Picos>,
 }
 
@@ -222,7 +219,6 @@ impl MeasuredTimes {
         Ok(Self(file))
     }
 
-    /// The table.
     pub fn file(&self) -> &TableFile {
         &self.0
     }

@@ -15,7 +15,6 @@ impl Picos {
     /// No time.
     pub const ZERO: Self = Self(0);
 
-    /// In microseconds.
     pub fn us(self) -> f64 {
         self.0 as f64 / 1e6
     }

@@ -3,13 +3,11 @@
 use crate::offloading::time::Picos;
 use serde::Serialize;
 
-/// A device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Device {
     /// The NPU.
     Npu,
-    /// The multipliers in memory.
     Pim,
 }
 
@@ -17,15 +15,11 @@ pub enum Device {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Work {
-    /// Q, K and V.
     Qkv,
-    /// Attention.
     Mha,
-    /// The projection.
     Projection,
     /// The FFN.
     Ffn,
-    /// Logits.
     Head,
 }
 
@@ -37,19 +31,14 @@ impl Work {
 /// A piece of work without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// Who.
     pub device: Device,
-    /// What.
     pub work: Work,
     /// Group of the requests, 0 or 1; 0 if there is one group only, or attention is of both.
     pub group: u8,
     /// Decoder layer; for logits the last one.
     pub layer: u32,
-    /// Requests that it is for.
     pub requests: u32,
-    /// When it begins.
     pub start: Picos,
-    /// When it ends.
     pub end: Picos,
 }
 

@@ -24,7 +24,6 @@ pub trait DeviceTimes {
     /// Work in memory: attention, the FFN, or matrices of a whole group. The planner leaves logits to the NPU.
     fn pim(&self, work: Work, requests: u32, context: u32) -> Picos;
 
-    /// Attention in memory.
     fn mha_pim(&self, requests: u32, context: u32) -> Picos {
         self.pim(Work::Mha, requests, context)
     }

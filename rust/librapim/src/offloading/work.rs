@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A matrix that a vector is multiplied by: `outputs x inputs` FP16 weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
-    /// Length of the vector.
     pub inputs: u32,
-    /// Length of the product.
     pub outputs: u32,
 }
 
@@ -25,23 +23,18 @@ impl Matrix {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Name.
     pub name: String,
-    /// Decoder layers.
     pub layers: u32,
     /// Width of the hidden state.
     pub hidden: u32,
-    /// Heads of Q.
     pub heads: u32,
     /// Heads of K and V.
     pub kv_heads: u32,
-    /// Width of a head.
     pub head_width: u32,
     /// Width of the FFN.
     pub ffn: u32,
     /// Matrices of the FFN: 3 with a gate, 2 without.
     pub ffn_matrices: u32,
-    /// Tokens of the vocabulary.
     pub vocabulary: u32,
 }
 

@@ -36,7 +36,6 @@ impl TokenCost {
 
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Figure, table or section.
     pub figure: &'static str,
     /// Who computes: a policy and its system.
     pub system: String,

@@ -15,7 +15,6 @@ use ndp_librapim::offloading::{
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// How long it takes.
     pub ms: f64,
     /// MACs of the NPU over what its arrays could do.
     pub npu: f64,

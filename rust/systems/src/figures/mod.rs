@@ -26,7 +26,6 @@ use table::{Kept, kept};
 pub const BAND: f64 = 0.15;
 
 ndp_config::named! {
-    /// A paper.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     #[derive(clap::ValueEnum)]
     #[serde(rename_all = "lowercase")]
@@ -38,7 +37,6 @@ ndp_config::named! {
         PowerInfer = "powerinfer",
         /// LLM in a flash (arXiv 2312.11514, version 1).
         Flash = "flash",
-        /// LibraPIM.
         #[value(name = "librapim")]
         LibraPim = "librapim",
     }
@@ -79,7 +77,6 @@ impl Bound {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Item {
-    /// Figure, table or section.
     #[serde(skip)]
     pub figure: Kept,
     #[serde(deserialize_with = "kept")]
@@ -104,7 +101,6 @@ pub struct Item {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub paper_name: &'static str,
-    /// Figure, table or section.
     pub figure: &'static str,
     pub item: &'static str,
     pub unit: &'static str,
@@ -222,7 +218,6 @@ enum Remedy {
     Near(Key, f64, f64),
     /// No assumption; this one comes nearest, and what follows from it.
     Far(Key, f64, f64),
-    /// It depends on none.
     None,
 }
 
@@ -359,7 +354,6 @@ pub fn sensitivity(setting: Option<(Key, f64)>, designs: &Designs) -> Result<Sen
     })
 }
 
-/// Three significant digits.
 fn short(value: f64) -> String {
     let digits = (2 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
     format!("{value:.digits$}")

@@ -104,7 +104,6 @@ impl<'a> Study<'a> {
         self.assumptions
     }
 
-    /// Cores, systems and traces.
     pub fn designs(&self) -> &'a Designs {
         self.designs
     }

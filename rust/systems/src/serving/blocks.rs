@@ -11,7 +11,6 @@ pub struct BlockPool {
 ndp_config::getters!(BlockPool {
     block_tokens = tokens: u32,
     total: u64,
-    /// Blocks that requests have.
     used: u64,
 });
 

@@ -102,7 +102,6 @@ struct Blocks<'a> {
 struct Planner<'a> {
     netlist: &'a Netlist,
     needed: Vec<bool>,
-    /// Vectors that scalars need.
     early: Vec<bool>,
     /// Number of the turn in which it is computed.
     turn: Vec<u32>,
