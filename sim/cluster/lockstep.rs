@@ -102,7 +102,7 @@ impl Lockstep {
         let mut lockstep = Self::with_cables(config, cores, seed)?;
         let model = lockstep.model(config, cores, first)?.into_model();
         lockstep.hub =
-            Some(Arc::new(Mutex::new(Hub::new(config, model, (first.cycle(), first.is_outline()))?)));
+            Some(Arc::new(Mutex::new(Hub::new(config, model, (first.cycle(), first.is_timing_only()))?)));
         Ok(lockstep)
     }
 

@@ -1,6 +1,6 @@
 //! What stands for the data of a modelled core: the functional model, or only what times depend on.
 //!
-//! Times depend on the entries of lists and on which elements a `select` selects, on nothing else. An [`Outline`] has these alone: lists are what the
+//! Times depend on the entries of lists and on which elements a `select` selects, on nothing else. An [`TimingOnly`] has these alone: lists are what the
 //! host wrote, and of each selection it is told beforehand. It computes nothing, so what the host reads has no meaning.
 
 use super::burst::Burst;
@@ -13,20 +13,20 @@ use ndp_isa::machine::{Machine, Memory, Message, SparseMemory};
 #[derive(Debug)]
 pub(super) enum Data {
     Machine(Box<Machine<SparseMemory>>),
-    Outline(Outline),
+    TimingOnly(TimingOnly),
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Outline {
+pub(super) struct TimingOnly {
     memory: SparseMemory,
     masks: Vec<Option<u32>>,
 }
 
 impl Data {
     /// Those of a core after its reset.
-    pub fn new(config: &DesignConfig, outline: bool) -> Result<Self> {
-        Ok(if outline {
-            Self::Outline(Outline::default())
+    pub fn new(config: &DesignConfig, timing_only: bool) -> Result<Self> {
+        Ok(if timing_only {
+            Self::TimingOnly(TimingOnly::default())
         } else {
             Self::Machine(Box::new(Machine::new(config, SparseMemory::new())?))
         })
@@ -35,7 +35,7 @@ impl Data {
     fn machine(&mut self) -> Option<&mut Machine<SparseMemory>> {
         match self {
             Self::Machine(machine) => Some(machine),
-            Self::Outline(_) => None,
+            Self::TimingOnly(_) => None,
         }
     }
 
@@ -56,14 +56,14 @@ impl Data {
     pub fn burst(&self, address: u64) -> Burst {
         match self {
             Self::Machine(machine) => machine.memory().get(address),
-            Self::Outline(outline) => outline.memory.get(address),
+            Self::TimingOnly(told) => told.memory.get(address),
         }
     }
 
     pub fn write(&mut self, address: u64, burst: Burst) {
         match self {
             Self::Machine(machine) => machine.write_from_host(address, burst),
-            Self::Outline(outline) => outline.memory.write_burst(address, burst),
+            Self::TimingOnly(told) => told.memory.write_burst(address, burst),
         }
     }
 
@@ -93,10 +93,10 @@ impl Data {
         }
     }
 
-    /// An outline is told what the next selections will select.
+    /// Timing-only data are told what the next selections will select.
     pub fn set_selection_masks(&mut self, masks: impl Iterator<Item = u32>) {
-        if let Self::Outline(outline) = self {
-            outline.masks.extend(masks.map(Some));
+        if let Self::TimingOnly(told) = self {
+            told.masks.extend(masks.map(Some));
         }
     }
 
@@ -104,7 +104,7 @@ impl Data {
     pub fn mask(&self, number: usize) -> Option<u32> {
         let masks = match self {
             Self::Machine(machine) => machine.masks(),
-            Self::Outline(outline) => &outline.masks,
+            Self::TimingOnly(told) => &told.masks,
         };
         masks.get(number).copied().flatten()
     }
@@ -113,7 +113,7 @@ impl Data {
     pub fn monitor(&self, register: u64) -> Burst {
         match self {
             Self::Machine(machine) => compare::monitor(machine, register),
-            Self::Outline(_) => Burst::default(),
+            Self::TimingOnly(_) => Burst::default(),
         }
     }
 }

@@ -80,10 +80,14 @@ impl Linked {
 
 impl Hub {
     /// Cores that leave their reset in core cycle `origin`, which is the model's first.
-    pub fn new(config: &DesignConfig, model: LinkedModel, (origin, outline): (u64, bool)) -> Result<Self> {
+    pub fn new(
+        config: &DesignConfig,
+        model: LinkedModel,
+        (origin, timing_only): (u64, bool),
+    ) -> Result<Self> {
         let cores = model.cores().len();
         let nodes = (0..cores).map(|index| {
-            let mut node = Node::new(config, outline)?;
+            let mut node = Node::new(config, timing_only)?;
             node.data().set_node(index as u32);
             Ok::<_, ndp_files::Error>(node)
         });

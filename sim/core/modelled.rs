@@ -78,7 +78,7 @@ impl Modelled {
             ensure!(!asked, "{what} needs a core in RTL: backend `rtl` instead of `cycles`");
         }
         let cycles = CycleModel::new(config, ClockRelation::after_reset(config));
-        Ok(Self::Alone(Box::new(Alone { cycles, node: Node::new(config, options.outline)? })))
+        Ok(Self::Alone(Box::new(Alone { cycles, node: Node::new(config, options.timing_only)? })))
     }
 
     /// Lets `look` see data and cycle model.
@@ -212,10 +212,10 @@ impl Modelled {
 
 impl Node {
     /// A core after its reset, its DRAM full of zeros.
-    pub fn new(config: &DesignConfig, outline: bool) -> Result<Self> {
+    pub fn new(config: &DesignConfig, timing_only: bool) -> Result<Self> {
         Ok(Self {
             config: config.clone(),
-            data: Data::new(config, outline)?,
+            data: Data::new(config, timing_only)?,
             pending: vec![None; 256],
             waiting: VecDeque::new(),
             lists: Vec::new(),

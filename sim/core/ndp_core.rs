@@ -53,7 +53,7 @@ pub struct CoreOptions {
     /// What stands for the core. With [`Backend::Cycles`] there are no waves and no recordings.
     pub backend: Backend,
     /// A core of [`Backend::Cycles`] has no data, but those that times depend on: what the host reads has no meaning.
-    pub outline: bool,
+    pub timing_only: bool,
     pub form: Form,
     /// How much the compiler optimises the model (`-O`); `None` for as much as usual. Less is built faster and runs slower.
     pub opt_level: Option<u32>,
@@ -82,7 +82,7 @@ impl Default for CoreOptions {
             record: false,
             predict: false,
             backend: Backend::default(),
-            outline: false,
+            timing_only: false,
             form: Form::default(),
             opt_level: None,
             phase_ps: None,
@@ -225,11 +225,11 @@ impl NdpCore {
     }
 
     /// Whether it has no data but those that times depend on.
-    pub(crate) fn is_outline(&self) -> bool {
-        self.options.outline && self.backend() == Backend::Cycles
+    pub(crate) fn is_timing_only(&self) -> bool {
+        self.options.timing_only && self.backend() == Backend::Cycles
     }
 
-    /// Tells an outline what the selections of its next programs will select, 32 elements each.
+    /// Tells a timing-only core what the selections of its next programs will select, 32 elements each.
     pub(crate) fn set_selection_masks(&mut self, masks: impl Iterator<Item = u32>) {
         if let Engine::Cycles(model) = &mut self.engine {
             model.set_selection_masks(masks);

@@ -146,7 +146,7 @@ impl NdpCore {
     /// # Errors
     /// As [`NdpCore::step`]; if an answer does not come.
     pub(crate) async fn read_async(&mut self, addresses: &[u64]) -> Result<HashMap<u64, Burst>> {
-        let mut read = HashMap::with_capacity(if self.is_outline() { 0 } else { addresses.len() });
+        let mut read = HashMap::with_capacity(if self.is_timing_only() { 0 } else { addresses.len() });
         if self.serve(Access::Read(addresses), |address, burst| _ = read.insert(address, burst)) {
             return Ok(read);
         }

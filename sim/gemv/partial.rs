@@ -115,7 +115,12 @@ impl Part {
     }
 
     /// The part of some columns where nothing is computed: as many bytes, all zero.
-    pub(crate) fn outline(format: MergeFormat, config: &DesignConfig, batch: u32, cut: &Cut) -> Result<Self> {
+    pub(crate) fn timing_only(
+        format: MergeFormat,
+        config: &DesignConfig,
+        batch: u32,
+        cut: &Cut,
+    ) -> Result<Self> {
         Ok(match format {
             MergeFormat::Exact => {
                 let place = ExportedSums::new(config, 0, accumulator_words(config, cut.cols(), batch))?;
@@ -383,7 +388,7 @@ impl GemvUnit {
         let places: Vec<&[u32]> =
             outputs.selections().flat_map(|of| rows[of].chunks(BEAT_ELEMS as usize)).collect();
         let mut selections = Vec::new();
-        if self.core.is_outline() {
+        if self.core.is_timing_only() {
             let positive: HashSet<u32> = positive.iter().copied().collect();
             let bit = |row: &u32| u32::from(positive.contains(row));
             let mask = |rows: &&[u32]| rows.iter().zip(0..).fold(0, |mask, (row, at)| mask | bit(row) << at);

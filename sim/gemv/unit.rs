@@ -229,7 +229,8 @@ impl GemvUnit {
             orders: Orders::default(),
             begun: None,
             logged: options.log_programs.then(|| vec![LoggedProgram::default()]),
-            estimates: (options.estimate && options.core.outline).then(|| Estimates::new(options.core.seed)),
+            estimates: (options.estimate && options.core.timing_only)
+                .then(|| Estimates::new(options.core.seed)),
             skipped: false,
         };
         Ok((unit, Backdoor(())))
@@ -509,7 +510,7 @@ impl GemvUnit {
 
     /// A burst that was fetched; zeros of a core without data.
     pub(crate) fn fetched(&self, address: u64) -> Burst {
-        if self.core.is_outline() {
+        if self.core.is_timing_only() {
             return Burst::default();
         }
         self.inbox.get(&address).copied().unwrap_or([POISON_NAN; 8])
@@ -543,7 +544,7 @@ impl GemvUnit {
 
     /// Writes a vector block into the DRAM.
     pub(super) fn place_block(&mut self, block: &VectorBlock, value: impl Fn(u32, u32) -> f16) {
-        if self.core.is_outline() {
+        if self.core.is_timing_only() {
             // Whatever the values are, they are written.
             (0..block.bursts()).for_each(|index| self.write(block.burst(index), Burst::default()));
             return;
@@ -564,7 +565,7 @@ impl GemvUnit {
     /// Makes a block look like no result: an earlier program may have left the same one there.
     pub(super) fn blank(&mut self, block: &VectorBlock) {
         if self.audit {
-            let blank = if self.core.is_outline() { Burst::default() } else { [POISON_NAN; 8] };
+            let blank = if self.core.is_timing_only() { Burst::default() } else { [POISON_NAN; 8] };
             (0..block.bursts()).for_each(|index| self.write(block.burst(index), blank));
         }
     }
@@ -684,7 +685,7 @@ impl GemvUnit {
         self.fetch_blocks(plan.outputs.iter().map(|piece| piece.block)).await?;
         let outputs = sizes.outputs(mode) as usize;
         let mut bits = vec![0; outputs * sizes.batch as usize];
-        let pieces = if self.core.is_outline() { &[][..] } else { &plan.outputs };
+        let pieces = if self.core.is_timing_only() { &[][..] } else { &plan.outputs };
         for piece in pieces {
             for vector in 0..piece.block.batch() {
                 let (burst, last) = piece.block.locate(vector, piece.block.elements() - 1);

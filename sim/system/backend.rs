@@ -185,17 +185,17 @@ impl<P: NeuronMap> SystemBackend<P> {
 
     /// Without data: modelled cores of which only the time is known, for a model of which only the sizes are known. Inputs of operations say which
     /// neurons are active; what has been active behind FC1 says [`SystemBackend::trace`]. Nothing is loaded.
-    pub fn outline(
+    pub fn timing_only(
         config: &DesignConfig,
         unit: &GemvOptions,
         options: &SystemOptions,
         places: P,
         shape: &LlmShape,
     ) -> Result<Self> {
-        let core = CoreOptions { backend: Backend::Cycles, outline: true, ..unit.core.clone() };
+        let core = CoreOptions { backend: Backend::Cycles, timing_only: true, ..unit.core.clone() };
         let unit = GemvOptions { core, ..unit.clone() };
         let (mut system, _) = Self::new(config, &unit, options, places, shape)?;
-        system.reference = Reference::outline(shape);
+        system.reference = Reference::timing_only(shape);
         Ok(system)
     }
 
@@ -260,7 +260,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok((system, backdoors))
     }
 
-    /// Of an outline whose programs need not all run: how many did, and how good the estimates of the others are.
+    /// Of a timing-only system whose programs need not all run: how many did, and how good the estimates of the others are.
     pub fn estimated(&self) -> Option<Estimated> {
         let mut all = None;
         for core in self.cores.iter().filter_map(GemvUnit::estimated) {
@@ -269,7 +269,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         all
     }
 
-    /// Of an outline: what is active in the tokens that come next, together.
+    /// Of a timing-only system: what is active in the tokens that come next, together.
     pub fn trace(&mut self, tokens: Vec<Activity>) {
         self.reference.trace(tokens);
     }
@@ -633,7 +633,7 @@ impl<P: NeuronMap> SystemBackend<P> {
     /// A linear layer that only the GPU computes.
     fn linear_on_gpu(&mut self, what: &'static str, op: &LinearOp<'_>) -> Result<Vec<f16>> {
         self.dense(what, op.product());
-        if self.reference.is_outline() {
+        if self.reference.is_timing_only() {
             return self.reference.linear(op);
         }
         let result = self.gpu.linear(op)?;
@@ -673,7 +673,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         expected: &[f16],
         bits: &[u16],
     ) -> Result<Vec<f16>> {
-        if self.reference.is_outline() {
+        if self.reference.is_timing_only() {
             return Ok(expected.to_vec());
         }
         self.event_log.judge(bits.len() as u64, compare(label, rows, expected, bits)?)?;
@@ -691,7 +691,7 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
             self.event_log.await_host();
             self.places.end(op.batch() as u32);
         }
-        if self.reference.is_outline() {
+        if self.reference.is_timing_only() {
             return self.reference.gemv(op);
         }
         let result = self.gpu.gemv(op)?;
@@ -743,7 +743,7 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
         let bytes = 4 * (positions * op.kv_width()) as u64;
         let end = self.event_log.gpu(("prompt", self.event_log.now), bytes, op.tokens(), &[]);
         self.event_log.advance(end);
-        if self.gpu.numerics() == GpuNumerics::Exact || self.reference.is_outline() {
+        if self.gpu.numerics() == GpuNumerics::Exact || self.reference.is_timing_only() {
             return Ok(exact);
         }
         let result = self.gpu.attend(op)?;

@@ -300,7 +300,7 @@ impl Run {
 ///
 /// # Errors
 /// A broken trace, one of another model or with nothing generated, a model or a placement that does not fit the system;
-/// else as [`SystemBackend::outline`] and its operations.
+/// else as [`SystemBackend::timing_only`] and its operations.
 pub fn evaluate<R: Read>(
     reader: &mut TraceReader<R>,
     design: &DesignConfig,
@@ -414,7 +414,7 @@ fn begin(
         ..SystemOptions::new(system)
     };
     let unit = GemvOptions { estimate: options.fast, ..GemvOptions::default() };
-    let mut backend = SystemBackend::outline(design, &unit, &asked, online.clone(), model)?;
+    let mut backend = SystemBackend::timing_only(design, &unit, &asked, online.clone(), model)?;
     if options.linked && system.dimms().count > 1 {
         backend = backend.with_links(&LinkOptions { seed: options.seed, ..LinkOptions::default() })?;
     }

@@ -166,7 +166,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             }
         }
         let exact = self.reference.linear(linear)?;
-        if self.is_exact() || self.reference.is_outline() {
+        if self.is_exact() || self.reference.is_timing_only() {
             return self.verdict(op.label(), op.rows(), &exact, &bits);
         }
         linear.complete(&mut merged);
@@ -185,7 +185,7 @@ impl<P: NeuronMap> SystemBackend<P> {
     ) -> Result<()> {
         let mut expected = self.residence.list(block, neurons);
         expected.sort_unstable();
-        if self.reference.is_outline() || expected == selected {
+        if self.reference.is_timing_only() || expected == selected {
             return Ok(());
         }
         let here = |neuron: u32| self.residence.device((block, neuron)) == Device::Dimm(dimm as u32);
@@ -230,8 +230,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         let (begin, format) = (self.event_log.now, self.options.merge);
         let empty = ExactSum::new(self.config.gemv().acc_bits())?;
         let gpu = parts.get(&Device::Gpu);
-        let is_outline = self.reference.is_outline();
-        let gpu_sums = gpu.filter(|_| !is_outline).map(|neurons| {
+        let is_timing_only = self.reference.is_timing_only();
+        let gpu_sums = gpu.filter(|_| !is_timing_only).map(|neurons| {
             let came = |neuron| self.residence.uploaded((block, neuron), matrix);
             piece.sums(neurons, came, |products| self.gpu.sum(&empty, products))
         });
@@ -317,7 +317,7 @@ impl<P: NeuronMap> SystemBackend<P> {
                         let sums = meeting.of(piece, sums);
                         Part::of_cut(format, &self.config, batch, &meeting.cut, &sums)?
                     }
-                    None => Part::outline(format, &self.config, batch, &meeting.cut)?,
+                    None => Part::timing_only(format, &self.config, batch, &meeting.cut)?,
                 };
                 let sums = ("sums of the GPU", end);
                 ready = ready.max(self.event_log.exchange(meeting.core, sums, part.bytes(), Way::Down));
@@ -371,7 +371,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             slowest += round.cycles();
         }
         ready = ready.max(computed_by);
-        let merged = if self.is_exact() || is_outline {
+        let merged = if self.is_exact() || is_timing_only {
             Vec::new()
         } else {
             self.merged(piece, (&cold, &meetings), (gpu_sums.as_deref(), early), &empty)?

@@ -7,7 +7,7 @@ use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareB
 use ndp_numerics::{SerialSteps, f16};
 use ndp_traces::{Activity, NeuronShape};
 
-/// 1 in FP16: what an active neuron has in an outline.
+/// 1 in FP16: what an active neuron has in a timing-only system.
 const ONE: u16 = 0x3C00;
 
 /// Where results come from.
@@ -15,7 +15,7 @@ const ONE: u16 = 0x3C00;
 pub(super) enum Reference {
     Software(SoftwareBackend),
     /// There are no data: outputs of FC1, and those behind a gate, are 1 where a neuron was active, everything else is 0.
-    Outline {
+    TimingOnly {
         shape: NeuronShape,
         /// The tokens that are computed together.
         tokens: Vec<Activity>,
@@ -35,17 +35,17 @@ impl Reference {
         Ok(Self::Software(SoftwareBackend::with_serial_steps(steps)))
     }
 
-    pub fn outline(model: &LlmShape) -> Self {
-        Self::Outline { shape: NeuronShape::of(model), tokens: Vec::new() }
+    pub fn timing_only(model: &LlmShape) -> Self {
+        Self::TimingOnly { shape: NeuronShape::of(model), tokens: Vec::new() }
     }
 
-    pub fn is_outline(&self) -> bool {
-        matches!(self, Self::Outline { .. })
+    pub fn is_timing_only(&self) -> bool {
+        matches!(self, Self::TimingOnly { .. })
     }
 
     /// What is active in the next tokens.
     pub fn trace(&mut self, next: Vec<Activity>) {
-        if let Self::Outline { tokens, .. } = self {
+        if let Self::TimingOnly { tokens, .. } = self {
             *tokens = next;
         }
     }
@@ -53,7 +53,7 @@ impl Reference {
     pub fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         match self {
             Self::Software(software) => software.gemv(op),
-            Self::Outline { .. } => Ok(zeros(op.batch() * op.rows())),
+            Self::TimingOnly { .. } => Ok(zeros(op.batch() * op.rows())),
         }
     }
 
@@ -61,18 +61,20 @@ impl Reference {
         let product = op.product();
         match self {
             Self::Software(software) => software.linear(op),
-            Self::Outline { shape, tokens } if matches!(product.class(), GemvClass::Fc1 | GemvClass::Up) => {
+            Self::TimingOnly { shape, tokens }
+                if matches!(product.class(), GemvClass::Fc1 | GemvClass::Up) =>
+            {
                 let block = BlockKind::Mlp.block(layer_of(product.label()).unwrap_or(0));
-                Ok(outline_values(shape, tokens, block))
+                Ok(active_ones(shape, tokens, block))
             }
-            Self::Outline { .. } => Ok(zeros(product.batch() * product.rows())),
+            Self::TimingOnly { .. } => Ok(zeros(product.batch() * product.rows())),
         }
     }
 
     pub fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         match self {
             Self::Software(software) => software.attend(op),
-            Self::Outline { .. } => Ok(zeros(op.queries().len())),
+            Self::TimingOnly { .. } => Ok(zeros(op.queries().len())),
         }
     }
 }
@@ -82,7 +84,7 @@ fn zeros(count: usize) -> Vec<f16> {
 }
 
 /// For each token a value for each neuron of a block, `[tokens x neurons]`: 1 if it is active.
-pub(super) fn outline_values(shape: &NeuronShape, tokens: &[Activity], block: usize) -> Vec<f16> {
+pub(super) fn active_ones(shape: &NeuronShape, tokens: &[Activity], block: usize) -> Vec<f16> {
     let neurons = shape.blocks()[block].neurons as usize;
     let mut values = zeros(tokens.len() * neurons);
     for (values, token) in values.chunks_mut(neurons).zip(tokens) {

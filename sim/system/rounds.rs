@@ -156,7 +156,7 @@ impl<P: NeuronMap> SystemBackend<P> {
                 continue;
             }
             let cols = self.shape.hidden() as usize;
-            let product = GemvOp::outline(label, *class, (*rows, cols), inputs)?;
+            let product = GemvOp::timing_only(label, *class, (*rows, cols), inputs)?;
             let finish = match gate {
                 Some((values, activation)) => Finish::Gate { values, activation: *activation },
                 None => Finish::Activate(Activation::Relu),

@@ -89,7 +89,7 @@ pub(super) struct SlotTable {
     wanted: Vec<Vec<(u32, bool)>>,
     /// Neurons that are not where the scheduler wants them, in their order.
     pending: Vec<Neuron>,
-    /// Weights that the GPU has got from a DIMM: matrix by matrix. None of outlines.
+    /// Weights that the GPU has got from a DIMM: matrix by matrix. None in a timing-only system.
     uploaded: BTreeMap<Neuron, Vec<f16>>,
     /// Of each MLP and DIMM, which neurons have a slot, if not all do.
     pub windows: Vec<Vec<BlockWindow>>,

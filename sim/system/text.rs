@@ -1,13 +1,13 @@
 //! A text of which only the model's sizes and the activity of each token are known, on a system without data.
 //!
 //! It asks the system for the same operations, in the same order, as the decoder does for a text: so the host does the same, and everything takes
-//! the same time. [`SystemBackend::outline`] computes nothing; inputs are 1 where a neuron is active and 0 elsewhere.
+//! the same time. [`SystemBackend::timing_only`] computes nothing; inputs are 1 where a neuron is active and 0 elsewhere.
 
 use super::backend::SystemBackend;
 use super::causes::Breakdown;
 use super::energy::{EnergyBreakdown, EnergyCosts, EnergyTally};
 use super::neuron_map::NeuronMap;
-use super::reference::outline_values;
+use super::reference::active_ones;
 use ndp_config::{BlockKind, LlmShape};
 use ndp_files::Result;
 use ndp_model::decoder::MAX_BATCH;
@@ -109,7 +109,7 @@ impl<P: NeuronMap> TracedText<P> {
     fn head(&mut self) -> Result<()> {
         let (rows, hidden) = (self.model.vocabulary() as usize, self.model.hidden() as usize);
         let inputs = zeros(hidden);
-        let op = GemvOp::outline("lm_head", GemvClass::Head, (rows, hidden), &inputs)?;
+        let op = GemvOp::timing_only("lm_head", GemvClass::Head, (rows, hidden), &inputs)?;
         self.system.gemv(&op).map(drop)
     }
 
@@ -123,7 +123,7 @@ impl<P: NeuronMap> TracedText<P> {
         let residual = zeros(batch * hidden);
         for layer in 0..self.model.layers() {
             let block = BlockKind::Attention.block(layer);
-            let inputs = outline_values(&self.shape, tokens, block);
+            let inputs = active_ones(&self.shape, tokens, block);
             let scale = Finish::Scale(f16::from_bits(0));
             for (name, rows, finish) in
                 [("q_proj", hidden, scale), ("k_proj", kv, Finish::Plain), ("v_proj", kv, Finish::Plain)]
@@ -156,7 +156,7 @@ impl<P: NeuronMap> TracedText<P> {
         finish: Finish<'_>,
     ) -> Result<Vec<f16>> {
         let label = format!("layers.{layer}.{name}");
-        let product = GemvOp::outline(&label, class, shape, inputs)?;
+        let product = GemvOp::timing_only(&label, class, shape, inputs)?;
         let bias = self.model.is_biased().then(|| zeros(shape.0));
         self.system.linear(&LinearOp::new(product, bias.as_deref(), finish)?)
     }

@@ -20,7 +20,7 @@ use ndp_model::Model;
 use ndp_numerics::{SplitMix64, dot, f16};
 use ndp_sim::ffi::{OpenOptions, Rtl, rtl};
 use ndp_sim::hbm::{Controlled, ControlledWaves, Hosted, Lockstep, PimChannel};
-use ndp_systems::serving::{Chunk, Iteration, OutlineSteps, Request, Rules, TextSteps, serve, texts};
+use ndp_systems::serving::{Chunk, Iteration, Request, Rules, TextSteps, TimingOnlySteps, serve, texts};
 use std::error::Error;
 use std::path::Path;
 
@@ -286,7 +286,7 @@ fn iterations(
     if !is_text {
         let (sizes, extents) = (Sizes::new(&sizes_of(&model)), texts::extents(&requests));
         let (devices, extents) = ((&config, &hardware), (&extents[..], false));
-        let mut machine = OutlineSteps::outlined(&sizes, devices, &arrangement, extents, channels)?;
+        let mut machine = TimingOnlySteps::new(&sizes, devices, &arrangement, extents, channels)?;
         serve(&requests, &rules, &mut machine, &mut keep)?;
         return Ok(all);
     }

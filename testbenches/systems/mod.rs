@@ -6,5 +6,5 @@ pub mod generate;
 pub mod golden_vectors;
 pub mod linked_system;
 pub mod low_rank;
-pub mod outlines;
 pub mod system;
+pub mod timing_only;

@@ -2,7 +2,7 @@
 //! (docs/timing.md, "Host port").
 
 use crate::host::{Answer, Register, Request, RequestKind};
-use crate::oldest_first::OldestFirst;
+use crate::matrix_arbiter::MatrixArbiter;
 use crate::shape::Shape;
 use std::collections::VecDeque;
 
@@ -92,9 +92,9 @@ pub(crate) struct HostPort {
     /// Where the next beat of the store in work goes.
     pub store_to: StoreTo,
     /// Whose request goes to the ranks: the host's, a store's, a transfer's.
-    pub request_turns: OldestFirst,
+    pub request_turns: MatrixArbiter,
     /// Whose answer goes to the host: those of the ranks, the core's.
-    pub answer_turns: OldestFirst,
+    pub answer_turns: MatrixArbiter,
     queue_limit: u32,
 }
 
@@ -108,8 +108,8 @@ impl HostPort {
             stores: 0,
             outstanding: 0,
             store_to: StoreTo::Bursts(0),
-            request_turns: OldestFirst::new(3),
-            answer_turns: OldestFirst::new(ranks as usize + 1),
+            request_turns: MatrixArbiter::new(3),
+            answer_turns: MatrixArbiter::new(ranks as usize + 1),
             queue_limit: queue_entries - 4,
         }
     }

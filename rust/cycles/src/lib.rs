@@ -17,7 +17,7 @@ mod host_port;
 mod issue;
 mod link;
 mod linked;
-mod oldest_first;
+mod matrix_arbiter;
 mod program;
 mod rank;
 mod reader;

@@ -64,7 +64,7 @@ ndp_config::getters!(<'a> GemvOp<'a> {
     cols: usize,
     /// Number of vectors.
     batch: usize,
-    /// `[rows x cols]`, row-major; nothing of an outline.
+    /// `[rows x cols]`, row-major; empty in a timing-only product.
     weights: &'a [f16],
     /// `[batch x cols]`, row-major.
     activations: &'a [f16],
@@ -101,7 +101,7 @@ impl<'a> GemvOp<'a> {
     }
 
     /// The same without weights: for backends that only have to know its sizes and which of its inputs are zero.
-    pub fn outline(
+    pub fn timing_only(
         label: &'a str,
         class: GemvClass,
         (rows, cols): (usize, usize),
@@ -122,7 +122,7 @@ impl<'a> GemvOp<'a> {
     {
         let Self { label, class, rows, cols, weights, stored, .. } = *self;
         if weights.is_empty() {
-            return GemvOp::outline(label, class, (rows, cols), activations);
+            return GemvOp::timing_only(label, class, (rows, cols), activations);
         }
         Ok(GemvOp { stored, ..GemvOp::new(label, class, (rows, cols), weights, activations)? })
     }
@@ -146,7 +146,7 @@ impl<'a> GemvOp<'a> {
     /// One row of the weights, `[cols]`.
     ///
     /// # Panics
-    /// If `row >= rows`, and for an outline.
+    /// If `row >= rows`, and in a timing-only product.
     pub fn weight_row(&self, row: usize) -> &'a [f16] {
         &self.weights[row * self.cols..(row + 1) * self.cols]
     }

@@ -8,7 +8,7 @@ use ndp_energy::{HbmConstants, NpuConstants};
 use ndp_librapim::host::{Arrangement, Extent, Offloading, Sizes, boxed, groups_of};
 use ndp_librapim::offloading::{DeviceTimes, Hardware, Mode, Model, Rule, StepCosts};
 use ndp_systems::serving::librapim::kv_memory;
-use ndp_systems::serving::{KvMemory, LibraPimSteps, OutlineSteps, Parallel};
+use ndp_systems::serving::{KvMemory, LibraPimSteps, Parallel, TimingOnlySteps};
 use serde::Serialize;
 
 /// Which machine.
@@ -148,7 +148,7 @@ impl Chips {
         StepCosts::new(model, &self.hardware, &self.energy.0, &self.energy.1)
     }
 
-    /// A chip that runs the outlines of these requests in a mode, with `sizes` of one channel or of all; `is_loaded` leaves out the writing of
+    /// A chip that runs these requests without data in a mode, with `sizes` of one channel or of all; `is_loaded` leaves out the writing of
     /// weights.
     pub fn clocked<'s>(
         &self,
@@ -156,12 +156,12 @@ impl Chips {
         sizes: &'s Sizes,
         requests: (&[Extent], bool),
         kv_bytes: Option<u64>,
-    ) -> Result<OutlineSteps<'s>> {
+    ) -> Result<TimingOnlySteps<'s>> {
         let channels = self.memory.channels() / sizes.channels();
         let memory = self.memory(mode).with_channels(channels)?;
         let pins = boxed(PseudoChannel::all(&memory)?);
         let (devices, arrangement) = ((&memory, &self.hardware), self.arrangement(mode)?);
-        OutlineSteps::outlined(sizes, devices, &arrangement, requests, (pins, kv_bytes))
+        TimingOnlySteps::new(sizes, devices, &arrangement, requests, (pins, kv_bytes))
     }
 
     pub fn memory(&self, mode: Mode) -> HbmConfig {

@@ -99,8 +99,8 @@ pub fn run(job: &Job<'_>) -> Result<Report> {
         let (outcome, asked) = iterations(job, &mut machine, &mut shown).context(mode.name())?;
         check(&machine, &alone).context(mode.name())?;
         entries.push(Entry::new(mode.name(), &machine, outcome));
-        let mut outlines = chips.clocked(mode, &sizes, (&extents, false), kv_bytes)?;
-        let (_, expected) = iterations(job, &mut outlines, &mut shown).context(mode.name())?;
+        let mut timed = chips.clocked(mode, &sizes, (&extents, false), kv_bytes)?;
+        let (_, expected) = iterations(job, &mut timed, &mut shown).context(mode.name())?;
         let differs = asked.iter().zip(&expected).position(|(one, other)| one != other);
         ensure!(
             differs.is_none() && asked.len() == expected.len(),

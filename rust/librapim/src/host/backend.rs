@@ -32,7 +32,7 @@ pub struct Plan {
     pub npu: NpuTimes,
     pub sizes: Sizes,
     /// Whether there are no data: nothing is computed, and results are zeros.
-    pub is_outline: bool,
+    pub is_timing_only: bool,
 }
 
 /// What was compared, bit for bit.
@@ -138,7 +138,7 @@ impl<'a> GroupBackend<'a> {
 
     /// What software gets for a product.
     fn reference(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
-        if self.plan.is_outline {
+        if self.plan.is_timing_only {
             return Ok(vec![f16::ZERO; op.batch() * op.rows()]);
         }
         self.software.gemv(op)
@@ -288,7 +288,7 @@ impl GemvBackend for GroupBackend<'_> {
         if vectors == 0 {
             self.npu(product)?;
             count_weights(product.weights().len());
-            if self.plan.is_outline {
+            if self.plan.is_timing_only {
                 return self.reference(product);
             }
             let result = self.software.linear(op)?;
@@ -296,7 +296,7 @@ impl GemvBackend for GroupBackend<'_> {
         }
         let mut result = self.shared(product, vectors)?;
         count_weights(product.weights().len());
-        if !self.plan.is_outline {
+        if !self.plan.is_timing_only {
             op.complete(&mut result);
         }
         Ok(result)
@@ -309,7 +309,7 @@ impl GemvBackend for GroupBackend<'_> {
         }
         let (pim, npu) = self.split(op)?;
         let mut result = self.work(Asked { pim, npu: npu.map(NpuWork::Stream), both: None })?;
-        if self.plan.is_outline {
+        if self.plan.is_timing_only {
             return Ok(vec![f16::ZERO; op.queries().len()]);
         }
         let expected = self.software.attend(op)?;

@@ -226,7 +226,7 @@ pub(crate) fn prepare(
         machine.add_copies()?;
     }
     let (memory, npu) = (machine.memory().clone(), machine.npu().clone());
-    let plan = Plan { memory, npu, sizes: sizes.clone(), is_outline: false };
+    let plan = Plan { memory, npu, sizes: sizes.clone(), is_timing_only: false };
     Ok(Loaded { machine, plan, policy })
 }
 

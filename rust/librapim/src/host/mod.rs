@@ -14,7 +14,7 @@
 //! Reading order: [`timing`] (when a command may be given), [`queues`] and [`controller`] (which one is), [`scheduler`] (or the channel
 //! says which), [`memory`] (what lies where), [`attention`] (operations of a head), [`shared`] (a product of both devices), [`machine`]
 //! (channels and NPU), [`record`] (its books), [`groups`] (who is served), [`backend`] (the decoder's operations), [`times`] and [`policy`]
-//! (what is offloaded), [`batch`] (texts), [`session`] (texts whose requests come and go), [`outline`] (the same without data); [`measure`] (times,
+//! (what is offloaded), [`batch`] (texts), [`session`] (texts whose requests come and go), [`timing_only`] (the same without data); [`measure`] (times,
 //! also for larger models).
 
 mod asked;
@@ -26,7 +26,6 @@ pub mod groups;
 pub mod machine;
 pub mod measure;
 pub mod memory;
-pub mod outline;
 pub mod pins;
 pub mod policy;
 pub mod progress;
@@ -38,12 +37,13 @@ pub mod session;
 pub mod shared;
 pub mod times;
 pub mod timing;
+pub mod timing_only;
 
 pub use batch::{Arrangement, Outcome, Prompt, Sequence, Text, groups_of, run_arranged, sizes_of};
 pub use machine::Machine;
-pub use outline::{Extent, Outline, Sizes};
 pub use pins::{Channel, Pins, boxed};
 pub use policy::{Decided, Offloading, Share};
 pub use record::{ChannelSpan, Commands, Event, Recorded, Work};
 pub use scheduler::Scheduler;
 pub use session::{Generates, Session};
+pub use timing_only::{Extent, Sizes, TimingOnly};

@@ -18,7 +18,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// What a session serves: a text, or the [outline](crate::host::outline) of one.
+/// What a session serves: a text, or the [times of one](crate::host::timing_only).
 pub trait Generates: Send {
     /// Its number among all.
     fn number(&self) -> u32;

@@ -2,6 +2,6 @@
 
 mod common;
 mod offloading;
-mod outlines;
 mod rates;
 mod texts;
+mod timing_only;

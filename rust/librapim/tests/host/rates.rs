@@ -230,7 +230,7 @@ fn a_group_that_panics_ends_the_run() {
     let mut machine = Machine::new(&config, &hardware, shape, 0, channels).unwrap();
     let sizes = sizes_of(&model());
     let plan =
-        Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes, is_outline: false };
+        Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes, is_timing_only: false };
     let contexts = vec![Vec::new(); 2];
     let result = run_groups(&mut machine, contexts, &plan, &Policy::none(), |group, _| {
         assert!(group == 0, "group 1 fails");

@@ -26,4 +26,4 @@ pub use request::Request;
 pub use scheduler::{Iteration, Outcome, Rules, Served, serve};
 pub use step::{Chunk, KvMemory, StepCost, StepTimes, Use};
 pub use synth::{Lengths, Synth};
-pub use texts::{OutlineSteps, SessionSteps, TextSteps};
+pub use texts::{SessionSteps, TextSteps, TimingOnlySteps};

@@ -1,4 +1,4 @@
-//! Iterations that are run clock by clock on the host of HBM-PIM channels, which may be device models or RTL: a small model's texts, or outlines of texts
+//! Iterations that are run clock by clock on the host of HBM-PIM channels, which may be device models or RTL: a small model's texts, or their times alone, of texts
 //! of any model, which take the same clocks without data.
 //!
 //! What an iteration takes is what the memory's clock says. Tokens are in the batch as `host`'s [`Session`] has them, prompts have their attention
@@ -11,7 +11,7 @@ use ndp_config::HbmConfig;
 use ndp_files::Result;
 use ndp_librapim::host::session::Took;
 use ndp_librapim::host::{
-    Arrangement, Channel, Extent, Generates, Outline, Prompt, Sequence, Session, Sizes,
+    Arrangement, Channel, Extent, Generates, Prompt, Sequence, Session, Sizes, TimingOnly,
 };
 use ndp_librapim::offloading::Hardware;
 use ndp_model::Model;
@@ -26,7 +26,7 @@ pub struct SessionSteps<S> {
 /// A machine that generates the texts it serves.
 pub type TextSteps<'m> = SessionSteps<Sequence<'m>>;
 /// A machine that serves requests of which only the lengths are known.
-pub type OutlineSteps<'a> = SessionSteps<Outline<'a>>;
+pub type TimingOnlySteps<'a> = SessionSteps<TimingOnly<'a>>;
 
 /// Text that prompts are cut from; longer ones go round.
 const TEXT: &[u8] = b"It was a truth universally acknowledged, that she had never been so well pleased. ";
@@ -64,9 +64,9 @@ fn places(count: usize, longest: usize, given: Option<u64>, bytes_per_token: u64
     KvMemory { bytes: given.unwrap_or(bytes), bytes_per_token }
 }
 
-impl<'a> OutlineSteps<'a> {
+impl<'a> TimingOnlySteps<'a> {
     /// As [`TextSteps::new`]; `is_loaded` leaves out the writing of the weights.
-    pub fn outlined(
+    pub fn new(
         sizes: &'a Sizes,
         devices: (&HbmConfig, &Hardware),
         arrangement: &Arrangement,
@@ -75,7 +75,7 @@ impl<'a> OutlineSteps<'a> {
     ) -> Result<Self> {
         let longest = requests.0.iter().map(|of| of.prompt + of.generate).max().unwrap_or(0);
         let kv = places(requests.0.len(), longest, kv_bytes, sizes.kv_bytes_per_token());
-        let session = Session::outlined(sizes, devices, arrangement, requests, pins)?;
+        let session = Session::timing_only(sizes, devices, arrangement, requests, pins)?;
         Ok(Self { session, kv, clock_ps: devices.1.pim.clock_ps.into() })
     }
 }

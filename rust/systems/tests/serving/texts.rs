@@ -8,7 +8,7 @@ use ndp_librapim::host::{Arrangement, Channel, Offloading, Pins, Prompt, Sizes, 
 use ndp_librapim::offloading::{Hardware, Mode, Rule, StepCosts};
 use ndp_model::Model;
 use ndp_systems::serving::{
-    Chunk, KvMemory, LibraPimSteps, Outcome, OutlineSteps, Parallel, Request, Rules, StepTimes, TextSteps,
+    Chunk, KvMemory, LibraPimSteps, Outcome, Parallel, Request, Rules, StepTimes, TextSteps, TimingOnlySteps,
     serve, texts,
 };
 use std::path::Path;
@@ -49,9 +49,8 @@ fn served(
     let channels = self::channels(&config);
     let extents = (&texts::extents(requests)[..], false);
     let devices = (&config, &hardware);
-    let mut outlines =
-        OutlineSteps::outlined(&sizes, devices, &arrangement, extents, (channels, kv)).unwrap();
-    assert_eq!((outcome.clone(), asked.clone()), iterations(requests, &rules, &mut outlines), "{mode:?}");
+    let mut timed = TimingOnlySteps::new(&sizes, devices, &arrangement, extents, (channels, kv)).unwrap();
+    assert_eq!((outcome.clone(), asked.clone()), iterations(requests, &rules, &mut timed), "{mode:?}");
     (outcome, asked)
 }
 

@@ -30,7 +30,7 @@ fn clocks(mode: Mode, sizes: &Sizes, channels: u32, hardware: &Hardware) -> ndp_
     let prefilled = |prompt| Extent { prompt, generate: 4, is_prefilled: true };
     let extents =
         [prefilled(60), prefilled(5), prefilled(33), Extent { is_prefilled: false, ..prefilled(19) }];
-    let mut session = Session::outlined(sizes, (&memory, hardware), &arrangement, (&extents, true), pins)?;
+    let mut session = Session::timing_only(sizes, (&memory, hardware), &arrangement, (&extents, true), pins)?;
     let prompt = Chunk { place: 3, history: 0, tokens: 19, yields: true };
     let mut all = vec![session.iterate(&[prompt], &[])?];
     let tokens = [0, 1, 2, 3].map(|place| Chunk { place, history: 0, tokens: 1, yields: true });

@@ -104,19 +104,19 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     with_data.count_links()?;
 
     let host = online()?;
-    let outline = complete(SystemBackend::outline(&config, &unit, &options, host.clone(), &setup.shape)?)?;
+    let timed = complete(SystemBackend::timing_only(&config, &unit, &options, host.clone(), &setup.shape)?)?;
     let positions = model.config.max_position_embeddings();
     let costs = energy::costs(&config, case.dimms)?;
-    let mut outline = TracedText::new(outline, &setup.shape, positions).with_energy(costs.clone());
+    let mut timed = TracedText::new(timed, &setup.shape, positions).with_energy(costs.clone());
     let (prompt, rest) = activities.split_at(prompt_tokens);
-    outline.prompt(prompt)?;
+    timed.prompt(prompt)?;
     prompt.iter().try_for_each(|activity| host.token(activity))?;
     for activity in rest {
-        outline.token(activity)?;
+        timed.token(activity)?;
         host.token(activity)?;
     }
-    outline.system_mut().count_links()?;
-    let time = outline.breakdown().ok_or("no token")?;
+    timed.system_mut().count_links()?;
+    let time = timed.breakdown().ok_or("no token")?;
     let ns: u64 = with_data.figures().tokens.iter().map(|token| token.ns).sum();
     assert_eq!((time.ns, time.unexplained_ns, time.tokens), (ns, 0, rest.len() as u64));
     let of_data = Breakdown::new(with_data.figures(), with_data.events());
@@ -124,7 +124,7 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     // And the same energy, but for the bits on the bus, which only RTL has.
     let events = energy::without_bus(with_data.events());
     let of_events = energy::all_energy_has_a_use(&config, with_data.figures(), &events)?;
-    assert_eq!(outline.energy(), Some(of_events));
+    assert_eq!(timed.energy(), Some(of_events));
     // The host predicts each block of each token, if anybody wants to know.
     let of_token: u64 = shape.blocks().iter().map(|block| block_ns(case.host, block.neurons)).sum();
     let predicted = if case.activity == ActivitySource::Oracle { 0 } else { of_token * time.tokens };
@@ -132,7 +132,7 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
         let host = time.devices.iter().find(|device| device.place == Resource::Host);
         assert_eq!(host.map_or(0, |host| host.busy_ns.get(Cause::Prediction)), predicted);
     }
-    Ok(([with_data.figures().clone(), outline.system().figures().clone()], of_data))
+    Ok(([with_data.figures().clone(), timed.system().figures().clone()], of_data))
 }
 
 /// What the host takes for a block.
@@ -146,7 +146,7 @@ fn awaited(time: &Breakdown) -> u64 {
 }
 
 fn same_times(case: Case) -> Result<SystemFigures, Box<dyn Error>> {
-    let ([data, outline], _) = both(case)?;
+    let ([data, timed], _) = both(case)?;
     assert!(data.outputs_checked > 1000 && data.mismatches == 0 && data.critical_cycles > 10_000);
     // Nothing else differs than what was compared, and what predicted the cycles of RTL.
     let without = |figures: &SystemFigures| {
@@ -155,8 +155,8 @@ fn same_times(case: Case) -> Result<SystemFigures, Box<dyn Error>> {
         figures.dimms.iter_mut().for_each(|dimm| dimm.model_cycles = 0);
         figures
     };
-    assert_eq!(without(&outline), without(&data));
-    Ok(outline)
+    assert_eq!(without(&timed), without(&data));
+    Ok(timed)
 }
 
 #[test]
@@ -275,11 +275,12 @@ fn gates_and_shared_keys_take_their_time_on_every_device() -> Outcome {
         let model = model(kv_heads, mlp_matrices)?;
         let options = SystemOptions { prompt_on_gpu: 2, ..SystemOptions::new(&system) };
         let places = ndp_sim::system::StaticPlaces::new(2, 10, 4);
-        let mut outline = SystemBackend::outline(config, &GemvOptions::default(), &options, places, &model)?;
+        let mut timed =
+            SystemBackend::timing_only(config, &GemvOptions::default(), &options, places, &model)?;
         if linked {
-            outline = outline.with_links(&LinkOptions::default())?;
+            timed = timed.with_links(&LinkOptions::default())?;
         }
-        let mut text = TracedText::new(outline, &model, 16);
+        let mut text = TracedText::new(timed, &model, 16);
         let mut activity = Activity::new(&shape);
         for block in 0..shape.blocks().len() {
             activity.block_mut(&shape, block).fill(0x0101_0101_0101_0101);

@@ -1,7 +1,7 @@
 //! Texts of which only lengths and the model's sizes are known, on the same host: no data, so they take the same clocks, and models can be of any
 //! size.
 //!
-//! An outline asks for the operations of the decoder in its order ([`ndp_model::Decoder`]); all numbers are zeros, and nothing is computed in software.
+//! A timing-only request asks for the operations of the decoder in its order ([`ndp_model::Decoder`]); all numbers are zeros, and nothing is computed in software.
 //!
 //! **One channel can stand for several** ([`Sizes::channels`]) that do the same at the same time. It has its part of each matrix, and heads: of each
 //! request if there are as many heads of K and V as channels, or every so many requests, the longest first, one head of the others. Arrays and vector
@@ -117,27 +117,27 @@ impl Sizes {
     fn run(
         &self,
         backend: &mut GroupBackend<'_>,
-        outlines: &mut [(&mut Outline<'_>, usize)],
+        requests: &mut [(&mut TimingOnly<'_>, usize)],
         logits: bool,
     ) -> Result<()> {
         let zeros = |count: usize| vec![f16::ZERO; count];
-        outlines.iter_mut().for_each(|(outline, tokens)| outline.store(*tokens));
-        let batch: usize = outlines.iter().map(|(_, tokens)| tokens).sum();
+        requests.iter_mut().for_each(|(request, tokens)| request.store(*tokens));
+        let batch: usize = requests.iter().map(|(_, tokens)| tokens).sum();
         let matrices = self.matrices();
         for layer in 0..self.model.layers as usize {
             for &(name, class, (rows, inputs)) in &matrices {
                 if name == "out_proj" {
-                    self.attend(backend, outlines, layer)?;
+                    self.attend(backend, requests, layer)?;
                 }
                 let label = format!("layers.{}.{name}", layer % self.placed as usize);
                 let vectors = zeros(batch * inputs);
-                let product = GemvOp::outline(&label, class, (rows, inputs), &vectors)?;
+                let product = GemvOp::timing_only(&label, class, (rows, inputs), &vectors)?;
                 backend.linear(&LinearOp::new(product, None, Finish::Plain)?)?;
             }
         }
         if logits {
-            let inputs = zeros(outlines.len() * self.model.hidden as usize);
-            backend.gemv(&GemvOp::outline("lm_head", GemvClass::Head, self.head(), &inputs)?)?;
+            let inputs = zeros(requests.len() * self.model.hidden as usize);
+            backend.gemv(&GemvOp::timing_only("lm_head", GemvClass::Head, self.head(), &inputs)?)?;
         }
         Ok(())
     }
@@ -145,13 +145,13 @@ impl Sizes {
     fn attend(
         &self,
         backend: &mut GroupBackend<'_>,
-        outlines: &[(&mut Outline<'_>, usize)],
+        requests: &[(&mut TimingOnly<'_>, usize)],
         layer: usize,
     ) -> Result<()> {
         let width = self.model.head_width as usize;
-        let spans = outlines.iter().step_by(self.every).map(|(outline, tokens)| {
-            let position = outline.cache.positions() - tokens;
-            AttentionSpan { sequence: outline.number, position, tokens: *tokens, cache: &outline.cache }
+        let spans = requests.iter().step_by(self.every).map(|(request, tokens)| {
+            let position = request.cache.positions() - tokens;
+            AttentionSpan { sequence: request.number, position, tokens: *tokens, cache: &request.cache }
         });
         let spans: Vec<_> = spans.collect();
         if self.every > 1 {
@@ -167,7 +167,7 @@ impl Sizes {
 }
 
 /// A request: its lengths, and what is in K and V.
-pub struct Outline<'a> {
+pub struct TimingOnly<'a> {
     sizes: &'a Sizes,
     number: u32,
     known: usize,
@@ -175,14 +175,14 @@ pub struct Outline<'a> {
     cache: LayerCache,
 }
 
-impl Outline<'_> {
+impl TimingOnly<'_> {
     fn store(&mut self, tokens: usize) {
         let row = vec![f16::ZERO; self.cache.heads() * self.cache.head_width()];
         (0..tokens).for_each(|_| self.cache.push(&row, &row));
     }
 }
 
-impl Generates for Outline<'_> {
+impl Generates for TimingOnly<'_> {
     fn number(&self) -> u32 {
         self.number
     }
@@ -214,8 +214,8 @@ impl Generates for Outline<'_> {
         let contexts: Vec<(u32, u32)> = running.iter().map(|one| (one.number, one.known as u32)).collect();
         backend.begin_step(&contexts)?;
         let Some(sizes) = running.first().map(|one| one.sizes) else { return Ok(()) };
-        let mut outlines: Vec<(&mut Self, usize)> = running.iter_mut().map(|one| (&mut **one, 1)).collect();
-        sizes.run(backend, &mut outlines, true)?;
+        let mut requests: Vec<(&mut Self, usize)> = running.iter_mut().map(|one| (&mut **one, 1)).collect();
+        sizes.run(backend, &mut requests, true)?;
         running.iter_mut().for_each(|one| one.known += 1);
         Ok(())
     }
@@ -230,12 +230,12 @@ pub struct Extent {
     pub is_prefilled: bool,
 }
 
-impl<'a> Session<Outline<'a>> {
+impl<'a> Session<TimingOnly<'a>> {
     /// Requests of these lengths. The weights are written as those of a text's model, or are there from the beginning (`is_loaded`).
     ///
     /// # Errors
     /// As [`Session::new`], without the prompts'. Offloading where a channel stands for several.
-    pub fn outlined(
+    pub fn timing_only(
         sizes: &'a Sizes,
         (config, hardware): (&HbmConfig, &Hardware),
         arrangement: &Arrangement,
@@ -261,22 +261,22 @@ impl<'a> Session<Outline<'a>> {
             })
         };
         let mut loaded = prepare(&sizes.model, (config, hardware), arrangement, caches, pins, load)?;
-        loaded.plan.is_outline = true;
-        let outline = |(number, of): (u32, &Extent)| {
-            let mut outline = Outline {
+        loaded.plan.is_timing_only = true;
+        let timed = |(number, of): (u32, &Extent)| {
+            let mut timed = TimingOnly {
                 sizes,
                 number,
                 known: of.prompt,
                 cache: LayerCache::new(heads, sizes.model.head_width as usize),
             };
             if of.is_prefilled {
-                outline.store(of.prompt);
-                outline.known += 1;
+                timed.store(of.prompt);
+                timed.known += 1;
             }
-            outline
+            timed
         };
-        let outlines: Vec<_> = (0..).zip(requests).map(outline).collect();
-        let mut session = Self::of(arrangement.groups, loaded, outlines.into_iter());
+        let timed: Vec<_> = (0..).zip(requests).map(timed).collect();
+        let mut session = Self::of(arrangement.groups, loaded, timed.into_iter());
         for (number, of) in (0..).zip(requests).filter(|(_, of)| of.is_prefilled) {
             let written = Homes::written(of.prompt);
             session.homes.extend((0..sizes.model.layers as usize).map(|layer| ((number, layer), written)));

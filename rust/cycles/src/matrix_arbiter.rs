@@ -2,12 +2,12 @@
 
 /// Of those that want, the one whose last turn is the longest ago.
 #[derive(Clone, Debug)]
-pub(crate) struct OldestFirst {
+pub(crate) struct MatrixArbiter {
     /// The oldest one first.
     order: Vec<usize>,
 }
 
-impl OldestFirst {
+impl MatrixArbiter {
     /// `count` of them; the first one is the oldest.
     pub fn new(count: usize) -> Self {
         Self { order: (0..count).collect() }
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn a_turn_makes_its_source_the_youngest() {
-        let mut turns = OldestFirst::new(3);
+        let mut turns = MatrixArbiter::new(3);
         assert_eq!(turns.choose(|source| source == 1), Some(1));
         assert_eq!(turns.choose(|_| true), Some(0));
         assert_eq!(turns.choose(|source| source < 2), Some(1));
