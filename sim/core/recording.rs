@@ -27,19 +27,9 @@ pub fn part_of(word: u128) -> Option<usize> {
         Opcode::Zero => Some(3),
         Opcode::Dot | Opcode::Axpy | Opcode::Merge | Opcode::Import | Opcode::Select => Some(4),
         Opcode::Round => Some(5),
-        Opcode::Relu
-        | Opcode::Exp
-        | Opcode::Softmax
-        | Opcode::Scale
-        | Opcode::Add
-        | Opcode::Sub
-        | Opcode::Mul
-        | Opcode::Max
-        | Opcode::Silu
-        | Opcode::Gelu
-        | Opcode::Div => Some(6),
         Opcode::Send => Some(7),
         Opcode::Receive => Some(8),
+        other => other.is_activation().then_some(6),
     }
 }
 

@@ -192,20 +192,10 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     let from = near(random, 60, 4095);
     let numbers = if random.below(2) == 0 { Numbers::Listed(from) } else { Numbers::From(count) };
     let other = near(random, gemv.slice_words().into(), 1023);
-    let operations = [
-        Activation::Relu,
-        Activation::Exp,
-        Activation::Softmax,
-        Activation::Scale { scalar: random.next() as u16 },
-        Activation::Add { other },
-        Activation::Sub { other },
-        Activation::Mul { other },
-        Activation::Max { other },
-        Activation::Silu,
-        Activation::Gelu,
-        Activation::Div { other },
-    ];
-    let operation = operations[random.below(11) as usize];
+    let scalar = random.next() as u16;
+    let operations: Vec<_> =
+        Activation::all(&|of| if of == ndp_isa::fields::OTHER { other } else { scalar.into() }).collect();
+    let operation = operations[random.below(operations.len() as u64) as usize];
     let any_heads = 1 << random.below(5);
     let bursts = config.dram().bursts();
     let ranks = random.below(2 << gemv.ranks());

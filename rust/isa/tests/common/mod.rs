@@ -38,20 +38,10 @@ impl Random {
         let product =
             Product { src, dst, cols, batch, count, address, list: listed, heads, selected, weights };
         let transfer = Transfer { address, count, ranks: field(8), node: field(4), slot: field(16) };
-        let (other, scalar, any_heads) = (field(10), field(16) as u16, 1 << field(3));
-        let operation = [
-            Activation::Relu,
-            Activation::Exp,
-            Activation::Softmax,
-            Activation::Scale { scalar },
-            Activation::Add { other },
-            Activation::Sub { other },
-            Activation::Mul { other },
-            Activation::Max { other },
-            Activation::Silu,
-            Activation::Gelu,
-            Activation::Div { other },
-        ][self.below(11) as usize];
+        let (other, scalar, any_heads) = (field(10), field(16), 1 << field(3));
+        let operations: Vec<_> =
+            Activation::all(&|of| if of == ndp_isa::fields::OTHER { other } else { scalar }).collect();
+        let operation = operations[self.below(operations.len() as u64) as usize];
         if self.below(4) == 0 {
             return Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads };
         }
