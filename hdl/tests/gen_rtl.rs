@@ -206,17 +206,19 @@ fn a_directory_with_other_sources_is_left_alone() {
 #[test]
 fn files_of_the_user_are_not_replaced_whatever_their_names() {
     let generated = tempfile::tempdir().unwrap();
-    assert!(tiny(generated.path(), &[]).status.success());
+    // Few modules, and one file of each other kind.
+    let block = ["--block", "fp16_rounder"];
+    assert!(tiny(generated.path(), &block).status.success());
     for name in names(generated.path()) {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(&name), "mine\n").unwrap();
-        let message = refused(&tiny(folder.path(), &[]));
+        let message = refused(&tiny(folder.path(), &block));
         assert!(message.contains(&format!("holds {name}, which this program did not write")), "{message}");
         assert_eq!(fs::read_to_string(folder.path().join(&name)).unwrap(), "mine\n");
         // As a link, it leads to a file of the user.
         fs::rename(folder.path().join(&name), folder.path().join("own")).unwrap();
         std::os::unix::fs::symlink("own", folder.path().join(&name)).unwrap();
-        refused(&tiny(folder.path(), &[]));
+        refused(&tiny(folder.path(), &block));
         assert_eq!(fs::read_to_string(folder.path().join("own")).unwrap(), "mine\n");
     }
     // The configuration that is read, although it has the head of a generated one.

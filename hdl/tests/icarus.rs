@@ -65,6 +65,7 @@ fn the_bench_finds_wrong_results_and_broken_rules() {
 
 /// Registers and DRAM begin with X: a register that the reset misses has to show at an output.
 #[test]
+#[ignore = "a core without an error is enough for most changes; run by `make exhaustive`"]
 fn an_unknown_value_at_an_output_is_found() {
     let printed = run(|folder| {
         let path = folder.join("rtl/ndp_core_tiny_host_port.v");

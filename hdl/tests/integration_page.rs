@@ -2,6 +2,7 @@
 
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::{HBM_BLOCKS, build, build_hbm, packages};
+use ndp_testkit::first;
 use std::collections::BTreeMap;
 
 const PAGE: &str = include_str!("../../docs/integration.md");
@@ -33,9 +34,9 @@ fn means(written: &str, port: &str) -> bool {
     }
 }
 
-/// The ports of each package, and of the core with AXI, by preset and block.
+/// The ports of each package, and of the core with AXI, by preset and block. The presets differ in widths of AXI alone.
 fn ports() -> Vec<(&'static str, &'static str, Vec<String>)> {
-    let behind_axi = DesignConfig::PRESETS.map(|preset| (preset, "ndp_core_axi"));
+    let behind_axi = first(2, &DesignConfig::PRESETS).iter().map(|preset| (*preset, "ndp_core_axi"));
     let all = packages().unwrap().into_iter().chain(behind_axi);
     let ports = all.map(|(preset, block)| {
         let design = if HBM_BLOCKS.contains(&block) {

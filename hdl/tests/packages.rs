@@ -108,6 +108,7 @@ fn somebody_else_s_licence_is_left_alone() {
 }
 
 #[test]
+#[ignore = "the bench runs once with each technology; run by `make exhaustive`"]
 fn rams_for_an_fpga_pass_the_bench_and_the_linter() {
     rams_pass("-DNDP_RAM_FPGA");
 }
