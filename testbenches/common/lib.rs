@@ -24,6 +24,6 @@ pub mod selftest;
 pub mod star;
 pub mod traffic;
 
-pub use ndp_testkit::{amount, first, some};
+pub use ndp_testkit::{amount, first, some, whole};
 
 pub type Outcome = Result<(), Box<dyn std::error::Error>>;

@@ -129,14 +129,14 @@ fn short_products(mode: Mode, batch: u32, balanced: bool) -> Result<f64, Box<dyn
 
 #[test]
 fn short_products_follow_each_other_without_a_gap() -> Outcome {
-    for (mode, batch, balanced, least) in [
-        (Mode::Dot, 1, false, 0.95),
-        (Mode::Dot, 4, true, 0.93),
+    for &(mode, batch, balanced, least) in some(&[
         // Rows that load one half of the ranks more than the other.
         (Mode::Dot, 4, false, 0.92),
+        (Mode::Dot, 1, false, 0.95),
+        (Mode::Dot, 4, true, 0.93),
         // What a rounding takes is not hidden.
         (Mode::Axpy, 1, true, 0.89),
-    ] {
+    ]) {
         let reached = short_products(mode, batch, balanced)?;
         assert!((least..1.0).contains(&reached), "{mode:?}, batch {batch}, {balanced}: {reached}");
     }

@@ -4,9 +4,9 @@
 //! beat that arrives is compared with the one that is next in its flow, every flit on the lanes with the protocol. Errors injected
 //! behind the link and in its Verilog have to be found.
 
-use common::Outcome;
 use common::rtl::{self, Mutant, Mutation};
 use common::star::Star;
+use common::{Outcome, whole};
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_files::said;
 use ndp_hdl_language::lit;
@@ -140,7 +140,7 @@ fn curve(design: &str, flits: u64, seed: u64) -> Outcome {
 #[test]
 fn nothing_is_lost_repeated_or_reordered_at_any_error_rate() -> Outcome {
     curve("hermes", 12_500, 2)?;
-    curve("tiny", 12_500, 3)
+    if whole() { curve("tiny", 12_500, 3) } else { Ok(()) }
 }
 
 #[test]

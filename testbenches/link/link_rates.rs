@@ -2,7 +2,7 @@
 //!
 //! Rates without errors are compared with what the configuration says the link can carry; with errors payload must go down, and flits be sent again.
 
-use common::Outcome;
+use common::{Outcome, whole};
 use ndp_config::DesignConfig;
 use serde_json::Value;
 use std::error::Error;
@@ -44,7 +44,9 @@ fn the_rate_is_that_of_the_link_and_goes_down_with_errors() -> Outcome {
     // A short message is a flit that is mostly empty, but sooner there.
     assert!(number(&found[4], "bytes_per_cycle")? < best / 4.0);
     assert!(number(&found[4], "latency_cycles")? < number(&found[0], "latency_cycles")?);
-    assert_eq!(measured("4096")?, found[..4], "the same seed gives the same figures");
+    if whole() {
+        assert_eq!(measured("4096")?, found[..4], "the same seed gives the same figures");
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use common::clocks::at;
 use common::linked_cores::LinkedCores;
 use common::messages::{Plan, SOURCES, TARGETS, below};
 use common::replay::{Replay, commands, instructions, processor_time, requests};
-use common::{Outcome, amount, some};
+use common::{Outcome, amount, some, whole};
 use ndp_config::DesignConfig;
 use ndp_cycles::{LinkedModel, Topology};
 use ndp_isa::machine::SparseMemory;
@@ -483,7 +483,9 @@ fn they_do_so_when_lanes_fail_in_other_ways() -> Outcome {
     let options = ProgramOptions { cycles: 3000, malformed_percent: 30 };
     let stalls = Series { messages: 2, every: 40, options, ..stalls };
     whole_series(Series { seed: 37, stall_percent: 10, ber: 1e-5, rounds: 1, systems: 2, ..stalls })?;
-    series(Series { seed: 103, stall_percent: 90, ber: 1e-7, systems: 1, ..stalls })?;
+    if whole() {
+        series(Series { seed: 103, stall_percent: 90, ber: 1e-7, systems: 1, ..stalls })?;
+    }
     series(Series { seed: 10, trouble: Trouble::Cuts, rounds: 3, systems: 3, ..PLAIN })?;
     series(Series { seed: 11, trouble: Trouble::DeadLanes, rounds: 3, systems: 3, ..PLAIN })
 }
@@ -499,9 +501,12 @@ fn they_do_so_around_a_bridge() -> Outcome {
 fn they_do_so_at_full_width() -> Outcome {
     let options = ProgramOptions { cycles: 2000, malformed_percent: 0 };
     let hermes = Series { preset: "hermes", systems: 1, rounds: 2, messages: 3, options, ..PLAIN };
-    series(Series { seed: 12, ..hermes })?;
-    series(Series { seed: 13, ber: 1e-6, stall_percent: 20, every: 16, ..hermes })?;
-    series(Series { seed: 22, topology: Topology::Star, rounds: 1, messages: 2, ..hermes })
+    let all = [
+        Series { seed: 13, ber: 1e-6, stall_percent: 20, every: 16, ..hermes },
+        Series { seed: 12, ..hermes },
+        Series { seed: 22, topology: Topology::Star, rounds: 1, messages: 2, ..hermes },
+    ];
+    some(&all).iter().try_for_each(|of| series(*of))
 }
 
 #[test]
@@ -529,7 +534,7 @@ fn they_do_so_at_other_ratios_of_their_clocks() -> Outcome {
     let star =
         Series { clocks: (800, 2666), topology: Topology::Star, messages: 2, systems: 1, rounds: 1, ..PLAIN };
     series(Series { seed: 76, ..star })?;
-    beside(Series { seed: 77, ..star }, true)
+    if whole() { beside(Series { seed: 77, ..star }, true) } else { Ok(()) }
 }
 
 #[test]
@@ -580,7 +585,8 @@ fn linked_cores_have_the_model_beside_them() -> Outcome {
 fn they_do_so_when_cores_are_reset() -> Outcome {
     let resets = Series { systems: 1, rounds: 2, ..PLAIN };
     beside(Series { seed: 17, rounds: amount(8), ..resets }, true)?;
-    beside(Series { seed: 18, topology: Topology::Star, messages: 2, ber: 1e-6, ..resets }, true)
+    let star = Series { seed: 18, topology: Topology::Star, messages: 2, ber: 1e-6, ..resets };
+    if whole() { beside(star, true) } else { Ok(()) }
 }
 
 #[test]

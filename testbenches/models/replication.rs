@@ -28,6 +28,7 @@ fn functions(multipliers: u32) -> Result<usize, Box<dyn Error>> {
 }
 
 #[test]
+#[ignore = "half a minute; run by `make exhaustive`"]
 fn twice_the_tiles_have_no_more_functions() -> Result<(), Box<dyn Error>> {
     let (few, many) = (functions(16)?, functions(32)?);
     assert!(few > 10 && many < few + 16, "{few} functions for 16 tiles, {many} for 32");

@@ -147,7 +147,7 @@ fn held_out_text_stays_within_the_bars() -> Outcome {
 
 #[test]
 fn the_stored_text_stays_within_the_bars() -> Outcome {
-    for (name, file) in MODELS.into_iter().zip(["default.json", "llama-default.json"]) {
+    for &(name, file) in some(&[(MODELS[1], "llama-default.json"), (MODELS[0], "default.json")]) {
         let stored = json(&format!("generate/{file}"))?;
         let (text, prompt) = (text(&stored, "text_with_prompt")?, text(&stored, "prompt")?);
         let (exact, found, hermes) = compare(name, text.as_bytes(), prompt.as_bytes())?;

@@ -1,12 +1,12 @@
 //! Several cores and a GPU: does any bit of a text depend on where neurons live?
 
 use common::causes::every_nanosecond_has_a_cause;
-use common::{Outcome, some};
+use common::{Outcome, some, whole};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_hermes::scheduler::Policy;
 use ndp_isa::{Opcode, decode_fields};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
-use ndp_sim::core::{CoreOptions, HostStalls};
+use ndp_sim::core::{Backend, CoreOptions, HostStalls};
 use ndp_sim::error::Mismatches;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
@@ -38,9 +38,28 @@ fn open<P: NeuronMap>(
     options: &SystemOptions,
     places: P,
 ) -> Result<SystemBackend<P>, Box<dyn Error>> {
+    open_on(Backend::Rtl, model, options, places)
+}
+
+/// For questions about the host: with cores in RTL in `make exhaustive`, else with modelled ones, which give the same bits in the same cycles.
+fn open_for_host<P: NeuronMap>(
+    model: &Model,
+    options: &SystemOptions,
+    places: P,
+) -> Result<SystemBackend<P>, Box<dyn Error>> {
+    open_on(if whole() { Backend::Rtl } else { Backend::Cycles }, model, options, places)
+}
+
+fn open_on<P: NeuronMap>(
+    backend: Backend,
+    model: &Model,
+    options: &SystemOptions,
+    places: P,
+) -> Result<SystemBackend<P>, Box<dyn Error>> {
+    let stalls = HostStalls::both(3);
     let unit = GemvOptions {
         log_instructions: true,
-        core: CoreOptions { stalls: HostStalls::both(3), predict: true, ..CoreOptions::default() },
+        core: CoreOptions { stalls, predict: backend == Backend::Rtl, backend, ..CoreOptions::default() },
         ..GemvOptions::default()
     };
     Ok(SystemBackend::open(&DesignConfig::preset("tiny")?, &unit, options, places, model)?)
@@ -122,7 +141,7 @@ fn the_prompt_may_be_the_gpus_and_threads_change_nothing() -> Outcome {
     let mut runs = Vec::new();
     for threads in [1, 2, 5] {
         let options = SystemOptions { threads, ..behind_the_prompt(3)? };
-        let mut system = open(&model, &options, StaticPlaces::new(3, 20, 7))?;
+        let mut system = open_for_host(&model, &options, StaticPlaces::new(3, 20, 7))?;
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &tokens, |_| {})?;
         assert_eq!(
             (&generation.text, &generation.logits_digests),
@@ -216,7 +235,7 @@ fn neurons_may_move_between_tokens() -> Outcome {
     for &weights in some(&[WeightFormat::Int8, WeightFormat::Fp16]) {
         let (model, _) = model()?.quantised(weights)?;
         let expected = reference(&model, &OPTIONS)?;
-        let mut system = open(&model, &behind_the_prompt(3)?, Wanderers { turn: 0 })?;
+        let mut system = open_for_host(&model, &behind_the_prompt(3)?, Wanderers { turn: 0 })?;
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
         assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
         assert!(system.places().turn >= 2);
@@ -293,7 +312,7 @@ fn rounding_on_the_way_is_checked_to_the_bit_and_its_differences_are_counted() -
     let products = 4 * model.config.num_hidden_layers() as u64;
     let run = |gpu_numerics, merge| -> Result<_, Box<dyn Error>> {
         let options = SystemOptions { gpu_numerics, merge, ..behind_the_prompt(3)? };
-        let mut system = open(&model, &options, StaticPlaces::new(3, 25, 7))?;
+        let mut system = open_for_host(&model, &options, StaticPlaces::new(3, 25, 7))?;
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
         let figures = system.figures().clone();
         assert_eq!((figures.mismatches, generation.tokens.len()), (0, OPTIONS.tokens));
@@ -375,7 +394,7 @@ fn fc2_needs_nothing_that_the_machine_does_not_know() -> Outcome {
     let (layers, ffn) = (model.config.num_hidden_layers() as u64, model.config.ffn_dim() as u64);
     let run = |activity| -> Result<_, Box<dyn Error>> {
         let options = SystemOptions { activity, ..behind_the_prompt(3)? };
-        let mut system = open(&model, &options, StaticPlaces::new(3, 25, 7))?;
+        let mut system = open_for_host(&model, &options, StaticPlaces::new(3, 25, 7))?;
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &tokens, |_| {})?;
         assert_eq!(
             (&generation.text, &generation.logits_digests),

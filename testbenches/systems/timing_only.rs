@@ -146,7 +146,12 @@ fn awaited(time: &Breakdown) -> u64 {
 }
 
 fn same_times(case: Case) -> Result<SystemFigures, Box<dyn Error>> {
-    let ([data, timed], _) = both(case)?;
+    Ok(same_times_of_devices(case)?.0)
+}
+
+/// The figures, and where the time of the system with data goes.
+fn same_times_of_devices(case: Case) -> Result<(SystemFigures, Breakdown), Box<dyn Error>> {
+    let ([data, timed], time) = both(case)?;
     assert!(data.outputs_checked > 1000 && data.mismatches == 0 && data.critical_cycles > 10_000);
     // Nothing else differs than what was compared, and what predicted the cycles of RTL.
     let without = |figures: &SystemFigures| {
@@ -156,7 +161,7 @@ fn same_times(case: Case) -> Result<SystemFigures, Box<dyn Error>> {
         figures
     };
     assert_eq!(without(&timed), without(&data));
-    Ok(timed)
+    Ok((timed, time))
 }
 
 #[test]
@@ -205,15 +210,14 @@ fn a_token_waits_for_what_the_host_predicts() -> Outcome {
     let predicted = Case { activity: ActivitySource::Predicted, ..CASE };
     let blocks = [192, 768].map(|neurons| [predicted.host, (8, 217)].map(|host| block_ns(host, neurons)));
     assert_eq!(blocks, [[42, 6], [167, 21]]);
-    let one = same_times(predicted)?;
+    let (one, time) = same_times_of_devices(predicted)?;
     let eight = same_times(Case { host: (8, 217), ..predicted })?;
     // Nothing else changes: of each token that and no more, in each of four layers.
     for (one, eight) in one.tokens.iter().zip(&eight.tokens) {
         assert_eq!(one.ns - eight.ns, 4 * (42 + 167 - 6 - 21), "{one:?} {eight:?}");
         assert_eq!(one.dimm_cycles, eight.dimm_cycles);
     }
-    let ([data, _], time) = both(predicted)?;
-    assert_eq!(awaited(&time), 4 * (42 + 167) * data.tokens.len() as u64);
+    assert_eq!(awaited(&time), 4 * (42 + 167) * one.tokens.len() as u64);
     Ok(())
 }
 
@@ -224,8 +228,7 @@ fn the_scheduler_s_predictions_run_beside_the_devices() -> Outcome {
     assert_eq!((&one, awaited(&time)), (&eight, 0));
     // If a token does not take as long as they do, it ends with them.
     let slow = Case { host: (1, 1_000_000), ..CASE };
-    same_times(slow)?;
-    let ([slow, _], time) = both(slow)?;
+    let (slow, time) = same_times_of_devices(slow)?;
     for (slow, token) in slow.tokens.iter().zip(&one[0].tokens) {
         let of_host = 4 * 960_000;
         assert!((of_host..of_host + token.ns).contains(&slow.ns), "{slow:?}");

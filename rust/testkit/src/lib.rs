@@ -1,5 +1,5 @@
 //! What tests of several crates draw at random: legal configurations, for tests of the generator, of the planner and of the simulation, and
-//! programs ([`random_programs`], [`malform`]); and how much of a series runs ([`amount`], [`some`], [`first`]). Beside it: checks of a binary from
+//! programs ([`random_programs`], [`malform`]); and how much of a series runs ([`amount`], [`some`], [`first`], [`whole`]). Beside it: checks of a binary from
 //! outside ([`programs`]), and what a read stream of a rank can reach by formula ([`stream`]).
 //!
 //! Every key is drawn here, one line each, within the limits of `ndp_config` (`docs/configuration.md`): often a limit itself, else
@@ -20,7 +20,7 @@ pub mod stream;
 pub use malform::malformed_word;
 pub use random_memories::random_memory;
 pub use random_programs::{ProgramOptions, RandomPrograms};
-pub use series::{amount, first, some};
+pub use series::{amount, first, some, whole};
 
 use ndp_config::{DesignConfig, GemvConfig};
 use std::fmt::Write;

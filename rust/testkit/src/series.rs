@@ -5,7 +5,8 @@ use std::ops::Div;
 /// Set by `make exhaustive`, and by what measures tests: random series run as a whole.
 const WHOLE: &str = "NDP_WHOLE_SERIES";
 
-fn whole() -> bool {
+/// Whether series run whole, and with them what takes long and is seldom needed.
+pub fn whole() -> bool {
     std::env::var_os(WHOLE).is_some()
 }
 
