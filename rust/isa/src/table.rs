@@ -347,4 +347,7 @@ macro_rules! instructions {
     };
 }
 
-pub(crate) use {fields_of, find, instructions, operand, operands};
+// A macro that another one defines has no other path.
+#[allow(clippy::single_component_path_imports)]
+pub(crate) use operand;
+pub(crate) use {fields_of, find, instructions, operands};
