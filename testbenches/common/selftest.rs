@@ -77,7 +77,7 @@ fn clocks() -> Result<Rc<Module>, HdlError> {
     let dram_count = module.instance("dram", &counter).in_domain(&dram).output("count_o");
     let sampled = module.instance("sampler", &sampler).crossing(
         "value_i",
-        &dram_count,
+        dram_count,
         Crossing::Stable,
         "edges never coincide",
     );
@@ -182,17 +182,17 @@ fn element() -> Result<Rc<Module>, HdlError> {
         let chosen = m.reg(format!("chosen{width}_q"), width).reset(0).enable(choose);
         chosen.next(held + a);
         let whole = m.memory(format!("whole{width}"), width, DEPTH);
-        whole.write(&enable, &write_addr, &a);
+        whole.write(enable, write_addr, a);
         let wide = m.memory(format!("parts{width}"), 5 * width, DEPTH);
-        wide.write(&parts, &write_addr, &repeat(5, b));
+        wide.write(parts, write_addr, repeat(5, b));
         let word = m.reg(format!("word{width}_q"), 5 * width).enable(enable);
         word.next(wide.read(read_addr));
         let bits: Vec<Bits> = (0..width).map(|i| a.bit(i)).collect();
-        let parity = bits[1..].iter().fold(bits[0].clone(), |sum, bit| sum ^ bit);
+        let parity = bits[1..].iter().fold(bits[0], |sum, bit| sum ^ bit);
         let results = [
-            sum.clone(),
+            sum,
             a - b,
-            &a * b,
+            a * b,
             a & b,
             a | b,
             a ^ b,
@@ -201,11 +201,11 @@ fn element() -> Result<Rc<Module>, HdlError> {
             a.shr(amount),
             mux(choose, a, b),
             cat([a.eq(b), a.ne(b), a.lt(b), a.ge(b), a.all(), a.any(), parity]),
-            one_hot_mux(parts, &[&a, &b, &sum, &total.q(), &held.q()].map(Bits::clone)),
+            one_hot_mux(parts, [&a, &b, &sum, &total.q(), &held.q()].map(Bits::clone)),
             repeat(3, b),
             cat([b.high(width.div_ceil(2)), a.low(width.div_ceil(2))]),
-            (&a * lit(1, width)).zext(width + 3) + b.sext(width + 3),
-            any_of(&[a.gated(choose), b.gated(!choose)]),
+            (a * lit(1, width)).zext(width + 3) + b.sext(width + 3),
+            any_of([a.gated(choose), b.gated(!choose)]),
             chosen.q(),
             whole.read(read_addr),
             word.q(),
@@ -228,7 +228,7 @@ fn operators() -> Result<Rc<Module>, HdlError> {
         .map(|port| (port.name.clone(), m.input(&port.name, port.width, "for all")))
         .collect();
     let turned = |bits: &Bits, by: u32| match by % bits.width() {
-        0 => bits.clone(),
+        0 => *bits,
         by => cat([bits.low(bits.width() - by), bits.high(by)]),
     };
     let outputs: Vec<(String, u32)> = element
@@ -243,7 +243,7 @@ fn operators() -> Result<Rc<Module>, HdlError> {
                 m.instance(format!("element{lane}"), &element).input("number_i", lit(lane.into(), 8));
             inputs.iter().fold(instance, |instance, (name, bits)| {
                 let alike = matches!(name.as_str(), "e_i" | "s_i" | "waddr_i" | "a5_i" | "b64_i");
-                instance.input(name, if alike { bits.clone() } else { turned(bits, lane) })
+                instance.input(name, if alike { *bits } else { turned(bits, lane) })
             })
         })
         .collect();
@@ -253,7 +253,7 @@ fn operators() -> Result<Rc<Module>, HdlError> {
         let stem = name.trim_end_matches("_o");
         m.output(format!("{stem}_first_o"), values[0], "of the first one");
         m.output(format!("{stem}_last_o"), values[values.len() - 1], "of the last one");
-        let sum = values[1..].iter().fold(values[0].clone(), |sum, value| sum ^ value);
+        let sum = values[1..].iter().fold(values[0], |sum, value| sum ^ value);
         m.output(format!("{stem}_sum_o"), sum, "of all, modulo 2");
     }
     m.finish()
