@@ -13,7 +13,16 @@ const NEURONS: usize = 4096;
 /// What a group does in a cycle.
 const CAUSES: usize = 4;
 /// Inputs that are counted, in the order of words 4 to 10, and word 14's.
-const PARTS: [&str; 8] = ["gemv", "axpy", "round", "load", "store", "list", "zero", "activation"];
+const PARTS: [&str; 8] = [
+    "gemv_busy",
+    "axpy",
+    "round_busy",
+    "load_busy",
+    "store_busy",
+    "list_busy",
+    "zero_busy",
+    "activation_busy",
+];
 /// Words of register 1 beside those.
 const FILLING: usize = 11;
 const OUTSIDE: usize = 12;

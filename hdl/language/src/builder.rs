@@ -8,7 +8,7 @@ use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, PropertyBo
 use crate::check::Report;
 use crate::domain::implicit_names;
 use crate::module::{Direction, MemoryInfo, Module, Port};
-use crate::{Bits, Crossing, Domain, HdlError, check, lower, mux};
+use crate::{Bits, Crossing, Domain, HdlError, Inputs, check, lower, mux};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::panic::Location;
@@ -504,6 +504,11 @@ pub struct InstanceBuilder {
 }
 
 impl InstanceBuilder {
+    /// Connects all input ports of an instance whose outputs may have been read before.
+    pub fn connect(self, inputs: impl Inputs) {
+        inputs.connect(self);
+    }
+
     /// Connects an input port.
     #[track_caller]
     pub fn input(self, port: impl Into<String>, value: impl Into<Bits>) -> Self {

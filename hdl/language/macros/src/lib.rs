@@ -34,7 +34,8 @@ const NAMED: [(&str, usize, &str); 13] = [
 /// that the function itself declares with a literal for a name. A port in a branch or closure may be missing (`Option`); one with a number in
 /// its name, as in `format!("data{i}_i")`, is one of several (`Vec`), with two as in `format!("row{i}_{k}_i")` of several each. A bundle of ports is one field: `let layout = Layout::inputs(&m, ..)`, or
 /// `Layout::inputs_as(&m, "cols_", ..)`, which is `cols`; so are `Layout::outputs(..)` and `Layout::outputs_as(..)`. Ports that other
-/// functions declare are connected by name.
+/// functions declare are connected by name. A function without ports, one that takes `m`, is a part of a block's description, and has no such
+/// module.
 #[proc_macro_attribute]
 pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
     let mut function: Vec<TokenTree> = function.into_iter().collect();
@@ -359,6 +360,9 @@ impl Ports {
 
     /// The module with the types.
     fn types(&self, visible: &str, block: &str) -> String {
+        if self.ports.is_empty() {
+            return String::new();
+        }
         let [mut fields, mut uses] = [const { [String::new(), String::new()] }; 2];
         for (at, port) in self.ports.iter().enumerate() {
             let (mut field, Port { output, name, kind, .. }) = (port.field(&self.ports), port);

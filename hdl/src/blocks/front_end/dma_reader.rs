@@ -82,9 +82,8 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
         queue.ready.ignore("a place is reserved before the segment is asked for");
         queue.count.ignore("places are counted from the request on");
         queues.push((queue.valid.q(), queue.data.q()));
-        m.output(format!("seg{g}_valid_o"), offers, format!("rank {g}: a segment is offered"));
-        m.output(format!("seg{g}_addr_o"), addr, format!("rank {g}: its first burst"));
-        m.output(format!("seg{g}_len_o"), length, format!("rank {g}: its bursts"));
+        let segment = Segment { valid: offers, addr: *addr, len: length };
+        Segment::outputs_as(&m, format!("seg{g}_"), format!("rank {g}: "), config, segment);
         asking.push(own_left.any());
     }
     let at = each(ranks, |g| rank.eq_lit(g.into()));

@@ -45,7 +45,7 @@ pub(crate) const PRODUCTS: [&str; 5] = ["dot", "axpy", "merge", "import", "selec
 /// A part of the core: name, instructions that it executes.
 type Part = (&'static str, &'static [&'static str]);
 
-/// The parts of a core with a link; the last two are that.
+/// The parts of a core with a link, in the order of [`Busy`].
 pub(crate) const PARTS: [Part; 9] = [
     ("load", &["load"]),
     ("list", &["list"]),
@@ -58,9 +58,19 @@ pub(crate) const PARTS: [Part; 9] = [
     ("receive", &["receive"]),
 ];
 
-/// The parts that the core of a configuration has.
-pub(crate) fn parts(config: &DesignConfig) -> &'static [Part] {
-    if config.core().link() { &PARTS } else { &PARTS[..PARTS.len() - TRANSFERS.len()] }
+bundle! {
+    /// The parts that are busy; the last two of a core with a link.
+    pub(crate) struct Busy(link: &bool) {
+        load_busy: 1, "the part `load` is busy";
+        list_busy: 1, "the part `list` is busy";
+        store_busy: 1, "the part `store` is busy";
+        zero_busy: 1, "the part `zero` is busy";
+        gemv_busy: 1, "the part `gemv` is busy";
+        round_busy: 1, "the part `round` is busy";
+        activation_busy: 1, "the part `activation` is busy";
+        send_busy: 1, "the part `send` is busy", if *link;
+        receive_busy: 1, "the part `receive` is busy", if *link;
+    }
 }
 
 bundle! {
@@ -96,11 +106,8 @@ pub fn issue(config: &DesignConfig) -> Block {
     let word_valid = m.input(1, "the queue has an instruction");
     let word = m.input(INSTRUCTION_BITS, "the instruction");
     let overflow = m.input(1, "instructions were lost");
-    let parts = parts(config);
-    let busy: Vec<Bits> = parts
-        .iter()
-        .map(|(name, _)| m.input(format!("{name}_busy_i"), 1, format!("the part `{name}` is busy")))
-        .collect();
+    let busy = Busy::inputs(&m, &config.core().link());
+    let busy = busy.values();
     let rows_idle = m.input(1, "all rows of the product before are asked for");
     let holds = config.core().link().then(|| m.input(link_holds = 1, "what was sent is on its way"));
     let holds = holds.unwrap_or_else(|| zeros(1));
@@ -243,7 +250,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     // The rows of a product may come while the one before it, or a rounding, is at work. They fill the way from the DRAM, so
     // the product must not wait for anything else.
     let mut before_rows = vec![!rows_idle];
-    for ((part, kinds), busy) in parts.iter().zip(&busy) {
+    for ((part, kinds), busy) in PARTS.iter().zip(&busy) {
         let own = one_of(kinds);
         if TRANSFERS.contains(part) {
             // They use neither buffer nor lists.

@@ -31,7 +31,7 @@ mod prelude {
         ACTIVATIONS, ERROR_BITS, INSTRUCTION_BITS, NODE_BITS, TAG_BITS, TRANSFERS, instruction_decoder,
         link_suffix, strobes, transfer_fields,
     };
-    pub(super) use super::rank_feeder::{SEGMENT_BITS, after_segment, rank_feeder, segment_length};
+    pub(super) use super::rank_feeder::{SEGMENT_BITS, Segment, after_segment, rank_feeder, segment_length};
     pub(super) use super::row_generator::{
         ENTRY_BITS, WORD_ENTRIES, list_addr_bits, row_generator, row_offset_bits,
     };

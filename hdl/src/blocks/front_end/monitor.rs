@@ -1,5 +1,6 @@
 //! Counts what the host's scheduler and predictor want to know: activations per neuron, which were selected, and where the cycles go.
 
+use super::issue::Busy;
 use super::prelude::*;
 
 pub(crate) const COUNTER_BITS: u32 = 32;
@@ -27,14 +28,8 @@ pub fn monitor(config: &DesignConfig) -> Block {
             format!("what group {g} does in this cycle, one-hot or nothing"),
         )
     });
-    let activation = m.input(1, "the core is busy with: activation");
-    let gemv = m.input(1, "the core is busy with: gemv");
-    let axpy = m.input(1, "the core is busy with: axpy");
-    let round = m.input(1, "the core is busy with: round");
-    let load = m.input(1, "the core is busy with: load");
-    let store = m.input(1, "the core is busy with: store");
-    let list = m.input(1, "the core is busy with: list");
-    let zero = m.input(1, "the core is busy with: zero");
+    let busy = Busy::inputs(&m, &false);
+    let axpy = m.input(1, "the part `gemv` is busy, not with a DOT");
     let dot_start = m.input(1, "a DOT begins");
     let batch = m.input(batch_bits, "its vectors; stays");
     let result_taken = m.input(1, "a result, rows in order, in each the vectors");
@@ -60,11 +55,13 @@ pub fn monitor(config: &DesignConfig) -> Block {
     });
     // With these two the counters account for every cycle of every group (docs/ndp-core.md, "Counters"). They are counted on
     // their own, not as what the others leave over.
-    let fills = causes.iter().map(|of_group| (gemv & !of_group.any()).zext(share_bits));
+    let fills = causes.iter().map(|of_group| (busy.gemv_busy & !of_group.any()).zext(share_bits));
     let filling = m.flag("filling_step_q", fills.fold(zeros(share_bits), |sum, one| sum + one));
-    let outside = m.wire(!(gemv | round));
-    steps.extend([gemv, axpy, round, load, store, list, zero]);
-    steps.extend([filling, outside, lit(1, 1), activation]);
+    let outside = m.wire(!(busy.gemv_busy | busy.round_busy));
+    let Busy { load_busy, list_busy, store_busy, zero_busy, gemv_busy, round_busy, activation_busy, .. } =
+        busy;
+    steps.extend([gemv_busy, axpy, round_busy, load_busy, store_busy, list_busy, zero_busy]);
+    steps.extend([filling, outside, lit(1, 1), activation_busy]);
     let counters: Vec<Bits> = steps
         .iter()
         .enumerate()

@@ -13,6 +13,15 @@ pub(crate) const SEGMENT_BURSTS: u32 = 16;
 pub(crate) const SEGMENT_BITS: u32 = 5;
 const QUEUED_ROWS: u32 = 2;
 
+bundle! {
+    /// Consecutive bursts of a rank for which no row but the open ones is needed.
+    pub(crate) struct Segment(config: &DesignConfig) {
+        valid: 1, "a segment is offered";
+        addr: config.dram().burst_bits(), "its first burst";
+        len: SEGMENT_BITS, "its bursts";
+    }
+}
+
 /// Length of the next segment: up to the next multiple of 16 bursts, but not more than is left.
 pub(crate) fn segment_length(m: &ModuleBuilder, addr: &Bits, left: &Bits) -> Bits {
     let to_end = lit(SEGMENT_BURSTS.into(), SEGMENT_BITS) - addr.low(SEGMENT_BITS - 1).zext(SEGMENT_BITS);
@@ -153,8 +162,6 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
 
     m.output(idle = !(working | waiting), "no row is in work");
     m.output(row_room = queue.ready, "a row can be taken");
-    m.output(seg_valid = valid, "a segment is offered");
-    m.output(seg_addr = addr, "its first burst");
-    m.output(seg_len = length, "its bursts");
+    Segment::outputs_as(&m, "seg_", "", config, Segment { valid, addr: *addr, len: length });
     m.unused(layout.last_elem, "whole beats are read");
 }

@@ -18,35 +18,30 @@ const BLOCK_BITS: u32 = 8;
 pub fn segment_arbiter(config: &DesignConfig) -> Block {
     let dram = config.dram();
     let (addr_bits, pair_bits) = (dram.burst_bits(), log2(pairs(dram) as u32));
-    let reader_valid = m.input(1, "the reader offers a segment");
-    let reader_addr = m.input(addr_bits, "reader: its first burst");
-    let reader_len = m.input(SEGMENT_BITS, "reader: its bursts");
-    let feeder_valid = m.input(1, "the feeder offers a segment");
-    let feeder_addr = m.input(addr_bits, "feeder: its first burst");
-    let feeder_len = m.input(SEGMENT_BITS, "feeder: its bursts");
+    let reader = Segment::inputs_as(&m, "reader_", "reader: ", config);
+    let feeder = Segment::inputs_as(&m, "feeder_", "feeder: ", config);
     let seg_ready = m.input(1, "the segment is taken");
 
     let last = m.reg(addr_bits - BLOCK_BITS).reset(0);
-    let [of_reader, of_feeder] = [reader_addr, feeder_addr].map(|addr| addr.high(addr_bits - BLOCK_BITS));
+    let [of_reader, of_feeder] = [reader.addr, feeder.addr].map(|addr| addr.high(addr_bits - BLOCK_BITS));
     let clash = |name: &str, block: &Bits, other: &Bits| {
         let same_banks = block.low(pair_bits).eq(other.low(pair_bits));
         m.wire(name, same_banks & block.ne(other))
     };
     let passed = m.reg(bits_for(PASSED)).reset(0);
-    let may_pass = all!(feeder_valid, passed.ne(lit(PASSED.into(), bits_for(PASSED))));
+    let may_pass = all!(feeder.valid, passed.ne(lit(PASSED.into(), bits_for(PASSED))));
     let costs = clash("clash_before", &of_reader, &last) | clash("clash_behind", &of_reader, &of_feeder);
     let passes = m.wire(all!(may_pass, costs, !clash("clash_instead", &of_feeder, &last)));
-    let takes_reader = m.wire(reader_valid & !passes);
-    let valid = m.wire(reader_valid | feeder_valid);
+    let takes_reader = m.wire(reader.valid & !passes);
+    let valid = m.wire(reader.valid | feeder.valid);
     let taken = m.wire(valid & seg_ready);
-    let addr = m.wire(mux(takes_reader, reader_addr, feeder_addr));
+    let addr = m.wire(mux(takes_reader, reader.addr, feeder.addr));
     last.next(mux(taken, addr.high(addr_bits - BLOCK_BITS), last));
-    let over = m.wire(taken & reader_valid);
+    let over = m.wire(taken & reader.valid);
     passed.count(over, taken & takes_reader);
 
-    m.output(seg_valid = valid, "a segment is offered");
-    m.output(seg_addr = addr, "its first burst");
-    m.output(seg_len = mux(takes_reader, reader_len, feeder_len), "its bursts");
+    let len = mux(takes_reader, reader.len, feeder.len);
+    Segment::outputs_as(&m, "seg_", "", config, Segment { valid, addr, len });
     m.output(seg_reader = takes_reader, "it is the reader's");
     m.output(reader_ready = seg_ready & takes_reader, "the reader's segment is taken");
     m.output(feeder_ready = seg_ready & !takes_reader, "the feeder's segment is taken, if it offers one");
