@@ -34,8 +34,7 @@ const NAMED: [(&str, usize, &str); 13] = [
 /// that the function itself declares with a literal for a name. A port in a branch or closure may be missing (`Option`); one with a number in
 /// its name, as in `format!("data{i}_i")`, is one of several (`Vec`), with two as in `format!("row{i}_{k}_i")` of several each. A bundle of ports is one field: `let layout = Layout::inputs(&m, ..)`, or
 /// `Layout::inputs_as(&m, "cols_", ..)`, which is `cols`; so are `Layout::outputs(..)` and `Layout::outputs_as(..)`. Ports that other
-/// functions declare are connected by name. A function without ports, one that takes `m`, is a part of a block's description, and has no such
-/// module.
+/// functions declare are connected by name.
 #[proc_macro_attribute]
 pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
     let mut function: Vec<TokenTree> = function.into_iter().collect();
@@ -47,11 +46,10 @@ pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
     let Some((builder, named)) = parts.split_first() else {
         return failure("expected the builder", Span::call_site());
     };
-    let mut ports = Ports { builder: builder.to_string(), ports: Vec::new(), failure: None };
-    let body_stream = ports.rewritten(body.stream(), false);
-    if let Some((what, span)) = ports.failure {
-        return failure(&what, span);
-    }
+    let (ports, body_stream) = match Ports::of(builder, body.stream()) {
+        Ok(found) => found,
+        Err(failure) => return failure,
+    };
     let stream = match named.split_last() {
         None => body_stream,
         Some((purpose, title)) => {
@@ -69,6 +67,22 @@ pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
     body.set_span(Span::call_site());
     function.push(body.into());
     function.into_iter().chain(types.parse::<TokenStream>().unwrap_or_default()).collect()
+}
+
+/// Names the signals of a function that describes a part of a module, as [`macro@block`] does: `#[signals(m)]`. The block that calls
+/// the function declares all ports.
+#[proc_macro_attribute]
+pub fn signals(attribute: TokenStream, function: TokenStream) -> TokenStream {
+    let mut function: Vec<TokenTree> = function.into_iter().collect();
+    let Some(TokenTree::Group(body)) = function.pop() else {
+        return failure("expected a function", Span::call_site());
+    };
+    match Ports::of(&attribute, body.stream()) {
+        Ok((_, stream)) => {
+            function.into_iter().chain([Group::new(Delimiter::Brace, stream).into()]).collect()
+        }
+        Err(failure) => failure,
+    }
 }
 
 fn failure(what: &str, span: Span) -> TokenStream {
@@ -202,6 +216,16 @@ struct Ports {
 }
 
 impl Ports {
+    /// The ports that the body of a function declares, and the body with the names that it leaves out.
+    fn of(builder: &TokenStream, body: TokenStream) -> Result<(Self, TokenStream), TokenStream> {
+        let mut ports = Self { builder: builder.to_string(), ports: Vec::new(), failure: None };
+        let body = ports.rewritten(body, false);
+        match ports.failure {
+            Some((what, span)) => Err(failure(&what, span)),
+            None => Ok((ports, body)),
+        }
+    }
+
     /// The text with the names that it leaves out. `inner` is what may be run never or several times.
     fn rewritten(&mut self, stream: TokenStream, inner: bool) -> TokenStream {
         let tokens: Vec<TokenTree> = stream.into_iter().collect();
@@ -360,9 +384,6 @@ impl Ports {
 
     /// The module with the types.
     fn types(&self, visible: &str, block: &str) -> String {
-        if self.ports.is_empty() {
-            return String::new();
-        }
         let [mut fields, mut uses] = [const { [String::new(), String::new()] }; 2];
         for (at, port) in self.ports.iter().enumerate() {
             let (mut field, Port { output, name, kind, .. }) = (port.field(&self.ports), port);
@@ -387,7 +408,7 @@ impl Ports {
                 #[doc = \"What drives an instance.\"] #[derive(Clone, Debug)] pub struct In {{ {inputs} }}
                 impl Inputs for In {{
                     type Out = Out;
-                    fn connect(self, instance: InstanceBuilder) -> Out {{ {connects} Out::of(instance) }}
+                    fn connect(self, instance: InstanceBuilder) -> Out {{ {connects} instance.into() }}
                 }}
                 #[doc = \"What an instance drives.\"] #[derive(Clone, Copy, Debug)] pub struct Out {{
                     instance: InstanceBuilder, {outputs}
@@ -396,9 +417,8 @@ impl Ports {
                     type Target = InstanceBuilder;
                     fn deref(&self) -> &InstanceBuilder {{ &self.instance }}
                 }}
-                impl Out {{
-                    #[doc = \"The outputs of an instance.\"]
-                    pub fn of(instance: InstanceBuilder) -> Self {{ Self {{ instance, {reads} }} }}
+                impl From<InstanceBuilder> for Out {{
+                    fn from(instance: InstanceBuilder) -> Self {{ Self {{ instance, {reads} }} }}
                 }}
             }}"
         )

@@ -154,22 +154,22 @@ impl Parts {
         let (turns, feeder) = (segment_arbiter(config)?, rank_feeder(config)?);
         let port = rank_port(config.dram(), &RankPorts::new(config.core(), 1, request_tag_bits(config)))?;
         Ok(Self {
-            queue: sram_fifo::Out::of(m.instance("queue", &queue)),
-            issue: issue::Out::of(m.instance("issue", &issue(config)?)),
-            generator: row_generator::Out::of(m.instance("generator", &row_generator(config)?)),
-            reader: dma_reader::Out::of(m.instance("reader", &dma_reader(config)?)),
-            writer: list_writer::Out::of(m.instance("list_writer", &list_writer(config)?)),
-            lists: sram::Out::of(m.instance("lists", &memory)),
-            tokens: fifo::Out::of(m.instance("tokens", &fifo(rank_bits(gemv), QUEUED_TOKENS)?)),
-            unit: gemv_unit::Out::of(m.instance("unit", &gemv_unit(gemv)?)),
-            host: host_port::Out::of(m.instance("host", &host_port(config)?)),
-            transfer: transfer.map(|unit| transfer_unit::Out::of(m.instance("transfer", &unit))),
+            queue: m.instance("queue", &queue).into(),
+            issue: m.instance("issue", &issue(config)?).into(),
+            generator: m.instance("generator", &row_generator(config)?).into(),
+            reader: m.instance("reader", &dma_reader(config)?).into(),
+            writer: m.instance("list_writer", &list_writer(config)?).into(),
+            lists: m.instance("lists", &memory).into(),
+            tokens: m.instance("tokens", &fifo(rank_bits(gemv), QUEUED_TOKENS)?).into(),
+            unit: m.instance("unit", &gemv_unit(gemv)?).into(),
+            host: m.instance("host", &host_port(config)?).into(),
+            transfer: transfer.map(|unit| m.instance("transfer", &unit).into()),
             ranks: each(gemv.ranks(), |g| Rank {
-                turns: segment_arbiter::Out::of(m.instance(format!("turns{g}"), &turns)),
-                feeder: rank_feeder::Out::of(m.instance(format!("feeder{g}"), &feeder)),
-                port: rank_port::Out::of(m.instance(format!("rank{g}"), &port)),
+                turns: m.instance(format!("turns{g}"), &turns).into(),
+                feeder: m.instance(format!("feeder{g}"), &feeder).into(),
+                port: m.instance(format!("rank{g}"), &port).into(),
             }),
-            monitor: monitor::Out::of(m.instance("monitor", &monitor(config)?)),
+            monitor: m.instance("monitor", &monitor(config)?).into(),
         })
     }
 
@@ -179,7 +179,7 @@ impl Parts {
     }
 
     /// Generates the rows of a product.
-    #[block(m)]
+    #[signals(m)]
     fn rows(&self, m: &ModuleBuilder, config: &DesignConfig) -> Rows {
         let Self { issue, generator, writer, tokens, .. } = self;
         let (fetch, selected, select) = (issue.fetch.q(), issue.selected.q(), issue.starts.select);
@@ -219,7 +219,7 @@ impl Parts {
     }
 
     /// Reads loads and lists from the DRAM; the list memory. Returns whether the reader is busy, and whether with a list.
-    #[block(m)]
+    #[signals(m)]
     fn lists(&self, m: &ModuleBuilder, config: &DesignConfig, rows: &Rows) -> (Bits, Bits) {
         let Self { issue, generator, reader, writer, unit, .. } = self;
         let (starts, list) = (issue.starts.q(), issue.list.q());
@@ -306,7 +306,7 @@ impl Parts {
     }
 
     /// The host port, which also writes the unit's stores.
-    #[block(m)]
+    #[signals(m)]
     fn host(
         &self,
         m: &ModuleBuilder,
@@ -357,7 +357,7 @@ impl Parts {
     }
 
     /// The way to a rank. The reader reserves places before it requests a segment, so only weights have to wait.
-    #[block(m)]
+    #[signals(m)]
     fn rank(&self, m: &ModuleBuilder, config: &DesignConfig, rows: &Rows, g: usize, dq: Bits) {
         let Self { generator, reader, host, .. } = self;
         let Rank { turns, feeder, port } = &self.ranks[g];
@@ -398,7 +398,7 @@ impl Parts {
     }
 
     /// Status and counters of the host's registers.
-    #[block(m)]
+    #[signals(m)]
     fn monitor(&self, m: &ModuleBuilder, config: &DesignConfig, busy: Busy, product: Bits, in_work: Bits) {
         let Self { queue, issue, unit, host, transfer, .. } = self;
         let word = |bits: &Bits| bits.zext(COUNTER_BITS);

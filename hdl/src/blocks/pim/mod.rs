@@ -30,7 +30,7 @@ mod prelude {
     pub(super) use super::pim_bank::{paths, pim_bank};
     pub(super) use super::pim_bank_state::{COLUMN_FLAGS, View, pim_bank_state, row_flags};
     pub(super) use super::pim_decoder::{
-        COLUMN, COLUMN_COMMANDS, ColumnOps, ROW, ROW_COMMANDS, RowOps, SLOT, WORD, pim_decoder, row_commands,
+        COLUMN, ColumnOps, Place, ROW, ROW_COMMANDS, RowOps, SLOT, WORD, pim_decoder,
     };
     pub(super) use super::pim_io::{BUS, LEAST_CL, pim_io};
     pub(super) use super::pim_mac::{COLUMN_BITS, ROUND_LATENCY, SUM_LATENCY, pim_mac};

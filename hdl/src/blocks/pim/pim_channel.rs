@@ -57,10 +57,10 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     let column_ops = decoder.column_ops.q();
     let [act, pre, prea, refresh, slice, pact, pacta, ppre, refb] = &row_ops;
     let ColumnOps { rd, wr, rdg, gbw, mac, res, sum } = column_ops;
-    let (row_group, row_bank) = (decoder.row_group.q(), decoder.row_bank.q());
-    let (column_group, column_bank) = (decoder.column_group.q(), decoder.column_bank.q());
+    let Place { group: row_group, bank: row_bank, partition: row_partition } = decoder.row_place.q();
+    let Place { group: column_group, bank: column_bank, partition: column_partition } =
+        decoder.column_place.q();
     let (row_undefined, column_undefined) = (decoder.row_undefined.q(), decoder.column_undefined.q());
-    let (row_partition, column_partition) = (decoder.row_partition.q(), decoder.column_partition.q());
     let (row, boundary) = (decoder.row.q(), decoder.boundary.q());
     let (column, flag, slot) = (decoder.column.q(), decoder.flag.q(), decoder.slot.q());
     let outside = decoder.outside.q();

@@ -20,15 +20,7 @@ const BANK: u32 = 2;
 pub(super) const ROW_COMMANDS: [&str; 9] =
     ["act", "pre", "prea", "ref", "slice", "pact", "pacta", "ppre", "refb"];
 /// Column commands by opcode, from 1.
-pub(super) const COLUMN_COMMANDS: [&str; 7] = ["rd", "wr", "rdg", "gbw", "mac", "res", "sum"];
-
-/// Row commands that what knows of rules has to know: all but a REFB that the memory does not have.
-pub(super) fn row_commands(config: &HbmConfig) -> &'static [&'static str] {
-    match config.refresh() {
-        HbmRefresh::All => &ROW_COMMANDS[..8],
-        HbmRefresh::Bank => &ROW_COMMANDS,
-    }
-}
+const COLUMN_COMMANDS: [&str; 7] = ["rd", "wr", "rdg", "gbw", "mac", "res", "sum"];
 
 bundle! {
     /// Row commands, without REFB if the memory does not have it.
@@ -55,6 +47,15 @@ bundle! {
         mac: 1, "MAC";
         res: 1, "RES";
         sum: 1, "SUM";
+    }
+}
+
+bundle! {
+    /// Where a command goes.
+    pub(super) struct Place(config: &HbmConfig) {
+        group: config.bank_groups(), "bank group, one-hot";
+        bank: config.banks(), "bank, one-hot over the channel";
+        partition: 1, "partition";
     }
 }
 
@@ -96,21 +97,21 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
         let at = |field: &Bits, count: u32| each(count, |i| field.eq_lit(i.into()));
         let (bank_is, group_is) = (at(&bank, per_group), at(&group, groups));
         let banks: Vec<Bits> = group_is.iter().flat_map(|g| bank_is.iter().map(move |b| g & b)).collect();
-        (bus(&group_is), bus(&banks), below(&bank, per_group), below(&group, groups))
+        let place = Place { group: bus(&group_is), bank: bus(&banks), partition: word.bit(4) };
+        (place, below(&bank, per_group), below(&group, groups))
     };
 
     let ops = named(&row, "row", &ROW_COMMANDS);
-    let (row_group, row_bank, bank_exists, group_exists) = targets(&row);
-    m.output(row_group, "bank group named, one-hot");
-    m.output(row_bank, "bank named, one-hot over the channel");
+    let (place, bank_exists, group_exists) = targets(&row);
+    Place::outputs_as(&m, "row_", "row command: ", config, place);
     let uses: [(u32, u32, &[usize]); 4] =
         [(4, 1, &[1, 2]), (5, BANK, &[1, 2, 5, 9]), (7, BANK, &[1, 2, 5, 6, 9]), (9, ROW, &[1, 5, 6, 7])];
-    let place = any_of([0, 1, 4, 8].map(|op: usize| ops[op]));
+    let with_bank = any_of([0, 1, 4, 8].map(|op: usize| ops[op]));
     let mut wrong = vec![
         row.low(4).ge(lit(ROW_COMMANDS.len() as u128 + 1, 4)),
         excess(&row, &ops, &uses, 9 + ROW),
-        place & !bank_exists,
-        (place | ops[5]) & !group_exists,
+        with_bank & !bank_exists,
+        (with_bank | ops[5]) & !group_exists,
     ];
     if row_bits < ROW {
         let opens = any!(ops[0], ops[5], ops[6]);
@@ -121,7 +122,6 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
         m.output(format!("{name}_o"), op & !undefined, name.to_uppercase());
     }
     m.output(row_undefined = undefined, "the row word is no command of this memory");
-    m.output(row_partition = row.bit(4), "partition of the row command");
     m.output(row = row.slice(9, row_bits), "row");
     // Without slicing nothing can be done with a boundary.
     let boundary_bits = bits_for(config.subarrays() - 1);
@@ -131,9 +131,8 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
     m.output(outside, "the boundary lies outside of the bank");
 
     let ops = named(&column, "column", &COLUMN_COMMANDS);
-    let (column_group, column_bank, bank_exists, group_exists) = targets(&column);
-    m.output(column_group, "bank group named, one-hot");
-    m.output(column_bank, "bank named, one-hot over the channel");
+    let (place, bank_exists, group_exists) = targets(&column);
+    Place::outputs_as(&m, "column_", "column command: ", config, place);
     let uses: [(u32, u32, &[usize]); 6] = [
         (4, 1, &[1, 2, 3]),
         (5, BANK, &[1, 2, 3, 7]),
@@ -142,13 +141,13 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
         (14, 1, &[1, 2, 5]),
         (15, SLOT, &[3, 4, 5]),
     ];
-    let place = any!(ops[0], ops[1], ops[2], ops[6]);
+    let with_bank = any!(ops[0], ops[1], ops[2], ops[6]);
     let with_slot = any!(ops[2], ops[3], ops[4]);
     let slot = column.slice(15, SLOT);
     let mut wrong = vec![
         column.low(4).ge(lit(COLUMN_COMMANDS.len() as u128 + 1, 4)),
         excess(&column, &ops, &uses, 15 + SLOT),
-        place & !(bank_exists & group_exists),
+        with_bank & !(bank_exists & group_exists),
     ];
     if slots < 1 << SLOT {
         wrong.push(with_slot & slot.ge(lit(slots.into(), SLOT)));
@@ -157,7 +156,6 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
     let ops = ColumnOps::of_values((), ops.iter().map(|op| op & !undefined));
     ColumnOps::outputs(&m, (), ops);
     m.output(column_undefined = undefined, "the column word is no command of this memory");
-    m.output(column_partition = column.bit(4), "partition of the column command");
     m.output(column = column.slice(9, COLUMN), "column");
     m.output(flag = column.bit(14), "flag");
     let slot_bits = bits_for(slots - 1);

@@ -11,16 +11,12 @@ use super::prelude::*;
 #[block(m, "pim_shadow_{}", suffix(config), "A controller's record of its channel.")]
 pub fn pim_shadow(config: &HbmConfig) -> Block {
     let c = config;
-    let (banks, groups, row_bits) = (c.banks(), c.bank_groups(), log2(c.rows()));
+    let (banks, row_bits) = (c.banks(), log2(c.rows()));
     let row_ops = RowOps::inputs(&m, c);
     let column_ops = ColumnOps::inputs(&m, ());
-    let row_group = m.input(groups, "bank group of the row command, one-hot");
-    let row_bank = m.input(banks, "bank of the row command, one-hot over the channel");
-    let row_partition = m.input(1, "partition of the row command");
+    let row_place = Place::inputs_as(&m, "row_", "row command: ", c);
     let row = m.input(row_bits, "row");
-    let column_group = m.input(groups, "bank group of the column command, one-hot");
-    let column_bank = m.input(banks, "bank of the column command, one-hot");
-    let column_partition = m.input(1, "partition of the column command");
+    let column_place = Place::inputs_as(&m, "column_", "column command: ", c);
     let boundary_bits = bits_for(c.subarrays() - 1);
     let boundary = m.input(boundary_bits, "boundary of SLICE");
     let RowOps { act, pre, prea, r#ref, slice, pact, pacta, ppre, refb } = row_ops;
@@ -32,18 +28,18 @@ pub fn pim_shadow(config: &HbmConfig) -> Block {
     let column_go = m.forward(1);
     let rules = pim_channel_timing::In {
         row_ops,
-        row_group,
+        row_group: row_place.group,
         row_go: *row_go,
         column_ops,
-        column_group,
+        column_group: column_place.group,
         column_go: *column_go,
     }
     .part(&m, "timing", &pim_channel_timing(c, View::Record)?);
     let state = pim_bank_state(c, View::Record)?;
     let (mut wrong_rows, mut wrong_columns) = (Vec::new(), Vec::new());
     for b in 0..banks {
-        let group = row_group.bit(b / c.banks_per_group());
-        let (named, addressed) = (row_bank.bit(b), column_bank.bit(b));
+        let group = row_place.group.bit(b / c.banks_per_group());
+        let (named, addressed) = (row_place.bank.bit(b), column_place.bank.bit(b));
         let bank = pim_bank_state::In {
             act: act & named,
             pre: pre & named,
@@ -53,14 +49,14 @@ pub fn pim_shadow(config: &HbmConfig) -> Block {
             pact: (pact & group) | pacta,
             ppre,
             refb: refb.map(|refb| refb & named),
-            row_partition,
+            row_partition: row_place.partition,
             row,
             row_go: *row_go,
             rd: (rd | rdg) & addressed,
             wr: wr & addressed,
             mac,
             auto: None,
-            column_partition,
+            column_partition: column_place.partition,
             column_go: *column_go,
             boundary: c.slicing().then_some(boundary),
         }
