@@ -28,12 +28,12 @@ mod pim_timer;
 /// Names that several blocks of this folder use.
 mod prelude {
     pub(super) use super::pim_bank::{paths, pim_bank};
-    pub(super) use super::pim_bank_state::{COLUMN_FLAGS, View, pim_bank_state, row_flags};
+    pub(super) use super::pim_bank_state::{BankCommand, COLUMN_FLAGS, View, pim_bank_state, row_flags};
     pub(super) use super::pim_decoder::{
         COLUMN, ColumnOps, Place, ROW, ROW_COMMANDS, RowOps, SLOT, WORD, pim_decoder,
     };
     pub(super) use super::pim_io::{BUS, LEAST_CL, pim_io};
     pub(super) use super::pim_mac::{COLUMN_BITS, ROUND_LATENCY, SUM_LATENCY, pim_mac};
-    pub(super) use super::pim_timer::{any_or_none, bus, counted, first_code, larger, suffix, timer};
+    pub(super) use super::pim_timer::{any_or_none, bus, counted, first_code, larger, number, suffix, timer};
     pub(super) use crate::blocks::arithmetic::prelude::*;
 }

@@ -6,16 +6,6 @@
 
 use super::prelude::*;
 
-/// The number of the bit that is set.
-fn number(one_hot: &Bits, bits: u32) -> Bits {
-    let of = |bit: u32| {
-        let with: Vec<Bits> =
-            (0..one_hot.width()).filter(|i| i >> bit & 1 == 1).map(|i| one_hot.bit(i)).collect();
-        any_of(&with)
-    };
-    cat((0..bits).rev().map(of))
-}
-
 /// The cells, `rows * 32` columns of 256 bits, with `paths` ways to them. Reading takes no clock, writing ends with the clock. One path
 /// writes at a time.
 #[block(m, "pim_array_{}x{}_p{paths}", config.rows(), HbmConfig::COLUMNS,

@@ -16,50 +16,16 @@ pub(super) fn paths(config: &HbmConfig) -> u32 {
 /// The bank. RD: data one clock later. MAC: operands and `mac_load_i` one clock later.
 #[block(m, "pim_bank_{}", suffix(config), "Bank with multipliers, cut into two partitions or not.")]
 pub fn pim_bank(config: &HbmConfig) -> Block {
-    let (paths, row_bits) = (paths(config), log2(config.rows()));
-    let acc_bits = config.acc_bits();
+    let (paths, acc_bits) = (paths(config), config.acc_bits());
     m.replicated();
-    let act = m.input(1, "ACT for this bank");
-    let pre = m.input(1, "PRE for this bank");
-    let prea = m.input(1, "PREA");
-    let refresh = m.input(r#ref = 1, "REF");
-    let slice = m.input(1, "SLICE for this bank");
-    let pact = m.input(1, "PACT of the bank's group, or PACTA");
-    let ppre = m.input(1, "PPRE");
-    let row_partition = m.input(1, "partition of the row command");
-    let row = m.input(row_bits, "row");
-    let row_go = m.input(1, "the row command is carried out");
+    let command = BankCommand::inputs(&m, config);
     let auto = m.input(1, "the access ends with a precharge");
-    let refb = (config.refresh() == HbmRefresh::Bank).then(|| m.input(refb = 1, "REFB for this bank"));
-    let boundary_bits = bits_for(config.subarrays() - 1);
-    let boundary = config.slicing().then(|| m.input(boundary = boundary_bits, "boundary of SLICE"));
-    let rd = m.input(1, "RD or RDG for this bank");
-    let wr = m.input(1, "WR for this bank");
-    let mac = m.input(1, "MAC");
-    let column_partition = m.input(1, "partition of the column command");
     let column = m.input(COLUMN, "column");
-    let column_go = m.input(1, "the column command is carried out");
-    let state = pim_bank_state::In {
-        act,
-        pre,
-        prea,
-        r#ref: refresh,
-        slice,
-        pact,
-        ppre,
-        refb,
-        row_partition,
-        row,
-        row_go,
-        rd,
-        wr,
-        mac,
-        auto: Some(auto),
-        column_partition,
-        column_go,
-        boundary,
-    }
-    .part(&m, "state", &pim_bank_state(config, View::Channel)?);
+    let state = pim_bank_state::In { command, auto: Some(auto) }.part(
+        &m,
+        "state",
+        &pim_bank_state(config, View::Channel)?,
+    );
     state.open.ignore("for controllers");
     state.pim.ignore("for controllers");
     let write = m.input(2, "halves of a column to write");
@@ -71,8 +37,8 @@ pub fn pim_bank(config: &HbmConfig) -> Block {
     let round = m.input(1, "round the sum");
 
     let path = if paths == 2 { m.wire("path", state.path) } else { lit(0, 1) };
-    let reads_host = m.wire(rd & column_go);
-    let reads_mac = m.wire(mac & column_go);
+    let reads_host = m.wire(command.rd & command.column_go);
+    let reads_mac = m.wire(command.mac & command.column_go);
     let last = paths - 1;
     let column_path = pim_column_path()?;
     let mut data = Vec::new();

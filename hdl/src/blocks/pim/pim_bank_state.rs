@@ -42,6 +42,29 @@ impl View {
     }
 }
 
+bundle! {
+    /// The commands of a clock that a bank takes.
+    pub(super) struct BankCommand(config: &HbmConfig) {
+        act: 1, "ACT for this bank";
+        pre: 1, "PRE for this bank";
+        prea: 1, "PREA";
+        r#ref: 1, "REF";
+        slice: 1, "SLICE for this bank";
+        pact: 1, "PACT of the bank's group, or PACTA";
+        ppre: 1, "PPRE";
+        refb: 1, "REFB for this bank", if config.refresh() == HbmRefresh::Bank;
+        row_partition: 1, "partition of the row command";
+        row: log2(config.rows()), "row";
+        row_go: 1, "the row command is carried out";
+        rd: 1, "RD or RDG for this bank";
+        wr: 1, "WR for this bank";
+        mac: 1, "MAC";
+        column_partition: 1, "partition of the column command";
+        column_go: 1, "the column command is carried out";
+        boundary: bits_for(config.subarrays() - 1), "boundary of SLICE", if config.slicing();
+    }
+}
+
 /// State and times of a partition.
 struct Partition {
     open: Bits,
@@ -60,35 +83,22 @@ struct Partition {
     "Row buffers of a bank: which row is open for which path, and which rules a command to it would break.")]
 pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     let (c, record) = (config, view == View::Record);
-    let (slicing, row_bits) = (c.slicing(), log2(c.rows()));
+    let slicing = c.slicing();
     m.share_code();
-    let act = m.input(1, "ACT for this bank");
-    let pre = m.input(1, "PRE for this bank");
-    let prea = m.input(1, "PREA for this bank");
-    let refresh = m.input(r#ref = 1, "REF for this bank");
-    let slice = m.input(1, "SLICE for this bank");
-    let pact = m.input(1, "PACT for this bank");
-    let ppre = m.input(1, "PPRE for this bank");
+    let command = BankCommand::inputs(&m, c);
+    let BankCommand { act, pre, prea, r#ref: refresh, slice, pact, ppre, refb, row_partition, row, .. } =
+        command;
+    let BankCommand { row_go, rd, wr, mac, column_partition, column_go, .. } = command;
     // With a bit more where a REFB does something.
-    let refb = (c.refresh() == HbmRefresh::Bank).then(|| m.input(refb = 1, "REFB for this bank"));
     let and_refb = |kinds: &[&Bits]| any_of(kinds.iter().copied().chain(&refb).cloned());
-    let row_partition = m.input(1, "partition of the row command");
-    let row = m.input(row_bits, "row");
-    let row_go = m.input(1, "the row command is carried out");
-    let rd = m.input(1, "RD or RDG");
-    let wr = m.input(1, "WR");
-    let mac = m.input(1, "MAC");
     let auto = if record { zeros(1) } else { m.input(auto = 1, "RD or WR with auto precharge") };
-    let column_partition = m.input(1, "partition of the column command");
-    let column_go = m.input(1, "the column command is carried out");
     let count = if slicing { 2 } else { 1 };
     // The last one has the multipliers.
     let last = count - 1;
 
     let moves = m.wire(row_go & slice);
-    let (joined, joined_next, subarray, boundary) = if slicing {
-        let boundary_bits = bits_for(c.subarrays() - 1);
-        let new = m.input(boundary = boundary_bits, "boundary of SLICE");
+    let (joined, joined_next, subarray, boundary) = if let Some(new) = command.boundary {
+        let boundary_bits = new.width();
         let boundary = m.reg(boundary_bits).reset(0).enable(moves).next(new);
         let joined = m.wire(boundary.is_zero());
         let next = if record { joined } else { m.wire("joined_next", mux(moves, new.is_zero(), joined)) };

@@ -23,6 +23,66 @@ pub(super) fn one_at_a_time(config: &HbmConfig) -> bool {
 /// Rows that may be activated in a window of tFAW.
 const WINDOW: u32 = 4;
 
+/// The commands of a clock, decoded.
+#[derive(Clone, Copy)]
+pub(super) struct Commands {
+    pub rows: RowOps,
+    pub row_place: Place,
+    pub row: Bits,
+    pub row_go: Bits,
+    pub columns: ColumnOps,
+    pub column_place: Place,
+    pub column_go: Bits,
+    pub boundary: Bits,
+}
+
+impl Commands {
+    /// The rules between the banks.
+    pub fn rules(
+        &self,
+        m: &ModuleBuilder,
+        c: &HbmConfig,
+        view: View,
+    ) -> Result<pim_channel_timing::Out, HdlError> {
+        let inputs = pim_channel_timing::In {
+            row_ops: self.rows,
+            row_group: self.row_place.group,
+            row_go: self.row_go,
+            column_ops: self.columns,
+            column_group: self.column_place.group,
+            column_go: self.column_go,
+        };
+        Ok(inputs.part(m, "timing", &pim_channel_timing(c, view)?))
+    }
+
+    /// What of them is for a bank.
+    pub fn of_bank(&self, c: &HbmConfig, bank: u32) -> BankCommand {
+        let RowOps { act, pre, prea, r#ref, slice, pact, pacta, ppre, refb } = self.rows;
+        let ColumnOps { rd, wr, rdg, mac, .. } = self.columns;
+        let (named, addressed) = (self.row_place.bank.bit(bank), self.column_place.bank.bit(bank));
+        let group = self.row_place.group.bit(bank / c.banks_per_group());
+        BankCommand {
+            act: act & named,
+            pre: pre & named,
+            prea,
+            r#ref,
+            slice: slice & named,
+            pact: (pact & group) | pacta,
+            ppre,
+            refb: refb.map(|refb| refb & named),
+            row_partition: self.row_place.partition,
+            row: self.row,
+            row_go: self.row_go,
+            rd: (rd | rdg) & addressed,
+            wr: wr & addressed,
+            mac,
+            column_partition: self.column_place.partition,
+            column_go: self.column_go,
+            boundary: c.slicing().then_some(self.boundary),
+        }
+    }
+}
+
 /// Timers of a bank group: of accesses in another one, and in the same one.
 struct Distances {
     other: Vec<Bits>,

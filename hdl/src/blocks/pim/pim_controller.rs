@@ -87,16 +87,6 @@ struct ColumnCommand {
     takes: Bits,
 }
 
-/// One-hot to a number of [`BANK`] bits.
-fn encoded(one_hot: &Bits) -> Bits {
-    let bit = |bit: u32| {
-        let with: Vec<Bits> =
-            (0..one_hot.width()).filter(|i| i >> bit & 1 == 1).map(|i| one_hot.bit(i)).collect();
-        any_or_none(&with)
-    };
-    cat((0..BANK).rev().map(bit))
-}
-
 /// A bank of a group as one bank of the channel, one-hot.
 fn bank_of(c: &HbmConfig, group: &Bits, bank: &Bits) -> Bits {
     let is = each(c.banks_per_group(), |i| bank.eq_lit(i.into()));
@@ -115,7 +105,7 @@ fn target(c: &HbmConfig, ops: &[Bits], place: &Place, users: [Vec<Bits>; 3]) -> 
     let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
     let within = each(per_group, |i| any_of((0..groups).map(|g| place.bank.bit(g * per_group + i))));
     let codes = ops.iter().zip(1..).map(|(op, code)| lit(code, 4).gated(op));
-    let fields = [encoded(&place.group), encoded(&bus(&within)), place.partition];
+    let fields = [number(&place.group, BANK), number(&bus(&within), BANK), place.partition];
     let [group, bank, partition] = std::array::from_fn(|field| fields[field].gated(any_of(&users[field])));
     [group, bank, partition, any_of(codes)]
 }

@@ -44,6 +44,15 @@ pub(super) fn any_or_none(parts: &[Bits]) -> Bits {
     if parts.is_empty() { zeros(1) } else { any_of(parts) }
 }
 
+/// The number of the bit that is set.
+pub(super) fn number(one_hot: &Bits, bits: u32) -> Bits {
+    let of = |bit: u32| {
+        let with = (0..one_hot.width()).filter(|i| i >> bit & 1 == 1).map(|i| one_hot.bit(i));
+        any_or_none(&with.collect::<Vec<_>>())
+    };
+    cat((0..bits).rev().map(of))
+}
+
 /// What names of modules with the times of a memory end in: its name in the letters that Verilog allows.
 pub(super) fn suffix(config: &ndp_config::HbmConfig) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
