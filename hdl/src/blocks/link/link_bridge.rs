@@ -13,52 +13,28 @@ pub fn link_bridge(config: &LinkConfig) -> Block {
     let number = m.input(counter = NUMBER, "counter to be read");
     let counter_port = m.input(port_bits(ports), "link whose counter is read");
     let controller = link_controller(config)?;
-    let link_inputs = [(); 8].map(|()| laters(ports));
-    let [rx_valid, rx_data, rx_last, rx_flit_last, rx_dest, rx_source, rx_label, tx_ready] =
-        link_inputs.clone();
-    let switch = link_switch::In {
+    let switch = link_switch::Out::from(m.instance("switch", &link_switch(ports)?));
+    let links: Vec<link_controller::Out> =
+        each(ports, |p| m.instance(format!("link{p}"), &controller).into());
+    switch.connect(link_switch::In {
         routes,
-        rx_valid,
-        rx_data,
-        rx_last,
-        rx_flit_last,
-        rx_dest,
-        rx_source,
-        rx_label,
-        tx_ready,
-    }
-    .part(&m, "switch", &link_switch(ports)?);
+        rx: links.iter().map(|link| link.rx.q()).collect(),
+        rx_flit_last: links.iter().map(|link| link.rx_flit_last.q()).collect(),
+        tx_ready: links.iter().map(|link| link.tx_ready.q()).collect(),
+    });
     let mut readings = Vec::new();
     let mut status: [Vec<Bits>; 4] = Default::default();
-    for p in 0..ports {
+    for (p, link) in (0..ports).zip(links) {
         let lanes =
             m.input(format!("lanes{p}_i"), config.word_bits(), format!("link {p}: bits of all lanes"));
-        let rx_ready = switch.rx_ready.at(p);
-        let link = link_controller::In {
-            tx_valid: switch.tx_valid.at(p),
-            tx_data: switch.tx_data.at(p),
-            tx_last: switch.tx_last.at(p),
-            tx_dest: switch.tx_dest.at(p),
-            tx_source: switch.tx_source.at(p),
-            tx_label: switch.tx_label.at(p),
-            rx_ready,
+        link.connect(link_controller::In {
+            tx: switch.tx.at(p),
+            rx_ready: switch.rx_ready.at(p),
             lanes,
             retrain: retrain.bit(p),
             discard: lit(1, 1),
             counter: number,
-        }
-        .part(&m, format!("link{p}"), &controller);
-        let outputs = [
-            link.rx_valid,
-            link.rx_data,
-            link.rx_last,
-            link.rx_flit_last,
-            link.rx_dest,
-            link.rx_source,
-            link.rx_label,
-            link.tx_ready,
-        ];
-        link_inputs.iter().zip(outputs).for_each(|(inputs, output)| inputs[p as usize].comes_from(output));
+        });
         m.output(format!("lanes{p}_o"), link.lanes, format!("link {p}: bits of all lanes"));
         for (bits, port) in status.iter_mut().zip([link.up, link.fault, link.peer_fault]) {
             bits.push(port.q());

@@ -30,6 +30,18 @@ pub(super) const INIT: u128 = 2;
 /// The answer to [`INIT`].
 pub(super) const ANSWER: u128 = 3;
 
+bundle! {
+    /// A beat that a link takes or gives.
+    pub(crate) struct LinkBeat {
+        valid: 1, "a beat is offered";
+        data: BEAT_BITS, "the beat";
+        last: 1, "it is the last of its message";
+        dest: NODE, "the message's destination, the same for all of its beats";
+        source: NODE, "its source, the same";
+        label: LABEL, "label of the flit, the same for all of its beats";
+    }
+}
+
 packed! {
     /// The fields of a header; the rest of it is zero.
     pub(super) struct Header {

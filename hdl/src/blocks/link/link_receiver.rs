@@ -122,21 +122,19 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
         "no beat of an accepted flit is overwritten before it is read",
     );
     let held = |name: &str, value: Bits| m.hold(name, value, reads);
-    let flit_ends = held("flit_ends_q", last_beat);
-    let message_ends = held("message_ends_q", last_beat & tag.end);
-    let dest = held("dest_q", tag.dest);
-    let source = held("source_q", tag.source);
-    let label = held("label_q", tag.label);
+    let beat = LinkBeat {
+        valid: valid.q(),
+        data: buffer.rdata.q(),
+        last: held("message_ends_q", last_beat & tag.end),
+        dest: held("dest_q", tag.dest),
+        source: held("source_q", tag.source),
+        label: held("label_q", tag.label),
+    };
     /// Not a cycle later than the expected number: a header has both.
     let limit = m.wire(expected + lit(depth.into(), SEQ) - filled.zext(SEQ));
 
-    m.output(rx_valid = valid, "a beat is offered");
-    m.output(rx_data = buffer.rdata, "the beat");
-    m.output(rx_last = message_ends, "it is the last of its message");
-    m.output(rx_flit_last = flit_ends, "it is the last of its flit");
-    m.output(rx_dest = dest, "the message's destination");
-    m.output(rx_source = source, "its source");
-    m.output(rx_label = label, "label of the flit");
+    LinkBeat::outputs_as(&m, "rx_", "", (), beat);
+    m.output(rx_flit_last = held("flit_ends_q", last_beat), "it is the last of its flit");
     m.output(good, "a flit came whose CRC is right");
     m.output(bad, "a flit came whose CRC is wrong");
     m.output(kind = header.kind, "kind of the good flit, in the cycle of `good_o`");

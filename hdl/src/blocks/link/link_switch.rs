@@ -17,33 +17,29 @@ pub(super) const NODES: u32 = 1 << NODE;
 pub fn link_switch(ports: u32) -> Block {
     let routes = m.input(NODES * ROUTE, "route to each DIMM, stable: port, and above it that there is one");
     let inputs = each(ports, |p| {
-        let of = |what: &str| format!("link {p}: {what}");
-        let valid = m.input(format!("rx{p}_valid_i"), 1, of("a beat is offered"));
-        let data = m.input(format!("rx{p}_data_i"), BEAT_BITS, of("the beat"));
-        let end = m.input(format!("rx{p}_last_i"), 1, of("it is the last of its message"));
-        let flit_end = m.input(format!("rx{p}_flit_last_i"), 1, of("it is the last of its flit"));
-        let dest = m.input(format!("rx{p}_dest_i"), NODE, of("the message's destination"));
-        let source = m.input(format!("rx{p}_source_i"), NODE, of("its source"));
-        let label = m.input(format!("rx{p}_label_i"), LABEL, of("label of the flit"));
-        let ready = m.input(format!("tx{p}_ready_i"), 1, of("the beat sent to it is taken"));
-        (valid, flit_end, dest, cat!(label, source, dest, end, data), ready)
+        let rx = LinkBeat::inputs_as(&m, format!("rx{p}_"), format!("link {p}: "), ());
+        let doc = format!("link {p}: it is the last of its flit");
+        let flit_ends = m.input(format!("rx{p}_flit_last_i"), 1, doc);
+        let ready = m.input(format!("tx{p}_ready_i"), 1, format!("link {p}: the beat sent to it is taken"));
+        (rx, flit_ends, ready)
     });
 
     // Inputs: the beat, and where it goes.
     let moved = each(ports, |p| m.forward(format!("moved{p}"), 1));
     let (mut waits, mut beats, mut lasts, mut ways) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (p, (valid, flit_end, dest, beat, _)) in inputs.iter().enumerate() {
+    for (p, (rx, flit_ends, _)) in inputs.iter().enumerate() {
         let held = m.reg(format!("held{p}_q"), 1).reset(0);
-        let takes = m.wire(format!("takes{p}"), valid & !held);
+        let takes = m.wire(format!("takes{p}"), rx.valid & !held);
         let entries = each(NODES, |n| routes.slice(n * ROUTE, ROUTE));
-        let select: Vec<Bits> = (0..NODES).rev().map(|n| dest.eq_lit(n.into())).collect();
+        let select: Vec<Bits> = (0..NODES).rev().map(|n| rx.dest.eq_lit(n.into())).collect();
         let route = m.wire(format!("route{p}"), one_hot_mux(cat(select), &entries));
         let (port, known) = (route.low(PORT), route.msb());
         let table: Vec<u128> = each(1 << PORT, |o| if o < ports { 1 << o } else { 0 });
         let to = m.wire(format!("to{p}"), rom(port, &table, ports).gated(known));
         let way = m.hold(format!("way{p}_q"), to, takes);
+        let beat = cat!(rx.label, rx.source, rx.dest, rx.last, rx.data);
         let word = m.hold(format!("beat{p}_q"), beat, takes);
-        let last = m.hold(format!("last{p}_q"), flit_end, takes);
+        let last = m.hold(format!("last{p}_q"), flit_ends, takes);
         /// What has no route is dropped.
         let nowhere = m.wire(format!("nowhere{p}"), held & !way.any());
         held.set_clear(takes, any!(moved[p], nowhere));
@@ -79,13 +75,15 @@ pub fn link_switch(ports: u32) -> Block {
         for (p, from) in taken_from.iter_mut().enumerate() {
             from.push(moves & served.bit(p as u32));
         }
-        let of = |what: &str| format!("link {o}: {what}");
-        m.output(format!("tx{o}_valid_o"), full, of("a beat is offered"));
-        m.output(format!("tx{o}_data_o"), out.low(BEAT_BITS), of("the beat"));
-        m.output(format!("tx{o}_last_o"), out.bit(BEAT_BITS), of("it is the last of its message"));
-        m.output(format!("tx{o}_dest_o"), out.slice(BEAT_BITS + 1, NODE), of("the message's destination"));
-        m.output(format!("tx{o}_source_o"), out.slice(BEAT_BITS + 1 + NODE, NODE), of("its source"));
-        m.output(format!("tx{o}_label_o"), out.high(LABEL), of("label of the flit"));
+        let tx = LinkBeat {
+            valid: full.q(),
+            data: out.low(BEAT_BITS),
+            last: out.bit(BEAT_BITS),
+            dest: out.slice(BEAT_BITS + 1, NODE),
+            source: out.slice(BEAT_BITS + 1 + NODE, NODE),
+            label: out.high(LABEL),
+        };
+        LinkBeat::outputs_as(&m, format!("tx{o}_"), format!("link {o}: "), (), tx);
     }
     for (wire, from) in moved.iter().zip(&taken_from) {
         wire.drive(any_of(from));

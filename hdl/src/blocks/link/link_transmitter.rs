@@ -18,12 +18,7 @@ use super::prelude::*;
 pub fn link_transmitter(config: &LinkConfig) -> Block {
     let (slot_bits, beat_bits) = (log2(config.replay_flits()), log2(config.flit_beats()));
     let words = config.flit_words();
-    let tx_valid = m.input(1, "a beat is offered");
-    let tx_data = m.input(BEAT_BITS, "the beat");
-    let tx_last = m.input(1, "it is the last of its message");
-    let tx_dest = m.input(NODE, "the message's destination");
-    let tx_source = m.input(NODE, "its source");
-    let tx_label = m.input(LABEL, "label of the flit, the same for all of its beats");
+    let tx = LinkBeat::inputs_as(&m, "tx_", "", ());
     let up = m.input(1, "both sides know each other's numbers");
     let answers = m.input(1, "not up, and the other side's number is known");
     let fault = m.input(1, "send no payload");
@@ -52,10 +47,10 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let drops_new = m.wire(fault & discard);
     let dropping = m.reg(1).reset(0);
     let ready = m.wire(any!(room, drops_new, !begins));
-    let takes = m.wire(tx_valid & ready);
+    let takes = m.wire(tx.valid & ready);
     let drops = m.wire(mux(begins, drops_new, dropping));
     dropping.next(mux(takes, drops, dropping));
-    let completes = m.wire(takes & (tx_last | beat.all()));
+    let completes = m.wire(takes & (tx.last | beat.all()));
     beat.next(mux(completes, zeros(beat_bits), beat + takes.zext(beat_bits)));
     let appends = m.wire(completes & !drops);
     let places = lit(config.replay_flits().into(), SEQ);
@@ -67,7 +62,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     tail.next(tail + appends.zext(SEQ));
     let tags = m.memory(TAG, config.replay_flits());
     let tag =
-        Tag { dest: tx_dest, source: tx_source, last_beat: beat.zext(BEAT), end: tx_last, label: tx_label };
+        Tag { dest: tx.dest, source: tx.source, last_beat: beat.zext(BEAT), end: tx.last, label: tx.label };
     tags.write(appends, tail.low(slot_bits), tag.pack());
 
     /// The place in the frame; stage k of the pipeline sees it k cycles later.
@@ -170,7 +165,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
         waddr: cat!(tail.low(slot_bits), beat),
         // With a full buffer the place at the tail is that of the oldest flit.
         we: takes & !drops,
-        wdata: tx_data,
+        wdata: tx.data,
     }
     .part(&m, "buffer", &sram(config.replay_flits() * config.flit_beats(), BEAT_BITS, 1)?);
     let upper = m.hold(buffer.rdata, loads);

@@ -24,8 +24,8 @@ pub mod transfer_walker;
 /// Names that several blocks of this folder use.
 mod prelude {
     pub(super) use super::link_frame::{
-        ANSWER, BEAT, DATA, Header, IDLE, INIT, KIND, LABEL, NODE, ROUND, SEQ, TAG, Tag, beat_of_word,
-        delayed, end_of_beat, link_ring, marker, markers, name, payload_of_word,
+        ANSWER, BEAT, DATA, Header, IDLE, INIT, KIND, LABEL, LinkBeat, NODE, ROUND, SEQ, TAG, Tag,
+        beat_of_word, delayed, end_of_beat, link_ring, marker, markers, name, payload_of_word,
     };
     pub(super) use super::link_monitor::{COUNTER, Events, NUMBER, link_monitor};
     pub(super) use super::transfer_message::{COUNT_BITS, SLOT_BITS, TRANSFER_BITS};

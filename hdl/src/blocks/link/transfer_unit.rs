@@ -71,66 +71,28 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     let slot = m.hold(slot, starts);
 
     // The link.
-    let [tx_valid, tx_data, tx_last, tx_dest, tx_label, rx_ready] = [(); 6].map(|()| later());
-    let link = link_controller::In {
-        tx_valid,
-        tx_data,
-        tx_last,
-        tx_dest,
-        tx_source: own,
-        tx_label,
-        rx_ready,
+    let link = link_controller::Out::from(m.instance("link", &link_controller(link_config)?));
+    let sender = transfer_sender::Out::from(m.instance("sender", &transfer_sender(config)?));
+    let receiver = transfer_receiver::Out::from(m.instance("receiver", &transfer_receiver(config)?));
+    let sent_to = sender.tx_dest.q();
+    link.connect(link_controller::In {
+        tx: LinkBeat {
+            valid: sender.tx_valid.q(),
+            data: sender.tx_data.q(),
+            last: sender.tx_last.q(),
+            dest: sent_to,
+            source: own,
+            label: sender.tx_label.q(),
+        },
+        rx_ready: receiver.rx_ready.q(),
         lanes,
         retrain: control.bit(0),
         discard: lit(0, 1),
         counter: number,
-    }
-    .part(&m, "link", &link_controller(link_config)?);
-    let (fault, peer_fault) = (link.fault.q(), link.peer_fault.q());
-    let rx_data = link.rx_data.q();
+    });
+    let (fault, peer_fault, rx) = (link.fault.q(), link.peer_fault.q(), link.rx.q());
 
     // One request per cycle; up to so many go for one side before the other, so that not each of them needs another row.
-    let (sent, got) = (m.forward("send_passed", 1), m.forward("receive_passed", 1));
-    let sender = transfer_sender::In {
-        start: sends,
-        address,
-        beats,
-        ranks: chosen,
-        node,
-        slot,
-        passed: *sent,
-        beat_valid: rsp_valid.iter().zip(&rsp_write).map(|(valid, write)| valid & !write).collect(),
-        beat_data: rsp_data,
-        fault,
-        tx_ready: link.tx_ready.q(),
-    }
-    .part(&m, "sender", &transfer_sender(config)?);
-    let receiver = transfer_receiver::In {
-        start: receives,
-        address,
-        beats,
-        ranks: chosen,
-        node,
-        slot,
-        own,
-        passed: *got,
-        written: cat(rsp_valid.iter().zip(&rsp_write).rev().map(|(valid, write)| valid & write)),
-        fault: fault | peer_fault,
-        rx_valid: link.rx_valid.q(),
-        rx_last: link.rx_last.q(),
-        rx_flit_last: link.rx_flit_last.q(),
-        rx_dest: link.rx_dest.q(),
-        rx_source: link.rx_source.q(),
-        rx_label: link.rx_label.q(),
-    }
-    .part(&m, "receiver", &transfer_receiver(config)?);
-    let sent_to = sender.tx_dest.q();
-    tx_dest.comes_from(sent_to);
-    tx_valid.comes_from(sender.tx_valid);
-    tx_data.comes_from(sender.tx_data);
-    tx_last.comes_from(sender.tx_last);
-    tx_label.comes_from(sender.tx_label);
-    rx_ready.comes_from(receiver.rx_ready);
     let (send_wants, receive_wants) = (sender.req_valid.q(), receiver.req_valid.q());
     let turn = m.reg(1).reset(0);
     let sends_now = m.wire(send_wants & (turn | !receive_wants));
@@ -139,8 +101,38 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     turn.next(mux(passed, sends_now ^ ends, turn));
     let other = m.wire("run_changes", ends | (sends_now ^ turn));
     run.next(mux(passed, run.plus_one().gated(!other), run));
-    sent.drive(passed & sends_now);
-    got.drive(passed & !sends_now);
+    let got = m.wire("receive_passed", passed & !sends_now);
+    sender.connect(transfer_sender::In {
+        start: sends,
+        address,
+        beats,
+        ranks: chosen,
+        node,
+        slot,
+        passed: m.wire(send_passed = passed & sends_now),
+        beat_valid: rsp_valid.iter().zip(&rsp_write).map(|(valid, write)| valid & !write).collect(),
+        beat_data: rsp_data,
+        fault,
+        tx_ready: link.tx_ready.q(),
+    });
+    receiver.connect(transfer_receiver::In {
+        start: receives,
+        address,
+        beats,
+        ranks: chosen,
+        node,
+        slot,
+        own,
+        passed: got,
+        written: cat(rsp_valid.iter().zip(&rsp_write).rev().map(|(valid, write)| valid & write)),
+        fault: fault | peer_fault,
+        rx_valid: rx.valid,
+        rx_last: rx.last,
+        rx_flit_last: link.rx_flit_last.q(),
+        rx_dest: rx.dest,
+        rx_source: rx.source,
+        rx_label: rx.label,
+    });
 
     // What the host reads: see docs/isa.md.
     let control_forget = control.bit(1);
@@ -213,7 +205,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
         write: !sends_now,
         rank: mux(sends_now, sender.req_rank, receiver.req_rank),
         addr: mux(sends_now, sender.req_addr, receiver.req_addr),
-        data: rx_data,
+        data: rx.data,
     };
     TransferRequest::outputs_as(&m, "req_", "", config, request);
     m.output(status = status.zext(BEAT_BITS), "status, 32-bit words");

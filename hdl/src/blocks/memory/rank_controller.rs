@@ -38,55 +38,39 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Block {
     let rsp_taken = m.input(bits_for(ports.responses), responses_doc);
     let wdata = m.input(BURST_BITS, "burst to write next: it is there before its request gets here");
     let dq = m.input(BUS_BITS, "data bus, two transfers");
-    let entry_goes = later();
-    let intake = rank_intake::In { seg, req, take: entry_goes, beat_taken, rsp_taken };
-    let intake = intake.part(&m, "intake", &rank_intake(dram, ports)?);
+    let intake = rank_intake::Out::from(m.instance("intake", &rank_intake(dram, ports)?));
     let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(cat!(ring.bit(2), ring.bit(0)), "pins change for the first and the third clock of a slot");
     let (for_row, for_column) = (ring.bit(1), ring.bit(3));
-
-    let (column, take) = (m.forward("column", 1), m.forward("take", 1));
-    entry_goes.comes_from(take);
-    let queue = rank_queue::In { valid: intake.valid.q(), entry: intake.entry.q(), column: *column };
-    let queue = queue.part(&m, "queue", &rank_queue(dram, ports)?);
-    take.drive(queue.take);
-    let valid = each(ENTRIES, |i| queue.valid.at(i));
+    let queue = rank_queue::Out::from(m.instance("queue", &rank_queue(dram, ports)?));
+    let banks = rank_banks::Out::from(m.instance("banks", &rank_banks(dram, &name)?));
+    let refresh = rank_refresh::Out::from(m.instance("refresh", &rank_refresh(dram, &name)?));
+    let scheduler = rank_scheduler::Out::from(m.instance("scheduler", &rank_scheduler(dram, ports, &name)?));
+    let column = scheduler.column.q();
+    intake.connect(rank_intake::In { seg, req, take: queue.take.q(), beat_taken, rsp_taken });
+    queue.connect(rank_queue::In { valid: intake.valid.q(), entry: intake.entry.q(), column });
     let packed = each(ENTRIES, |i| queue.entry.at(i));
     let head = Entry::unpack(layout, packed[0]);
-
     // The scheduler's choice changes the banks, whose state it sees in the next slot.
-    let [act, pre, rd, wr] =
-        ["act", "pre", "rd", "wr"].map(|kind| m.forward(format!("{kind}_banks"), dram.banks()));
-    let row = m.forward(dram.row_bits());
-    let banks = rank_banks::In {
-        act: *act,
-        pre: *pre,
-        rd: *rd,
-        wr: *wr,
-        row: *row,
+    banks.connect(rank_banks::In {
+        act: scheduler.act.q(),
+        pre: scheduler.pre.q(),
+        rd: scheduler.rd.q(),
+        wr: scheduler.wr.q(),
+        row: scheduler.row.q(),
         bank: packed.iter().map(|packed| Entry::unpack(layout, packed).bank).collect(),
-    }
-    .part(&m, "banks", &rank_banks(dram, &name)?);
-    let refresh =
-        rank_refresh::In { quiet: banks.quiet.q() }.part(&m, "refresh", &rank_refresh(dram, &name)?);
-    let scheduler = rank_scheduler::In {
+    });
+    refresh.connect(rank_refresh::In { quiet: banks.quiet.q() });
+    scheduler.connect(rank_scheduler::In {
         block: refresh.block.q(),
         close: refresh.close.q(),
         refresh: refresh.refresh.q(),
-        valid,
+        valid: each(ENTRIES, |i| queue.valid.at(i)),
         entry: packed,
         state: each(ENTRIES, |i| each(HALVES, |group| banks.state.at_both(i, group))),
-    }
-    .part(&m, "scheduler", &rank_scheduler(dram, ports, &name)?);
-    act.drive(scheduler.act);
-    pre.drive(scheduler.pre);
-    rd.drive(scheduler.rd);
-    wr.drive(scheduler.wr);
-    row.drive(scheduler.row);
-    column.drive(scheduler.column);
-
+    });
     let data = rank_data::In {
-        column: *column,
+        column,
         write: head.write,
         request: head.request,
         last: queue.last.q(),

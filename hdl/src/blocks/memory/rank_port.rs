@@ -72,34 +72,40 @@ pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Block {
     let rsp_ready = m.input(1, "the response is taken");
     let dq = m.input(BUS_BITS, "data bus, two transfers; on the DRAM's clock");
 
-    let inward = |name: &str, push: Bits, data: Bits, pop: Bits, depth: u32, storage: Storage| {
-        let module = async_fifo(data.width(), depth, storage)?;
-        let fifo = async_fifo::In { data, pop, push }.part(&m, name, &module);
+    let inward = |name: &str, width: u32, depth: u32, storage: Storage| {
+        let fifo = async_fifo::Out::from(m.instance(name, &async_fifo(width, depth, storage)?));
         fifo.pass_domain("write", &core).pass_domain("read", &clock);
         fifo.taken.ignore("nothing is reserved here");
         Ok::<_, HdlError>(fifo)
     };
-    let (pop_seg, pop_req) = (m.forward("pop_seg", 1), m.forward("pop_req", 1));
-    let segments = inward("segments", seg_valid, cat(seg), *pop_seg, SEGMENTS, Storage::FlipFlops)?;
+    let (segment, request) = (cat(seg), cat!(req_write, cat(req)));
+    let segments = inward("segments", segment.width(), SEGMENTS, Storage::FlipFlops)?;
+    let requests = inward("requests", request.width(), REQUESTS, Storage::FlipFlops)?;
+    let writes = inward("writes", BURST_BITS, WRITES, Storage::Sram)?;
+    let rank = rank_controller::Out::from(m.instance("rank", &controller));
+    rank.in_domain(&clock);
     // A request is in both of its FIFOs or in none.
-    let [takes, takes_write, burst_goes] = [(); 3].map(|()| later());
-    let request = cat!(req_write, cat(req));
-    let requests = inward("requests", takes, request, *pop_req, REQUESTS, Storage::FlipFlops)?;
-    let writes = inward("writes", takes_write, req_data, burst_goes, WRITES, Storage::Sram)?;
     let room = m.wire(requests.ready & writes.ready);
-    let pushes = m.wire(req_valid & room);
-    let pop_write = m.forward(1);
-    takes.comes_from(pushes);
-    takes_write.comes_from(pushes & req_write);
-    burst_goes.comes_from(pop_write);
+    let push = m.wire(pushes = req_valid & room);
+    segments.connect(async_fifo::In { data: segment, pop: rank.seg_pop.q(), push: seg_valid });
+    requests.connect(async_fifo::In { data: request, pop: rank.req_pop.q(), push });
+    writes.connect(async_fifo::In { data: req_data, pop: rank.wdata_pop.q(), push: push & req_write });
     writes.valid.ignore("a burst comes with its request, long before it is due on the data bus");
 
     let (segment, request) = (segments.data.q(), requests.data.q());
-    let (beat_taken, rsp_taken) = (
-        m.forward("beat_taken", taken_bits(ports.beats)),
-        m.forward("rsp_taken", taken_bits(ports.responses)),
-    );
-    let rank = rank_controller::In {
+    let outward = |name: &str, data: Bits, depth: u32, push: Bits, pop: Bits| {
+        let module = async_fifo(data.width(), depth, Storage::Sram)?;
+        let fifo = async_fifo::In { data, pop, push }.part(&m, name, &module);
+        fifo.pass_domain("write", &clock).pass_domain("read", &core);
+        fifo.ready.ignore("a place was reserved before the command was issued");
+        Ok::<_, HdlError>(fifo)
+    };
+    let (data, tag) = (rank.data.q(), rank.tag.q());
+    let beat = cat!(rank.last, tag.low(seg_tag_bits), data);
+    let beats = outward("beats", beat, ports.beats, rank.beat_push.q(), beat_ready)?;
+    let response = cat!(rank.write, tag.low(req_tag_bits), data);
+    let responses = outward("responses", response, ports.responses, rank.rsp_push.q(), rsp_ready)?;
+    rank.connect(rank_controller::In {
         seg: SegmentOffer {
             valid: segments.valid.q(),
             address: segment.low(address_bits),
@@ -112,32 +118,11 @@ pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Block {
             address: request.low(address_bits),
             tag: request.slice(address_bits, req_tag_bits),
         },
-        beat_taken: *beat_taken,
-        rsp_taken: *rsp_taken,
+        beat_taken: beats.taken.q(),
+        rsp_taken: responses.taken.q(),
         wdata: writes.data.q(),
         dq,
-    }
-    .part(&m, "rank", &controller);
-    rank.in_domain(&clock);
-    pop_seg.drive(rank.seg_pop);
-    pop_req.drive(rank.req_pop);
-    pop_write.drive(rank.wdata_pop);
-
-    let (data, tag) = (rank.data.q(), rank.tag.q());
-    let (last, write) = (rank.last.q(), rank.write.q());
-    let outward = |name: &str, data: Bits, depth: u32, push: Bits, taken: &Wire, pop: Bits| {
-        let module = async_fifo(data.width(), depth, Storage::Sram)?;
-        let fifo = async_fifo::In { data, pop, push }.part(&m, name, &module);
-        fifo.pass_domain("write", &clock).pass_domain("read", &core);
-        taken.drive(fifo.taken);
-        fifo.ready.ignore("a place was reserved before the command was issued");
-        Ok::<_, HdlError>(fifo)
-    };
-    let beat = cat!(last, tag.low(seg_tag_bits), data);
-    let beats = outward("beats", beat, ports.beats, rank.beat_push.q(), &beat_taken, beat_ready)?;
-    let response = cat!(write, tag.low(req_tag_bits), data);
-    let responses =
-        outward("responses", response, ports.responses, rank.rsp_push.q(), &rsp_taken, rsp_ready)?;
+    });
 
     m.output(seg_ready = segments.ready, "the segment is taken");
     m.output(req_ready = room, "the request is taken");
@@ -153,9 +138,4 @@ pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Block {
     m.output(rsp_write = response.msb(), "it was a write");
     Pins::outputs(&m, dram, Pins::of(*rank, ""));
     m.finish()
-}
-
-/// Bits of a count of words taken from a FIFO.
-fn taken_bits(depth: u32) -> u32 {
-    bits_for(depth)
 }
