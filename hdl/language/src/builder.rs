@@ -284,6 +284,16 @@ impl ModuleBuilder {
         self.inner.borrow_mut().unused.push((value, reason.into()));
     }
 
+    /// `value` in `width` bits; the bits that are cut off are deliberately not read.
+    #[track_caller]
+    pub fn fit(&self, value: impl Into<Bits>, width: u32, reason: &str) -> Bits {
+        let value = value.into();
+        if value.width() > width {
+            self.unused(value.high(value.width() - width), reason);
+        }
+        value.fit(width)
+    }
+
     /// Lets all instances of the module share their code in simulation: Verilator neither inlines the module nor
     /// replaces its inputs by what drives them, which differs from instance to instance ([`crate::Pragmas`]).
     pub fn share_code(&self) {

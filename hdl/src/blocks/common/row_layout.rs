@@ -32,9 +32,5 @@ bundle! {
 
 /// A number of slice words in the width of a slice address, modulo which it counts.
 pub(crate) fn words(m: &ModuleBuilder, value: &Bits, addr_bits: u32) -> Bits {
-    if value.width() <= addr_bits {
-        return value.zext(addr_bits);
-    }
-    m.unused(value.high(value.width() - addr_bits), "addresses count modulo the words of a slice");
-    value.low(addr_bits)
+    m.fit(value, addr_bits, "addresses count modulo the words of a slice")
 }

@@ -124,12 +124,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
         0 => row.high(row.width() - rank_log2),
         _ => cat!(row.high(row.width() - rank_log2), beat.gated(exports)),
     };
-    let before = if before.width() > burst_bits {
-        m.unused(before.high(before.width() - burst_bits), "addresses count modulo the rank");
-        before.low(burst_bits)
-    } else {
-        before.zext(burst_bits)
-    };
+    let before = m.fit(before, burst_bits, "addresses count modulo the rank");
     let row_burst = m.wire(store_addr.low(burst_bits) + before);
 
     // One request per cycle goes to the ranks, of those whose rank has room: a rank's ready depends on what it holds alone.

@@ -397,13 +397,11 @@ pub fn issue(config: &DesignConfig) -> Block {
     m.output(listed, "rows come from the list memory");
     m.output(selected, "as many rows as were selected, at most");
     m.output(list, "first entry");
-    let list_words = to_word(&counted_words(&m, &count, entry_bits));
     let beat_bits = beat_count_bits(config);
-    if list_words.width() > beat_bits {
-        // Both hold the words of the whole list memory.
-        m.unused(list_words.high(list_words.width() - beat_bits), "lists are no longer than their memory");
-    }
-    m.output(beats = mux(is_list, list_words.fit(beat_bits), beats.fit(beat_bits)), "bursts to move");
+    let list_words = to_word(&counted_words(&m, &count, entry_bits));
+    // Both hold the words of the whole list memory.
+    let list_words = m.fit(list_words, beat_bits, "lists are no longer than their memory");
+    m.output(beats = mux(is_list, list_words, beats.fit(beat_bits)), "bursts to move");
     m.output(busy = any!(in_work, working, refused), "an instruction is in work");
     m.output(taken, "instructions taken");
     m.output(started = finished, "instructions started, markers included");

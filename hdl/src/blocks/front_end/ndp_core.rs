@@ -242,18 +242,13 @@ impl Parts {
         let list_writes = m.wire(reader.beat_valid & reads_list);
         let onward = mux(list_writes, list_at.plus_one(), list_at);
         list_at.next(mux(starts.list, list.high(list_bits), onward));
-        let element = unit.element.q();
-        if element.width() > list.width() {
-            let beyond = element.high(element.width() - list.width());
-            m.unused(beyond, "a selection has no more elements than entries");
-        }
         writer.connect(list_writer::In {
             start: starts.select,
             listed: rows.listed,
             first: rows.first,
             list: rows.list.high(list_bits),
             element_valid: unit.element_valid.q(),
-            element: element.fit(list.width()),
+            element: m.fit(unit.element, list.width(), "a selection has no more elements than entries"),
             entry: generator.entry.q(),
         });
         self.lists.connect(sram::In {

@@ -102,9 +102,6 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
         m.unused(row, "a single rank has no tails");
     }
     let tails = m.hold(turns, next);
-    if wide > offset_bits {
-        m.unused(tails.high(wide - offset_bits), "addresses count modulo the rank");
-    }
     let waves_before = m.hold(row_offset, next);
     /// Beats: whole stripes, of which the row's last one may end early.
     let stripes = m.wire(layout.waves.zext(wave_width + 1) + has_tail.zext(wave_width + 1));
@@ -123,7 +120,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     // Second step: stripes before the row; third: its first burst; then the segments.
     counted.next(next);
     let before = m.reg(offset_bits).enable(counted);
-    let tails = tails.fit(offset_bits);
+    let tails = m.fit(tails, offset_bits, "addresses count modulo the rank");
     let tails = match &format {
         None => tails,
         Some(format) => {

@@ -84,12 +84,7 @@ pub fn row_generator(config: &DesignConfig) -> Block {
         Some(format) => {
             let places = if beats == 0 { waves } else { cat!(waves, zeros(beats)) };
             let bursts = quantised_bursts(&m, &places, &format.int4);
-            let quantised = if bursts.width() > step_bits {
-                m.unused(bursts.high(bursts.width() - step_bits), "no row is so long");
-                bursts.low(step_bits)
-            } else {
-                bursts.zext(step_bits)
-            };
+            let quantised = m.fit(bursts, step_bits, "no row is so long");
             let places = places.zext(places.width() + 1);
             (
                 mux(format.quantised, quantised, waves.zext(step_bits)),

@@ -28,6 +28,6 @@ mod prelude {
         beat_of_word, delayed, end_of_beat, link_ring, marker, markers, name, payload_of_word,
     };
     pub(super) use super::link_monitor::{COUNTER, Events, NUMBER, link_monitor};
-    pub(super) use super::transfer_message::{COUNT_BITS, SLOT_BITS, TRANSFER_BITS};
+    pub(super) use super::transfer_message::{COUNT_BITS, Message, SLOT_BITS, TRANSFER_BITS};
     pub(super) use crate::blocks::common::prelude::*;
 }

@@ -1,4 +1,6 @@
-//! A message from core to core: the widths of what a `send` and a `receive` say of it.
+//! A message from core to core: what a `send` and a `receive` say of it.
+
+use super::prelude::*;
 
 /// Bits of a count of bursts in each rank; other counts of an instruction are as wide.
 pub(crate) const COUNT_BITS: u32 = 24;
@@ -6,3 +8,14 @@ pub(crate) const COUNT_BITS: u32 = 24;
 pub(crate) const SLOT_BITS: u32 = 16;
 /// Bits of the bursts of a message: as many as are counted in each of four ranks.
 pub(crate) const TRANSFER_BITS: u32 = COUNT_BITS + 2;
+
+bundle! {
+    /// A message that is sent or received.
+    pub(crate) struct Message(config: &DesignConfig) {
+        address: config.dram().burst_bits(), "first burst in every rank";
+        beats: TRANSFER_BITS, "bursts of all ranks together, at least one";
+        ranks: config.gemv().ranks(), "ranks that take part, at least one";
+        node: NODE, "the other DIMM";
+        slot: SLOT_BITS, "what the message is known by";
+    }
+}

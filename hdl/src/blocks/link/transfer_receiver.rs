@@ -15,13 +15,9 @@ const PENDING_BITS: u32 = 10;
     config.link().transfer_cycles(),
     "Takes a message into a range of DRAM.")]
 pub fn transfer_receiver(config: &DesignConfig) -> Block {
-    let (ranks, addr_bits, link) = (config.gemv().ranks(), config.dram().burst_bits(), config.link());
+    let (ranks, link) = (config.gemv().ranks(), config.link());
     let start = m.input(1, "take a command; only while `busy_o` is not set");
-    let address = m.input(addr_bits, "first burst in every rank");
-    let beats = m.input(TRANSFER_BITS, "bursts of all ranks together, at least one");
-    let chosen = m.input(ranks = ranks, "ranks that take part, at least one");
-    let node = m.input(NODE, "DIMM that the message comes from");
-    let slot = m.input(SLOT_BITS, "what the message is known by");
+    let Message { address, beats, ranks: chosen, node, slot } = Message::inputs(&m, config);
     let own = m.input(NODE, "number of this DIMM; stable");
     let passed = m.input(1, "the request is taken");
     let written = m.input(ranks, "ranks that have written a burst");

@@ -27,13 +27,9 @@ pub(super) fn patience(m: &ModuleBuilder, config: &LinkConfig, clear: &Bits, run
     config.link().flit_beats(), config.link().transfer_cycles(),
     "Reads a range of DRAM and sends it as one message.")]
 pub fn transfer_sender(config: &DesignConfig) -> Block {
-    let (ranks, addr_bits, link) = (config.gemv().ranks(), config.dram().burst_bits(), config.link());
+    let (ranks, link) = (config.gemv().ranks(), config.link());
     let start = m.input(1, "take a command; only while `busy_o` is not set");
-    let address = m.input(addr_bits, "first burst in every rank");
-    let beats = m.input(TRANSFER_BITS, "bursts of all ranks together, at least one");
-    let chosen = m.input(ranks = ranks, "ranks that take part, at least one");
-    let node = m.input(NODE, "DIMM that the message is for");
-    let slot = m.input(SLOT_BITS, "what the message is known by");
+    let Message { address, beats, ranks: chosen, node, slot } = Message::inputs(&m, config);
     let passed = m.input(1, "the request is taken");
     let tx_ready = m.input(1, "the link takes the beat");
     let fault = m.input(1, "the link is faulty");

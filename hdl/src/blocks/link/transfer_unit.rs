@@ -64,11 +64,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     let starts = m.wire(start_send | start_receive);
     let each = (0..ranks).map(|g| count.gated(chosen.bit(g)).zext(TRANSFER_BITS));
     let beats = each.fold(zeros(TRANSFER_BITS), |sum, one| sum + one);
-    let beats = m.hold(beats, starts);
-    let address = m.hold(address, starts);
-    let chosen = m.hold("ranks_q", chosen, starts);
-    let node = m.hold(node, starts);
-    let slot = m.hold(slot, starts);
+    let message = Message { address, beats, ranks: chosen, node, slot }.held(&m, "", starts);
 
     // The link.
     let link = link_controller::Out::from(m.instance("link", &link_controller(link_config)?));
@@ -104,11 +100,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     let got = m.wire("receive_passed", passed & !sends_now);
     sender.connect(transfer_sender::In {
         start: sends,
-        address,
-        beats,
-        ranks: chosen,
-        node,
-        slot,
+        message,
         passed: m.wire(send_passed = passed & sends_now),
         beat_valid: rsp_valid.iter().zip(&rsp_write).map(|(valid, write)| valid & !write).collect(),
         beat_data: rsp_data,
@@ -117,11 +109,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     });
     receiver.connect(transfer_receiver::In {
         start: receives,
-        address,
-        beats,
-        ranks: chosen,
-        node,
-        slot,
+        message,
         own,
         passed: got,
         written: cat(rsp_valid.iter().zip(&rsp_write).rev().map(|(valid, write)| valid & write)),
