@@ -131,6 +131,37 @@ fn what_comes_later_drives_all_that_it_was_connected_to() {
     }
 }
 
+/// The same circle with outputs that are read before the inputs are connected.
+#[block(m, "early", "Beats go round.")]
+fn early() -> Block {
+    let enable = m.input(1, "takes it");
+    let [first, second] = ["first", "second"].map(|name| m.instance(name, &relay(4).unwrap()).into());
+    let (first, second): (relay::Out, relay::Out) = (first, second);
+    let row = [0, 1].map(|k| vec![lit(k, 1); 2]).to_vec();
+    for (own, other) in [(first, second), (second, first)] {
+        let (beat, row) = (other.to.q(), row.clone());
+        own.connect(relay::In { beat, other: beat, enable, row });
+    }
+    own_sum(&m, first.sum.q() ^ second.sum);
+}
+
+/// A part of the block's text: its signals have the names of variables.
+#[signals(m)]
+fn own_sum(m: &ModuleBuilder, of_both: Bits) {
+    let total = m.wire(of_both);
+    m.output("sum_o", total, "of both");
+}
+
+#[test]
+fn outputs_can_be_read_before_inputs_are_connected() {
+    let text = early().unwrap().verilog().to_owned();
+    for line in
+        [".data_i(second_to_data),", ".data_i(first_to_data),", "wire [3:0] total = first_sum ^ second_sum;"]
+    {
+        assert!(text.contains(line), "{line} in\n{text}");
+    }
+}
+
 #[test]
 fn what_comes_later_is_no_operand() {
     let m = ModuleBuilder::new("dut", "Reads what drives inputs only.");

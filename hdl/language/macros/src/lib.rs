@@ -35,6 +35,9 @@ const NAMED: [(&str, usize, &str); 13] = [
 /// its name, as in `format!("data{i}_i")`, is one of several (`Vec`), with two as in `format!("row{i}_{k}_i")` of several each. A bundle of ports is one field: `let layout = Layout::inputs(&m, ..)`, or
 /// `Layout::inputs_as(&m, "cols_", ..)`, which is `cols`; so are `Layout::outputs(..)` and `Layout::outputs_as(..)`. Ports that other
 /// functions declare are connected by name.
+///
+/// Where outputs are read before the inputs are known, the instance comes first: `let queue = fifo::Out::from(m.instance(..))`, and later
+/// `queue.connect(fifo::In { .. })`.
 #[proc_macro_attribute]
 pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
     let mut function: Vec<TokenTree> = function.into_iter().collect();
