@@ -56,12 +56,7 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("sum_resolver", |c| arithmetic::sum_resolver::sum_resolver(c.gemv())),
     ("activation_lane", |c| activation::activation_lane::activation_lane(c.gemv())),
     ("activation_sequencer", |c| activation::activation_sequencer::activation_sequencer(c.gemv())),
-    ("activation_sums", |c| {
-        activation::activation_sums::activation_sums(
-            c.gemv(),
-            activation::activation_tree::sum_bits(c.gemv()),
-        )
-    }),
+    ("activation_sums", |c| activation::activation_sums::activation_sums(c.gemv())),
     ("activation_tree", |c| activation::activation_tree::activation_tree(c.gemv())),
     ("shared_exponential", |_| activation::exponential_path::shared_exponential()),
     ("function_unit", |_| arithmetic::function_unit::function_unit()),

@@ -41,7 +41,7 @@ impl Bench {
         let mut model = Model::open(&rtl(&DesignConfig::preset("hermes")?, "activation_sums")?, &options)?;
         model.reset(3);
         let sums =
-            (0..config.ranks()).map(|g| model.input(&format!("sum{g}_i"))).collect::<Result<_, _>>()?;
+            (0..config.ranks()).map(|g| model.input(&format!("rank{g}_sum_i"))).collect::<Result<_, _>>()?;
         let keys_valid = model.input_of_width("keys_valid_i", 1)?;
         model.set(keys_valid, 0);
         Ok(Self {

@@ -406,10 +406,11 @@ impl Reg {
         self.next(set.into() | (self & !clear.into()))
     }
 
-    /// Counts up or down by one in a cycle with `change`.
+    /// Counts up in a cycle with `up` and down in one with `down`; both together change nothing.
     #[track_caller]
-    pub fn up_down(self, change: impl Into<Bits>, up: impl Into<Bits>) -> Self {
-        self.next(mux(change, mux(up, self.plus_one(), self.minus_one()), self))
+    pub fn up_down(self, up: impl Into<Bits>, down: impl Into<Bits>) -> Self {
+        let up = up.into();
+        self.next(mux(up ^ down.into(), mux(up, self.plus_one(), self.minus_one()), self))
     }
 
     /// Counts the cycles with `step`, from 0 after a cycle with `clear`.

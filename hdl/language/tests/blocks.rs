@@ -146,7 +146,7 @@ fn early() -> Block {
 }
 
 /// A part of the block's text: its signals have the names of variables.
-#[signals(m)]
+#[block(m)]
 fn own_sum(m: &ModuleBuilder, of_both: Bits) {
     let total = m.wire(of_both);
     m.output("sum_o", total, "of both");

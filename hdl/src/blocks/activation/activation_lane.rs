@@ -56,6 +56,28 @@ bundle! {
 }
 
 bundle! {
+    /// The element that leaves a lane's register, and those that come in behind it.
+    pub(crate) struct LaneElement {
+        counts: 1, "the element counts in maximum and sum";
+        blank: 1, "the element is beyond the vector's end: its result is +0";
+        chain: FP16_BITS, "comes in behind the first operand's elements";
+        chain_other: FP16_BITS, "comes in behind the second operand's elements";
+    }
+}
+
+bundle! {
+    /// What a lane passes on to its neighbour and to the trees.
+    pub(crate) struct LaneResults(config: &GemvConfig) {
+        chain: FP16_BITS, "the first operand's element";
+        chain_other: FP16_BITS, "the second operand's element";
+        key: KEY_BITS, "order of the element, 0 if it does not count";
+        bad: 1, "it counts and is NaN or +Inf";
+        term: TERM_BITS, "exponential in units of 2^-28, 0 if the element does not count",
+            if !config.shares_exponential();
+    }
+}
+
+bundle! {
     /// Controls of lanes that several slices share.
     pub(crate) struct SliceControls(config: &GemvConfig) {
         read_slice: config.slices_per_lane(), "slice of each lane to read, one-hot";
@@ -106,23 +128,20 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
         });
         m.wire("word", one_hot_mux(take_slice, &words))
     };
-    let lane_controls = LaneControls::inputs(&m, config);
-    let LaneControls { advance, path, max, wide, reciprocal, scale, .. } = lane_controls;
-    let counts = m.input(1, "the element counts in maximum and sum");
-    let blank = m.input(1, "the element is beyond the vector's end: its result is +0");
-    let chain = m.input(FP16_BITS, "comes in behind the first operand's elements");
-    let chain_other = m.input(FP16_BITS, "comes in behind the second operand's elements");
+    let controls = LaneControls::inputs(&m, config);
+    let LaneControls { advance, path, max, wide, reciprocal, scale, .. } = controls;
+    let element = LaneElement::inputs(&m, ());
+    let LaneElement { counts, blank, chain, chain_other } = element;
 
     let shifted = |name: &str, take: &Bits, behind: &Bits| {
-        let reg = m
-            .reg(name, lanes * FP16_BITS)
-            .enable(m.wire(format!("{name}_moves"), take | lane_controls.shift));
+        let reg =
+            m.reg(name, lanes * FP16_BITS).enable(m.wire(format!("{name}_moves"), take | controls.shift));
         reg.next(mux(take, word, cat!(behind, reg.high((lanes - 1) * FP16_BITS))));
         reg.low(FP16_BITS)
     };
-    let a = m.wire(shifted("first_q", &lane_controls.take, &chain));
-    let other = shifted("second_q", &lane_controls.take_other, &chain_other);
-    let b = m.wire(mux(lane_controls.two, other, lane_controls.scalar));
+    let a = m.wire(shifted("first_q", &controls.take, &chain));
+    let other = shifted("second_q", &controls.take_other, &chain_other);
+    let b = m.wire(mux(controls.two, other, controls.scalar));
     let delayed = |name: &str, value: &Bits, steps: u32, enable: &Bits| {
         (0..steps).fold(*value, |value, step| m.hold(format!("{name}{step}_q"), value, enable))
     };
@@ -134,13 +153,13 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
     let moves_of = |path: usize| &moves[path - paths(config).start];
     let (sum_moves, product_moves, choice_moves) = (moves_of(1), moves_of(2), moves_of(3));
 
-    let exp = lane_controls
+    let exp = controls
         .argument
         .map(|argument| Exponential::of(&m, moves_of(0), &a, (&a_nan, &a_infinite), &argument, &counts))
         .transpose()?;
 
     /// Sum and product.
-    let sign = m.wire("b_sign", b.msb() ^ lane_controls.subtract);
+    let sign = m.wire("b_sign", b.msb() ^ controls.subtract);
     let sum = fp16_adder::In { advance: *sum_moves, a, b: cat!(sign, b.low(FP16_BITS - 1)) };
     let sum = sum.part(&m, "adder", &fp16_adder()?);
     let product = fp16_multiplier::In { advance: *product_moves, a, b, wide, reciprocal, scale };
@@ -164,7 +183,7 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
         })
         .collect();
     let product = Way::of(*product, "");
-    let product = Way { nan: product.nan | lane_controls.spoilt, ..product };
+    let product = Way { nan: product.nan | controls.spoilt, ..product };
     let choice = Way {
         magnitude: cat!(choice, zeros(MAGNITUDE_BITS - FP16_BITS)),
         exponent: zeros(fp16_packer::EXPONENT_BITS),
@@ -199,12 +218,7 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
     let term = term.map(|term| m.hold("term_q", term, moves_of(0)));
     let value = packer.value.q();
     m.output(value, "result, recoded; a wide value of an exponential with `wide_i`");
-    m.output(chain = a, "the first operand's element");
-    m.output(chain_other = other, "the second operand's element");
-    m.output(key = key_reg, "order of the element, 0 if it does not count");
-    m.output(bad, "it counts and is NaN or +Inf");
-    if let Some(term) = term {
-        m.output(term, "exponential in units of 2^-28, 0 if the element does not count");
-    }
+    let results = LaneResults { chain: a, chain_other: other, key: key_reg, bad, term };
+    LaneResults::outputs(&m, config, results);
     m.finish()
 }

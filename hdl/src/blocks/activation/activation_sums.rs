@@ -3,7 +3,7 @@
 //! Takes what the trees of all ranks put out, cycle by cycle, closes a vector after its last elements, and keeps the results by
 //! the vector's number until the next command. One divider serves all vectors, a quotient bit per cycle.
 
-use super::activation_tree::{larger, tree, wider_sum};
+use super::activation_tree::{RankValues, larger, sum_bits, tree, wider_sum};
 use super::prelude::*;
 use crate::blocks::arithmetic::fp16_packer;
 
@@ -15,30 +15,25 @@ const PLACE_BITS: u32 = 4;
 /// Key of minus infinity, recoded.
 const LEAST_KEY: u128 = 0x01ff;
 
-/// The unit for the ranks and vectors of `config`; `rank_sum_bits` is the width of what a rank's tree puts out.
-#[block(m, "activation_sums_g{}_v{}_s{rank_sum_bits}", config.ranks(), vector_bits(config),
+/// The unit for the ranks and vectors of `config`.
+#[block(m, "activation_sums_g{}_v{}_s{}", config.ranks(), vector_bits(config), sum_bits(config),
     "Maximum, sum of exponentials and its reciprocal for each vector.")]
-pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Block {
+pub fn activation_sums(config: &GemvConfig) -> Block {
     let (ranks, vector_bits) = (config.ranks(), vector_bits(config));
     let start = m.input(1, "a command begins: nothing is known of any vector");
     let keys_valid = m.input(1, "keys arrive");
     let sums_valid = m.input(1, "sums arrive");
     let last = m.input(1, "they are their vector's last");
-    let (mut keys, mut bads, mut sums) = (Vec::new(), Vec::new(), Vec::new());
-    for g in 0..ranks {
-        keys.push(m.input(format!("key{g}_i"), KEY_BITS, format!("largest key of rank {g}")));
-        bads.push(m.input(format!("bad{g}_i"), 1, format!("rank {g} had NaN or +Inf")));
-        sums.push(m.input(format!("sum{g}_i"), rank_sum_bits, format!("sum of rank {g}")));
-    }
+    let values =
+        each(ranks, |g| RankValues::inputs_as(&m, format!("rank{g}_"), format!("rank {g}: "), config));
     let vector = m.input(vector_bits, "vector to look up; what is known of it follows one cycle later");
 
     // Over all ranks.
-    let key_leaves = keys.clone();
-    let key = tree(&m, "key", key_leaves, |_, a, b| larger(a, b));
+    let key = tree(&m, "key", values.iter().map(|rank| rank.key).collect(), |_, a, b| larger(a, b));
     let key = if ranks == 1 { m.delay("key_q", key) } else { key };
-    let sum = tree(&m, "sum", sums, |_, a, b| wider_sum(a, b));
+    let sum = tree(&m, "sum", values.iter().map(|rank| rank.sum).collect(), |_, a, b| wider_sum(a, b));
     let sum = if ranks == 1 { m.delay("sum_q", sum) } else { sum };
-    let bad = m.delay(any_of(&bads));
+    let bad = m.delay(any_of(values.iter().map(|rank| rank.bad)));
     let (keys_now, sums_now) = (m.flag("keys_now_q", keys_valid), m.flag("sums_now_q", sums_valid));
     let last_now = m.flag(last);
 

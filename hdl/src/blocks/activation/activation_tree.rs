@@ -18,6 +18,15 @@ pub fn sum_bits(config: &GemvConfig) -> u32 {
     TERM_BITS + if config.shares_exponential() { 0 } else { log2(config.activation_lanes_per_rank()) }
 }
 
+bundle! {
+    /// What comes from the lanes of a rank.
+    pub(crate) struct RankValues(config: &GemvConfig) {
+        key: KEY_BITS, "largest key";
+        bad: 1, "a lane had NaN or +Inf";
+        sum: sum_bits(config), "sum of terms";
+    }
+}
+
 /// A pipelined tree: pairs are joined, the results of every second level and of the last one go through registers.
 pub(crate) fn tree(
     m: &ModuleBuilder,

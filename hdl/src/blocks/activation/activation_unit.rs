@@ -1,9 +1,10 @@
 //! The activation unit (Hermes, section IV-A2) without its lanes, which are beside the slices: sequencer, maxima and sums, and the
 //! command that is in work.
 
+use super::activation_port::LanePort;
 use super::activation_sequencer::activation_sequencer;
 use super::activation_sums::activation_sums;
-use super::activation_tree;
+use super::activation_tree::RankValues;
 use super::exponential_path::SharedControls;
 use super::prelude::*;
 
@@ -32,7 +33,7 @@ bundle! {
     "Softmax and element-wise operations on vector blocks: control of the lanes, maxima and sums.")]
 pub fn activation_unit(config: &GemvConfig) -> Block {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
-    let (sum_bits, shared) = (activation_tree::sum_bits(config), config.shares_exponential());
+    let shared = config.shares_exponential();
     let start = m.input(1, "take a command; only while not busy");
     let layout = Layout::inputs(&m, config).held(&m, "", start);
     let source = m.input(addr_bits, "first word of the first operand");
@@ -53,12 +54,7 @@ pub fn activation_unit(config: &GemvConfig) -> Block {
     let started = m.flag(start);
     let read_ready = m.input(1, "the read is done");
     let soon_free = m.input(ranks, "in the next cycle no sums are written to the rank's slices");
-    let (mut key, mut bad, mut sum) = (Vec::new(), Vec::new(), Vec::new());
-    for g in 0..ranks {
-        key.push(m.input(format!("key{g}_i"), KEY_BITS, format!("rank {g}: largest key")));
-        bad.push(m.input(format!("bad{g}_i"), 1, format!("rank {g}: NaN or +Inf seen")));
-        sum.push(m.input(format!("sum{g}_i"), sum_bits, format!("rank {g}: sum of terms")));
-    }
+    let rank = each(ranks, |g| RankValues::inputs_as(&m, format!("rank{g}_"), format!("rank {g}: "), config));
 
     let (argued, divided) = (m.forward("argued", 1), m.forward("divided", 1));
     let sequencer = activation_sequencer::In {
@@ -84,12 +80,10 @@ pub fn activation_unit(config: &GemvConfig) -> Block {
         keys_valid: sequencer.keys_valid.q(),
         sums_valid: sequencer.terms_valid.q(),
         last: sequencer.last.q(),
-        key,
-        bad,
-        sum,
+        rank,
         vector: sequencer.vector.q(),
     }
-    .part(&m, "sums", &activation_sums(config, sum_bits)?);
+    .part(&m, "sums", &activation_sums(config)?);
     argued.drive(sums.argued);
     divided.drive(sums.divided);
 
@@ -131,18 +125,20 @@ pub fn activation_unit(config: &GemvConfig) -> Block {
         };
         SharedControls::outputs_as(&m, "lane_", "lanes: ", (), controls);
     }
-    m.output(lane_gelu = gelu, "function unit: GELU");
-    m.output(lane_divide = function & two, "function unit: quotients");
-    m.output(lane_element = sequencer.element, "lanes: number of the element in its word");
-    m.output(lane_last_beat = layout.last_beat, "lanes: position of the vectors' last beat");
-    m.output(lane_last_elem = layout.last_elem, "lanes: last element of the vectors in that beat");
+    let port = LanePort {
+        raddr: sequencer.read_addr.q(),
+        we: sequencer.write_lane.gated(sequencer.write),
+        waddr: sequencer.write_addr.q(),
+        gelu,
+        divide: function & two,
+        element: sequencer.element.q(),
+        last_beat: layout.last_beat,
+        last_elem: layout.last_elem,
+    };
+    LanePort::outputs_as(&m, "lane_", "lanes: ", config, port);
     m.output(ends = sequencer.ends, "ranks in whose stripe the vectors end");
     m.output(counts = sequencer.counts, "ranks whose elements count");
     m.output(read_valid = sequencer.read_valid, "all slices are to be read");
-    m.output(read_addr = sequencer.read_addr, "word to read");
-    let lane = sequencer.write_lane.q();
-    m.output(write = lane.gated(sequencer.write), "lane to write in all slices, one-hot or nothing");
-    m.output(write_addr = sequencer.write_addr, "word to write");
     let busy = m.output(busy = started | !sequencer.idle.q(), "a command is in work");
     m.assume("started_when_idle", !(start & busy), "a command is given only while not busy");
 }

@@ -11,6 +11,24 @@ const QUEUED_RESULTS: u32 = 8;
 /// Rows whose tail starts the combiner can know ahead: those that a group knows, and those whose sums it has.
 const QUEUED_ROWS: u32 = 32;
 
+bundle! {
+    /// What a rank has of a row's sum.
+    pub(crate) struct SumDigit(config: &GemvConfig) {
+        valid: 1, "a digit of a row's sum, or the result of a head, is there" => "there is a digit";
+        digit: config.digit_bits(), "the digit, rows and vectors in order, or the recoded result, in each vector the heads"
+            => "the digit";
+        flags: FLAG_BITS, "NaN, +Inf, -Inf seen; valid with the last digit" => "flags of its sum";
+    }
+}
+
+bundle! {
+    /// Answer to a rank's digit.
+    pub(crate) struct SumTake {
+        pop: 1, "take the digit";
+        release: 1, "it is the last one of its sum";
+    }
+}
+
 /// The combiner of `config`, rounder and result queue included.
 #[block(m, "combiner_g{}_k{}_d{}", config.ranks(), config.acc_segments(), config.digit_bits(),
     "Adds the ranks' sums of each row, rounds once, and queues the results in order.")]
@@ -22,11 +40,7 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let waves = m.input(wave_bits(config), "stripes of the row that every rank takes");
     let tail = m.input(rank_width, "stripes of the row that are left over");
     let batch = m.input(batch_bits, "vectors, at least one");
-    let queues: Vec<(Bits, Bits, Bits)> = each(ranks, |g| {
-        let valid = m.input(format!("sum{g}_valid_i"), 1, format!("rank {g} has a digit"));
-        let digit = m.input(format!("sum{g}_digit_i"), digit_bits, format!("digit of rank {g}"));
-        (valid, digit, m.input(format!("sum{g}_flags_i"), FLAG_BITS, format!("flags of rank {g}")))
-    });
+    let queues = each(ranks, |g| SumDigit::inputs_as(&m, format!("sum{g}_"), format!("rank {g}: "), config));
     let row_push = m.input(1, "take a row; only with `row_room_o`");
     let row_start = m.input(rank_width, "rank at which its tail starts");
     let result_ready = m.input(1, "the result is taken");
@@ -52,7 +66,7 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let index = m.reg(digit_bits_of_index).reset(0);
     let is_first = m.wire(index.is_zero());
     let is_last = m.wire(index.eq_lit((segments - 1).into()));
-    let all_there = each(ranks, |g| queues[g as usize].0 | !members.bit(g));
+    let all_there = each(ranks, |g| queues[g as usize].valid | !members.bit(g));
     let fire = m.wire(all!(prepared, cat(all_there).all(), room | !is_first));
     index.next(mux(fire, mux(is_last, zeros(digit_bits_of_index), index.plus_one()), index));
 
@@ -75,7 +89,7 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let operands: Vec<(Bits, Bits)> = queues
         .iter()
         .enumerate()
-        .map(|(g, (_, digit, flags))| {
+        .map(|(g, SumDigit { digit, flags, .. })| {
             let member = members.bit(g as u32);
             let reg = m.hold(format!("operand{g}_q"), cat!(flags, digit).gated(member), fire);
             (reg.low(digit_bits), reg.high(FLAG_BITS))
@@ -103,25 +117,18 @@ pub fn combiner(config: &GemvConfig) -> Block {
     }
     .part(&m, "rounder", &fp16_rounder(config)?);
 
-    /// Results.
-    let taken = m.forward(1);
-    let results = fifo_of(&m, "results", QUEUED_RESULTS, rounder.valid, rounder.data, taken)?;
-    results.ready.ignore("a place is reserved before the result is begun");
-    let result_valid = results.valid.q();
-    taken.drive(result_valid & result_ready);
-    let count_bits = bits_for(QUEUED_RESULTS);
-    let reserved = m.reg(count_bits).reset(0);
-    let change = m.wire(begins ^ taken);
-    reserved.up_down(change, begins);
-    room.drive(reserved.ne(lit(QUEUED_RESULTS.into(), count_bits)));
+    // Results.
+    let result = (rounder.valid.q(), rounder.data.q());
+    let (results, places) =
+        reserved_queue(&m, ("results", QUEUED_RESULTS), (begins, room), result, result_ready)?;
 
-    let idle = m.output(idle = !(active | reserved.any()), "all results are taken, a command can be");
+    let idle = m.output(idle = !(active | places.any()), "all results are taken, a command can be");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     for g in 0..ranks {
-        m.output(format!("sum{g}_pop_o"), pops.bit(g), format!("take a digit of rank {g}"));
-        m.output(format!("sum{g}_release_o"), pops.bit(g) & is_last, "it is the last one of its sum");
+        let take = SumTake { pop: pops.bit(g), release: pops.bit(g) & is_last };
+        SumTake::outputs_as(&m, format!("sum{g}_"), format!("rank {g}: "), (), take);
     }
     m.output(row_room = rows_ahead.ready, "a row can be taken");
-    m.output(result_valid, "a result is offered, rows in order, in each row the vectors");
+    m.output(result_valid = results.valid, "a result is offered, rows in order, in each row the vectors");
     m.output(result_data = results.data, "FP16 result");
 }

@@ -29,7 +29,7 @@ pub mod weight_scaler;
 
 /// Names of this folder and of `common` that blocks of later folders use.
 pub(crate) mod prelude {
-    pub(crate) use super::combiner::combiner;
+    pub(crate) use super::combiner::{SumDigit, SumTake, combiner};
     pub(crate) use super::exponential::{ARGUMENT_BITS, Scaled, exponential};
     pub(crate) use super::fp16_adder::fp16_adder;
     pub(crate) use super::fp16_multiplier::{RECIPROCAL_BITS, fp16_multiplier};
@@ -40,7 +40,7 @@ pub(crate) mod prelude {
         Moves, decode, digit_phase, multiplier_name, multiplier_suffix, multiplier_unit, sum_bits,
     };
     pub(crate) use super::number_format::{
-        ACC_LSB_EXPONENT, EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS,
+        ACC_LSB_EXPONENT, EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, KeptDigit, SIGNIFICAND_BITS, Strobes,
     };
     pub(crate) use super::operand_recoder::{operand_recoder, recoded, restored};
     pub(crate) use super::place_scaler::place_scaler;

@@ -25,18 +25,16 @@ pub(crate) fn digit_phase(config: &GemvConfig, k: u32) -> u32 {
     config.lanes() + 1 + k
 }
 
-/// Meaning of the ports in blocks that pass the enables on.
-const PART: &str = "that part of the multiplier unit holds something of a job";
-
 bundle! {
-    /// Enables of the unit's registers, in blocks that pass them on.
+    /// Enables of the unit's registers.
     pub(crate) struct Moves(config: &GemvConfig) {
         lanes_move: config.lanes(), "lanes that hold or take operands of a job",
             if config.multiplier() != Multiplier::SharedParallel;
-        line_moves: 1, PART, if config.multiplier() != Multiplier::SharedParallel;
-        operands_move: 1, PART, if config.multiplier() == Multiplier::SharedParallel;
-        term_moves: 1, PART;
-        sum_moves: 1, PART;
+        line_moves: 1, "operands of a job come, or its products leave",
+            if config.multiplier() != Multiplier::SharedParallel;
+        operands_move: 1, "operands of a job come", if config.multiplier() == Multiplier::SharedParallel;
+        term_moves: 1, "products of a job leave";
+        sum_moves: 1, "the same a cycle later: they are added";
     }
 }
 
@@ -53,14 +51,6 @@ pub(crate) fn multiplier_suffix(config: &GemvConfig) -> &'static str {
 pub(crate) fn multiplier_name(config: &GemvConfig) -> String {
     let suffix = multiplier_suffix(config);
     format!("l{}_s{}_w{}{suffix}", config.lanes(), config.serial_steps(), config.acc_bits())
-}
-
-/// What moves before products leave.
-enum Before {
-    /// Lanes, and the line that goes with them.
-    Serial { lanes_move: Bits, line_moves: Bits },
-    /// The register of the multiplier's operands.
-    Parallel { operands_move: Bits },
 }
 
 /// A recoded operand taken apart.
@@ -131,17 +121,8 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
     let scalar = m.input(FP16_BITS, "recoded activation of all lanes");
     let separate = m.input(1, "add the leaving product to `sum_i` instead of the window's sum");
     let import = m.input(1, "add `w_i`, whole, as a sum without carries instead of a product");
-    let before = match config.multiplier() {
-        Multiplier::BitSerial | Multiplier::DigitSerial => Before::Serial {
-            lanes_move: m.input(lanes_move = lanes, "lanes that hold or take operands of a job"),
-            line_moves: m.input(line_moves = 1, "operands of a job come, or its products leave"),
-        },
-        Multiplier::SharedParallel => {
-            Before::Parallel { operands_move: m.input(operands_move = 1, "operands of a job come") }
-        }
-    };
-    let term_moves = m.input(1, "products of a job leave");
-    let sum_moves = m.input(1, "the same a cycle later: they are added");
+    let moves = Moves::inputs(&m, config);
+    let Moves { lanes_move, line_moves, operands_move, term_moves, sum_moves } = moves;
     let sum_in = m.input(sum = sum_bits(config), "sum to add to, in the form of `sum_o`");
     let stored = StoredSum::of(config, &sum_in);
     let imported = StoredSum::of(config, &w.low(sum_bits(config)));
@@ -171,8 +152,8 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
     }
 
     let passed = cat!(sign, exp);
-    let (product, late) = match before {
-        Before::Serial { lanes_move, line_moves } => {
+    let (product, late) = match lanes_move.zip(line_moves) {
+        Some((lanes_move, line_moves)) => {
             let digits = config.multiplier() == Multiplier::DigitSerial;
             let lane = if digits { digit_serial_lane(steps)? } else { serial_lane(steps, window)? };
             // The phases in which a lane takes its steps.
@@ -198,7 +179,8 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
             // zeros.
             (one_hot_mux(turn, &leaving), delay_line(&m, "line", &passed, window + 1, &line_moves))
         }
-        Before::Parallel { operands_move } => {
+        None => {
+            let operands_move = operands_move.unwrap_or_else(|| zeros(1));
             let registered = |name: &str, value: Bits| m.hold(name, value, operands_move);
             let bits = steps + SIGNIFICAND_BITS;
             let (left, right) = (registered("sig_w_q", sig_w), registered("sig_x_q", sig_x));

@@ -5,6 +5,8 @@
 //! `digit_bits`, least significant first, one per cycle, two's complement, with three sticky flags ([`FLAG_BITS`])
 //! that are valid with the last digit.
 
+use super::prelude::*;
+
 /// Bits of an FP16 value.
 pub const FP16_BITS: u32 = 16;
 /// Significand bits of an FP16 value, the hidden one included.
@@ -15,3 +17,21 @@ pub const EXPONENT_SUM_BITS: u32 = 6;
 pub const ACC_LSB_EXPONENT: i32 = -48;
 /// Sticky flags of a sum, from bit 0: NaN seen, +Inf seen, -Inf seen.
 pub const FLAG_BITS: u32 = 3;
+
+bundle! {
+    /// Strobes beside streams of digits.
+    pub(crate) struct Strobes {
+        valid: 1, "there are digits";
+        first: 1, "they are the least significant ones";
+        last: 1, "they are the most significant ones";
+    }
+}
+
+bundle! {
+    /// A digit of a kept sum.
+    pub(crate) struct KeptDigit(config: &GemvConfig) {
+        digit: config.digit_bits(), "digit";
+        carry: 1, "carry to add to it";
+        flags: FLAG_BITS, "flags of the sum";
+    }
+}

@@ -50,15 +50,13 @@ fn of_heads(heads: &Bits, most: u32, values: &[Bits]) -> Bits {
     "Pipelined binary tree of digit-serial adders.")]
 pub fn tapped_tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
     let node = tree_node(digit_bits)?;
-    let valid = m.input(1, "there are digits");
-    let first = m.input(1, "they are the least significant ones");
-    let last = m.input(1, "they are the most significant ones");
+    let strobes = Strobes::inputs(&m, ());
     let mut streams = each(leaves, |i| {
         let digit = m.input(format!("digit{i}_i"), digit_bits, format!("digit of leaf {i}"));
         (digit, m.input(format!("flags{i}_i"), FLAG_BITS, format!("flags of leaf {i}")))
     });
 
-    let mut strobes = cat!(last, first, valid);
+    let mut strobes = cat!(strobes.last, strobes.first, strobes.valid);
     let (mut inner, mut inner_strobes) = (Vec::new(), Vec::new());
     for level in 0..log2(leaves) {
         if streams.len() <= heads as usize {
@@ -77,20 +75,17 @@ pub fn tapped_tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
         let delayed = m.flag(format!("strobes{level}_q"), strobes);
         strobes = delayed;
     }
-    m.output(valid = strobes.bit(0), "there is a digit of the whole sum");
-    m.output(first = strobes.bit(1), "it is the least significant one");
-    m.output(last = strobes.bit(2), "it is the most significant one");
-    m.output(digit = streams[0].0, "digit of the whole sum");
-    m.output(flags = streams[0].1, "flags of the whole sum; valid with the last digit");
+    let unpacked = |strobes: Bits| Strobes::of_values((), each(3, |i| strobes.bit(i)));
+    Strobes::outputs_as(&m, "", "whole sum: ", (), unpacked(strobes));
+    m.output(digit = streams[0].0, "whole sum: digit");
+    m.output(flags = streams[0].1, "whole sum: flags; valid with the last digit");
     if heads > 1 {
         let count = m.input(heads = bits_for(log2(heads)), "logarithm of the number of heads");
         // From the level of two nodes upwards to that of `heads`.
         inner.reverse();
         inner_strobes.reverse();
         let strobes = m.wire("tap_strobes", of_heads(&count, heads, &inner_strobes));
-        m.output(tap_valid = strobes.bit(0), "taps: there is a digit");
-        m.output(tap_first = strobes.bit(1), "taps: it is the least significant one");
-        m.output(tap_last = strobes.bit(2), "taps: it is the most significant one");
+        Strobes::outputs_as(&m, "tap_", "taps: ", (), unpacked(strobes));
         if heads == 2 {
             m.unused(count, "there is no other number of heads");
         }

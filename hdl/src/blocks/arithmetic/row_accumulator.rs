@@ -11,9 +11,7 @@ use super::prelude::*;
 pub fn row_accumulator(config: &GemvConfig) -> Block {
     let (batch, segments, digit_bits) = (config.max_batch(), config.acc_segments(), config.digit_bits());
     let (vector_bits, segment_bits) = (bits_for(batch - 1), bits_for(segments - 1));
-    let valid = m.input(1, "a digit arrives");
-    let first = m.input(1, "it is the least significant one");
-    let last = m.input(1, "it is the most significant one");
+    let Strobes { valid, first, last } = Strobes::inputs(&m, ());
     let digit = m.input(digit_bits, "digit of the stripe's sum");
     let flags = m.input(FLAG_BITS, "flags of the stripe's sum; valid with the last digit");
     let vector = m.input(vector_bits, "vector of the batch; valid with every digit");

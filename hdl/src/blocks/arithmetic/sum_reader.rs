@@ -26,7 +26,6 @@ pub fn sum_reader(config: &GemvConfig) -> Block {
     let carries = m.reg(segments);
     carries.next(mux(load, loaded_carries, cat!(zeros(1), carries.high(segments - 1))));
     let flags = m.reg(FLAG_BITS).enable(load).next(sum.flags);
-    m.output(digit = digits.low(digit_bits), "digit");
-    m.output(carry = carries.bit(0), "carry to add to it");
-    m.output(flags, "flags of the sum");
+    let kept = KeptDigit { digit: digits.low(digit_bits), carry: carries.bit(0), flags: flags.q() };
+    KeptDigit::outputs(&m, config, kept);
 }

@@ -39,7 +39,7 @@ pub fn fifo(width: u32, depth: u32) -> Block {
     let pops = m.wire(pop & valid);
     let head = m.counter(addr_bits, pops);
     let tail = m.counter(addr_bits, pushes);
-    count.up_down(pushes ^ pops, pushes);
+    count.up_down(pushes, pops);
     m.assert(
         "counts",
         lit(depth.into(), bits_for(depth)).ge(count) & count.low(addr_bits).eq(tail - head),
@@ -64,4 +64,22 @@ pub(crate) fn fifo_of(
 ) -> Result<fifo::Out, HdlError> {
     let (push, data, pop) = (push.into(), data.into(), pop.into());
     Ok(fifo::In { push, data, pop }.part(m, name, &fifo(data.width(), depth)?))
+}
+
+/// A queue whose words have a place from the time when they are asked for: `begins` reserves one, and is set only with `room`. With
+/// `ready` the head is taken. Gives the number of places that are reserved or have a word, too.
+pub(crate) fn reserved_queue(
+    m: &ModuleBuilder,
+    (name, depth): (&str, u32),
+    (begins, room): (Bits, Wire),
+    (push, data): (Bits, Bits),
+    ready: Bits,
+) -> Result<(fifo::Out, Reg), HdlError> {
+    let taken = m.forward(format!("{name}_taken"), 1);
+    let queue = fifo_of(m, name, depth, push, data, taken)?;
+    queue.ready.ignore("a place is reserved before the word is asked for");
+    taken.drive(queue.valid & ready);
+    let places = m.reg(format!("{name}_places_q"), bits_for(depth)).reset(0).up_down(begins, taken);
+    room.drive(places.ne(lit(depth.into(), places.width())));
+    Ok((queue, places))
 }

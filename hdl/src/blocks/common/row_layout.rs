@@ -30,6 +30,15 @@ bundle! {
     }
 }
 
+/// Whether an element of the beat at `position` is beyond the row's end in the row's last stripe; `cut` says it of the row's last beat.
+pub(crate) fn beyond_end(position: u32, last_beat: &Bits, cut: &Bits) -> Bits {
+    let here = lit(position.into(), last_beat.width());
+    match position {
+        0 => cut & last_beat.is_zero(),
+        _ => last_beat.lt(here) | (cut & last_beat.eq(here)),
+    }
+}
+
 /// A number of slice words in the width of a slice address, modulo which it counts.
 pub(crate) fn words(m: &ModuleBuilder, value: &Bits, addr_bits: u32) -> Bits {
     m.fit(value, addr_bits, "addresses count modulo the words of a slice")

@@ -22,7 +22,7 @@ pub fn sram_fifo(width: u32, depth: u32) -> Block {
     valid.set_clear(reads, pop);
     let head = m.counter(addr_bits, reads);
     let tail = m.counter(addr_bits, pushes);
-    count.up_down(pushes ^ reads, pushes);
+    count.up_down(pushes, reads);
     m.assert(
         "counts",
         lit(depth.into(), bits_for(depth)).ge(count) & count.low(addr_bits).eq(tail - head),

@@ -179,7 +179,7 @@ impl Parts {
     }
 
     /// Generates the rows of a product.
-    #[signals(m)]
+    #[block(m)]
     fn rows(&self, m: &ModuleBuilder, config: &DesignConfig) -> Rows {
         let Self { issue, generator, writer, tokens, .. } = self;
         let (fetch, selected, select) = (issue.fetch.q(), issue.selected.q(), issue.starts.select);
@@ -219,7 +219,7 @@ impl Parts {
     }
 
     /// Reads loads and lists from the DRAM; the list memory. Returns whether the reader is busy, and whether with a list.
-    #[signals(m)]
+    #[block(m)]
     fn lists(&self, m: &ModuleBuilder, config: &DesignConfig, rows: &Rows) -> (Bits, Bits) {
         let Self { issue, generator, reader, writer, unit, .. } = self;
         let (starts, list) = (issue.starts.q(), issue.list.q());
@@ -301,7 +301,7 @@ impl Parts {
     }
 
     /// The host port, which also writes the unit's stores.
-    #[signals(m)]
+    #[block(m)]
     fn host(
         &self,
         m: &ModuleBuilder,
@@ -352,7 +352,7 @@ impl Parts {
     }
 
     /// The way to a rank. The reader reserves places before it requests a segment, so only weights have to wait.
-    #[signals(m)]
+    #[block(m)]
     fn rank(&self, m: &ModuleBuilder, config: &DesignConfig, rows: &Rows, g: usize, dq: Bits) {
         let Self { generator, reader, host, .. } = self;
         let Rank { turns, feeder, port } = &self.ranks[g];
@@ -393,7 +393,7 @@ impl Parts {
     }
 
     /// Status and counters of the host's registers.
-    #[signals(m)]
+    #[block(m)]
     fn monitor(&self, m: &ModuleBuilder, config: &DesignConfig, busy: Busy, product: Bits, in_work: Bits) {
         let Self { queue, issue, unit, host, transfer, .. } = self;
         let word = |bits: &Bits| bits.zext(COUNTER_BITS);

@@ -9,29 +9,8 @@
 
 use super::prelude::*;
 use crate::blocks::activation::activation_lane::{
-    KEY_BITS, LaneControls, TERM_BITS, activation_lane, shared_suffix,
+    LaneControls, LaneElement, LaneResults, activation_lane, shared_suffix,
 };
-
-bundle! {
-    /// Inputs of the tile's own lane beside the controls.
-    pub(crate) struct OwnLane {
-        counts: 1, "the element counts in maximum and sum";
-        blank: 1, "the element is beyond the vector's end";
-        chain: FP16_BITS, "comes in behind the lane's first elements";
-        chain_other: FP16_BITS, "comes in behind its second elements";
-    }
-}
-
-bundle! {
-    /// Results of the tile's lane.
-    pub(crate) struct LaneResults(config: &GemvConfig) {
-        chain: FP16_BITS, "the lane's first element";
-        chain_other: FP16_BITS, "its second element";
-        key: KEY_BITS, "order of the activation unit's element, 0 if it does not count";
-        bad: 1, "it counts and is NaN or +Inf";
-        term: TERM_BITS, "its exponential in units of 2^-28", if !config.shares_exponential();
-    }
-}
 
 /// The tile of `config`.
 #[block(m, "compute_tile_{}_a{}{}", multiplier_name(config), config.slice_words(), shared_suffix(config),
@@ -59,8 +38,9 @@ pub fn compute_tile(config: &GemvConfig) -> Block {
     let wdata = m.input(chunk_bits, "recoded FP16 values");
 
     let own_lane = config.slices_per_lane() == 1;
-    let own_lane = own_lane
-        .then(|| (LaneControls::inputs_as(&m, "lane_", "", config), OwnLane::inputs_as(&m, "lane_", "", ())));
+    let own_lane = own_lane.then(|| {
+        (LaneControls::inputs_as(&m, "lane_", "", config), LaneElement::inputs_as(&m, "lane_", "", ()))
+    });
     let lane_we = m.input(lanes, "lanes to write with the activation unit's result; alone");
 
     let next = m.hold("weight_next_q", weight, weight_we);
@@ -90,32 +70,19 @@ pub fn compute_tile(config: &GemvConfig) -> Block {
         scalar,
         separate,
         import,
-        lanes_move: moves.lanes_move,
-        line_moves: moves.line_moves,
-        operands_move: moves.operands_move,
-        term_moves: moves.term_moves,
-        sum_moves: moves.sum_moves,
+        moves,
         sum: word.low(sum_bits(config)),
     }
     .part(&m, "unit", &multiplier_unit(config)?);
     sum.drive(unit.sum);
     m.output(digit = unit.digit, "digit of the sum over the last window, in its phase");
     m.output(flags = unit.flags, "NaN, +Inf, -Inf seen; valid with the last digit");
-    if let (Some((lane_controls, own)), Some(result)) = (own_lane, own_result) {
-        let OwnLane { counts, blank, chain, chain_other } = own;
-        let lane = activation_lane::In {
-            word: Some(word),
-            take_slice: None,
-            words: Vec::new(),
-            lane_controls,
-            counts,
-            blank,
-            chain,
-            chain_other,
-        }
-        .part(&m, "lane", &activation_lane(config)?);
+    if let (Some((controls, element)), Some(result)) = (own_lane, own_result) {
+        let lane =
+            activation_lane::In { word: Some(word), take_slice: None, words: Vec::new(), controls, element }
+                .part(&m, "lane", &activation_lane(config)?);
         result.drive(lane.value);
-        LaneResults::outputs(&m, config, LaneResults::of(*lane, ""));
+        LaneResults::outputs(&m, config, lane.lane_results.q());
     }
     m.output(word, "the slice's last word");
 }

@@ -10,6 +10,35 @@
 
 use super::prelude::*;
 
+bundle! {
+    /// A stripe of weights.
+    pub(crate) struct Stripe(config: &GemvConfig) {
+        first: 1, "it is the row's first on this rank";
+        last: 1, "it is the row's last on this rank";
+        skip: rank_bits(config), "tail stripes to skip in the slice";
+        slot: scalar_slot_bits(), "place of the row's scalars";
+        row: config.slice_addr_bits(), "number of its row, counted from 0";
+    }
+}
+
+bundle! {
+    /// Where a beat goes, or the first place of quantised weights.
+    pub(crate) struct Placed(config: &GemvConfig) {
+        position: position_bits(config), "position of the first place among the tiles";
+        clear: 1, "zeros instead, for this position and all after it";
+        cut: 1, "the row ends in the first place";
+    }
+}
+
+bundle! {
+    /// The second place of quantised weights, at the next position.
+    pub(crate) struct PlacedNext {
+        pair: 1, "the second place has weights or zeros, too";
+        next_clear: 1, "zeros instead in the second place";
+        next_cut: 1, "the row ends in the second place";
+    }
+}
+
 /// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
 /// cycle, and one more cycle for the zeros if the row ends before the stripe does. The command's fields have to stay while it
 /// runs.
@@ -68,10 +97,9 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let row = m.reg(config.slice_addr_bits());
     row.count(row_done, start);
 
-    let plan = |name: &str, value: &Bits| m.hold(format!("plan_{name}_q"), value, planned);
-    let (plan_first, plan_last) = (plan("first", &row_first), plan("last", &row_last));
-    let (plan_end, plan_skip, plan_slot) = (plan("end", &row_end), plan("skip", &skip), plan("slot", &slot));
-    let plan_row = plan("row", &row);
+    let plan = Stripe { first: row_first, last: row_last, skip, slot: slot.q(), row: row.q() };
+    let plan = plan.held(&m, "plan_", planned);
+    let plan_end = m.hold(row_end, planned);
 
     /// Beats of the planned stripe, while the tiles' next weights are free.
     let full = m.reg("stripe_valid_q", 1).reset(0);
@@ -112,10 +140,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     plan_valid.set_clear(planned, finish);
     full.set_clear(finish, stripe_take);
 
-    let stripe = |name: &str, value: &Bits| m.hold(format!("stripe_{name}_q"), value, finish);
-    let (stripe_first, stripe_last) = (stripe("first", &plan_first), stripe("last", &plan_last));
-    let (stripe_skip, stripe_slot) = (stripe("skip", &plan_skip), stripe("slot", &plan_slot));
-    let stripe_row = stripe("row", &plan_row);
+    let stripe = plan.held(&m, "stripe_", finish);
 
     let idle = m.output(idle = !(active | plan_valid | full), "a command can be taken, no stripe waits");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
@@ -133,7 +158,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
         /// The second place of a pair is beyond the row's end, or has it; positions of pairs are even.
         let in_pair = m.wire(all!(plan_end, same_pair, int4));
         let row_end = m.wire("place_row_end", ends_here | in_pair);
-        let ends = m.wire(plan_last & mux(plan_end, row_end, stripe_end));
+        let ends = m.wire(plan.last & mux(plan_end, row_end, stripe_end));
         let weights = m.wire(pop & quantised);
         let scales = [*quantised, plan_valid.q(), !beyond, beat_valid, !scaled];
         let scales = m.wire(cat(scales).all());
@@ -153,20 +178,18 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
         m.output(scales, "the beat has scales");
         m.output(half, "which half of the beat has the weights");
         m.output(group, "number of the first place among those of the scales");
-        m.output(place_pair = int4 & !beyond, "two places go to the tiles");
-        m.output(place_next_clear = in_pair & here & !position.bit(0), "zeros as the second one");
-        m.output(place_next_cut = in_pair & !here, "the second one is the row's last");
+        let next = PlacedNext {
+            pair: int4 & !beyond,
+            next_clear: in_pair & here & !position.bit(0),
+            next_cut: in_pair & !here,
+        };
+        PlacedNext::outputs_as(&m, "place_", "", (), next);
     }
     m.output(beat_pop = taken, "take a beat from the FIFO");
     m.output(place = step, "a beat goes to the tiles");
-    m.output(place_position = position, "its position among the tiles");
-    m.output(place_clear = beyond, "zeros instead, for this position and all after it");
-    m.output(place_cut = ends_here, "it is the row's last");
+    let placed = Placed { position: position.q(), clear: beyond, cut: ends_here };
+    Placed::outputs_as(&m, "place_", "", config, placed);
     m.output(stripe_valid = complete, "the tiles' next weights are complete and described");
-    m.output(stripe_first, "it is the row's first on this rank");
-    m.output(stripe_last, "it is the row's last on this rank");
-    m.output(stripe_skip, "tail stripes to skip in the slice");
-    m.output(stripe_slot, "place of the row's scalars");
-    m.output(stripe_row, "number of its row, counted from 0");
+    Stripe::outputs_as(&m, "stripe_", "", config, stripe);
     m.unused(layout.last_elem, "who cuts the last beat knows the element");
 }

@@ -28,8 +28,8 @@ pub fn head_results(config: &GemvConfig) -> Block {
     let last = m.wire(cat(last).all());
     for g in 0..ranks {
         let pop = m.wire(format!("pop{g}"), taken & members.bit(g));
-        m.output(format!("result{g}_release_o"), pop & last, "it is the last one of its job");
-        m.output(format!("result{g}_pop_o"), pop, format!("take a result of rank {g}"));
+        let take = SumTake { pop, release: pop & last };
+        SumTake::outputs_as(&m, format!("result{g}_"), format!("rank {g}: "), (), take);
     }
     m.output(valid, "an item is offered");
     m.output(data = cat(results.iter().rev().map(|(_, data)| *data)), "the ranks' results, rank 0 lowest");

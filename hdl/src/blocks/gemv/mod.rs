@@ -3,7 +3,7 @@
 //! Reading order: [`compute_tile`]; [`fill_sequencer`], [`weight_unpacker`] and [`window_sequencer`] (what a rank's group of tiles does when),
 //! [`rank_group`]. The buffer's ways in and out: [`vector_walker`], [`vector_writer`], [`vector_reader`], [`row_distributor`],
 //! [`round_sequencer`], [`round_column`]. What products of several heads need: [`scalar_banks`], [`head_sender`],
-//! [`head_results`]. Elements that are positive: [`selector`]. All together: [`gemv_unit`].
+//! [`head_results`]. Elements that are positive: [`selector`]. All together: `unit_commands` and [`gemv_unit`].
 
 pub mod compute_tile;
 pub mod fill_sequencer;
@@ -16,6 +16,7 @@ pub mod round_sequencer;
 pub mod row_distributor;
 pub mod scalar_banks;
 pub mod selector;
+pub(crate) mod unit_commands;
 pub mod vector_reader;
 pub mod vector_walker;
 pub mod vector_writer;

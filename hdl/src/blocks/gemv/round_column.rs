@@ -6,13 +6,6 @@
 
 use super::prelude::*;
 
-/// One rank's digit with what goes with it.
-struct Stream {
-    digit: Bits,
-    carry: Bits,
-    flags: Bits,
-}
-
 /// The column for the ranks of `config`. One sum of each rank every `acc_segments` cycles; latency: six cycles from the last
 /// digit.
 #[block(m, "round_column_g{}_d{}_w{}", config.ranks(), config.digit_bits(), config.acc_bits(),
@@ -21,18 +14,13 @@ pub fn round_column(config: &GemvConfig) -> Block {
     let (ranks, digit_bits) = (config.ranks(), config.digit_bits());
     m.share_code();
     m.replicated();
-    let valid = m.input(1, "digits arrive");
-    let first = m.input(1, "they are the least significant ones");
-    let last = m.input(1, "they are the most significant ones");
+    let Strobes { valid, first, last } = Strobes::inputs(&m, ());
     let pairs = m.input(1, "ranks of the same parity share their columns");
     let all = m.input(1, "all ranks share their columns");
     let result_pairs = m.input(1, "the same for the result that comes out");
     let result_all = m.input(1, "the same for the result that comes out");
-    let streams: Vec<Stream> = each(ranks, |g| Stream {
-        digit: m.input(format!("digit{g}_i"), digit_bits, format!("digit of rank {g}")),
-        carry: m.input(format!("carry{g}_i"), 1, format!("carry to add to it, rank {g}")),
-        flags: m.input(format!("flags{g}_i"), FLAG_BITS, format!("flags of rank {g}'s sum")),
-    });
+    let streams =
+        each(ranks, |g| KeptDigit::inputs_as(&m, format!("rank{g}_"), format!("rank {g}: "), config));
     let shared = m.wire(pairs | all);
     let (valid_q, first_q, last_q) =
         (m.flag("valid_q", valid), m.flag("first_q", first), m.flag("last_q", last));
@@ -47,7 +35,7 @@ pub fn round_column(config: &GemvConfig) -> Block {
             (1, 3) => Some(&pairs),
             _ => None,
         };
-        let gates: Vec<(&Stream, Option<&Bits>)> = (0..ranks)
+        let gates: Vec<(&KeptDigit, Option<&Bits>)> = (0..ranks)
             .filter(|h| *h == g || others(*h).is_some())
             .map(|h| (&streams[h as usize], others(h)))
             .collect();

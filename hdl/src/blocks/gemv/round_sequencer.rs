@@ -171,9 +171,8 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     let sums = SumsRead { re: read_now, raddr: read_addr, tile, load };
     SumsRead::outputs_as(&m, "sums_", "", config, sums);
-    m.output(digit_valid = any_of(&digit), "the groups put out digits");
-    m.output(digit_first = digit[0], "the least significant ones");
-    m.output(digit_last = digit[segments as usize - 1], "the most significant ones");
+    let strobes = Strobes { valid: any_of(&digit), first: digit[0], last: digit[segments as usize - 1] };
+    Strobes::outputs_as(&m, "digit_", "of the groups: ", (), strobes);
     m.output(pairs = shared & two, "ranks of the same parity share these columns");
     m.output(all = shared & !two, "all ranks share these columns");
     m.output(result_pairs = writing.in_tail & two, "the same for the results that come out");

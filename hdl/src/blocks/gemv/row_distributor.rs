@@ -10,6 +10,16 @@
 
 use super::prelude::*;
 
+bundle! {
+    /// A row for all groups, or scalars of a row.
+    pub(crate) struct RowPush(config: &GemvConfig) {
+        push: 1, "a row or, of an AXPY, scalars of one; only with room in every group";
+        start: rank_bits(config), "rank at which the row's tail starts";
+        last: 1, "the row is complete";
+        vector: log2(config.max_vectors()), "number of the scalar: `vector * heads + head`";
+    }
+}
+
 /// The distributor. One row or transfer of scalars per cycle; the command's fields have to stay while it runs, rows of the next one wait.
 #[block(m, "row_distributor_g{}_b{}_a{}", config.ranks(), config.max_batch(), config.slice_words(),
     "Hands rows and scalars to the rank groups.")]
@@ -156,12 +166,10 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     let idle = m.output(idle = reader.idle & no_rows, "all rows were taken");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     m.output(row_ready = possible & last, "the row is taken");
-    m.output(push, "a row or scalar for every group");
-    m.output(push_start = row_start, "rank at which the row's tail starts");
-    m.output(push_last = last, "the row is complete");
-    m.output(push_vector = offered_place.low(vector_bits), "number of the scalar: `vector * heads + head`");
+    let row = RowPush { push, start: row_start, last, vector: offered_place.low(vector_bits) };
+    RowPush::outputs_as(&m, "row_", "", config, row);
     for (g, scalar) in scalars.iter().enumerate() {
-        m.output(format!("push{g}_scalar_o"), scalar, format!("recoded scalar for rank {g}"));
+        m.output(format!("scalar{g}_o"), scalar, format!("recoded scalar for rank {g}"));
     }
     m.output(read_valid = asks, "a request is offered");
     BufferRead::outputs_as(&m, "read_", "", config, reader.read.q());

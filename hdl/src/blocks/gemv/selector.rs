@@ -98,15 +98,9 @@ pub fn selector(config: &GemvConfig) -> Block {
 
     // Values wait for the writer.
     let value = one_hot_mux(m.wire("at", one_hot(&element_beat.q(), BEAT_ELEMS)), &values);
-    let item_taken = m.forward(1);
-    let queue = fifo_of(&m, "values", QUEUED_VALUES, value_beat, m.wire("value", value), item_taken)?;
-    queue.ready.ignore("a place is reserved before the beat is read");
-    let item_valid = queue.valid.q();
-    item_taken.drive(item_valid & item_ready);
-    let places = m.reg(bits_for(QUEUED_VALUES)).reset(0);
     let reserves = m.wire(taken & reads);
-    places.up_down(reserves ^ item_taken, reserves);
-    room.drive(places.ne(lit(QUEUED_VALUES.into(), bits_for(QUEUED_VALUES))));
+    let value = (value_beat.q(), m.wire("value", value));
+    let (queue, places) = reserved_queue(&m, ("values", QUEUED_VALUES), (reserves, room), value, item_ready)?;
 
     // Numbers of the elements, one cycle after the first of their values is asked for; the place follows a cycle late.
     let named = flag("named_q");
@@ -122,7 +116,10 @@ pub fn selector(config: &GemvConfig) -> Block {
     let (rank, position) = (walker.rank.q(), walker.position.q());
     let read = BufferRead { rank, position, addr: walker.word + words(&m, &vector, addr_bits) };
     BufferRead::outputs_as(&m, "read_", "", config, read);
-    m.output(item_valid, "a value is offered, in the order of the elements, in each the vectors");
+    m.output(
+        item_valid = queue.valid,
+        "a value is offered, in the order of the elements, in each the vectors",
+    );
     m.output(item_data = queue.data, "the value, recoded");
     m.output(element_valid = named, "an element is selected, in ascending order");
     m.output(element = cat!(place, element_back), "its number");

@@ -3,19 +3,8 @@
 //! What becomes of a beat is decided in [`super::fill_sequencer`]: that it has scales, which stay here, or numbers, of which a half is taken in
 //! a cycle. The scaled weights come out a cycle later, and with them the controls that say where they go.
 
+use super::fill_sequencer::{Placed, PlacedNext};
 use super::prelude::*;
-
-bundle! {
-    /// Treatment of a place, delayed by a cycle.
-    pub(crate) struct Placed(config: &GemvConfig) {
-        position: position_bits(config), "position of the first place among the tiles";
-        clear: 1, "zeros instead, for this position and all after it";
-        cut: 1, "the row ends in the first place";
-        pair: 1, "the second place has weights or zeros, too";
-        next_clear: 1, "of the second place zeros instead";
-        next_cut: 1, "the row ends in the second place";
-    }
-}
 
 /// The unpacker of a rank.
 #[block(m, "weight_unpacker_p{}", config.beats_per_stripe(), "Quantised weights of a rank to FP16.")]
@@ -28,6 +17,7 @@ pub fn weight_unpacker(config: &GemvConfig) -> Block {
     let half = m.input(1, "which half");
     let group = m.input(log2(SCALED_PLACES), "number of the first place among those of the scales");
     let placed = Placed::inputs(&m, config);
+    let next = PlacedNext::inputs(&m, ());
 
     let step = m.wire(place & quantised);
     let kept = m.hold("scales_q", beat, scales);
@@ -50,4 +40,5 @@ pub fn weight_unpacker(config: &GemvConfig) -> Block {
     let place = m.flag(step);
     m.output(place, "they go to the tiles");
     Placed::outputs(&m, config, placed.held(&m, "", step));
+    PlacedNext::outputs(&m, (), next.held(&m, "", step));
 }

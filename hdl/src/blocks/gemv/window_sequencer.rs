@@ -13,7 +13,17 @@
 //! each tile: it is added while it lies in the weights, in the job's first window, with a read in phase 0 and a write
 //! in phase 2.
 
+use super::fill_sequencer::Stripe;
 use super::prelude::*;
+
+bundle! {
+    /// Which product is computed.
+    pub(crate) struct ProductKind {
+        axpy: 1, "it adds to sums in the slices: an AXPY, a merge or an import";
+        merge: 1, "it is a merge or an import: row k has one job on each stripe, with vector k and no scalar";
+        import: 1, "it is an import: a stripe is a sum for each tile, row k for word k";
+    }
+}
 
 /// The sequencer of one rank. The command's fields have to stay while it runs.
 #[block(m, "window_sequencer_p{}_b{}_a{}{}", config.window_cycles(), config.max_batch(), config.slice_words(),
@@ -24,17 +34,12 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let (batch_bits, addr_bits) = (config.batch_bits(), config.slice_addr_bits());
     let vector_bits = bits_for(config.max_batch() - 1);
     let phase = m.input(window, "phase of the window, one-hot");
-    let axpy = m.input(1, "the command adds to sums in the slices");
-    let merge = m.input(1, "row k has one job on each stripe, with vector k");
-    let import = m.input(1, "a stripe is a sum for each tile, row k for word k; with `merge_i`");
+    let kind = ProductKind::inputs(&m, ());
+    let ProductKind { axpy, merge, import } = kind;
     let batch = m.input(batch_bits, "vectors");
     let base = m.input(addr_bits, "first word of the activations (DOT) or of the sums");
     let stripe_valid = m.input(1, "a stripe of weights is complete");
-    let stripe_first = m.input(1, "it is the row's first on this rank");
-    let stripe_last = m.input(1, "it is the row's last on this rank");
-    let stripe_skip = m.input(rank_bits(config), "tail stripes to skip in the slice");
-    let stripe_row = m.input(addr_bits, "number of its row");
-    let stripe_slot = m.input(scalar_slot_bits(), "place of the row's scalars");
+    let stripe = Stripe::inputs_as(&m, "stripe_", "", config);
     let room = m.input(1, "there is room for the sum of a row");
 
     /// The stripe in work, and the vector that comes next; `running` while there is one.
@@ -47,8 +52,8 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
         let reg = m.hold(format!("{name}_q"), value, take);
         m.wire(format!("{name}_now"), mux(fresh, value, reg))
     };
-    let (is_first, is_last) = (hold("first", &stripe_first), hold("last", &stripe_last));
-    let slot = hold("slot", &stripe_slot);
+    let (is_first, is_last) = (hold("first", &stripe.first), hold("last", &stripe.last));
+    let slot = hold("slot", &stripe.slot);
     let possible = m.wire(running | stripe_valid);
     let roomless = m.wire(is_last & !axpy & !room);
     issue.drive(all!(decide, possible, !roomless));
@@ -62,14 +67,14 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     /// Words of a slice follow each other in the order of jobs: wave by wave, vector by vector. Only the tail may skip.
     /// A job of AXPY has a word for each lane. The one job of a merge is that of its vector in each wave.
     let index = m.reg(addr_bits).enable(issue);
-    let restart = m.wire(fresh & stripe_first);
+    let restart = m.wire(fresh & stripe.first);
     let step = mux(merge, words(&m, &batch, addr_bits), lit(1, addr_bits));
-    let first_index = stripe_row.gated(all!(restart, merge));
+    let first_index = stripe.row.gated(all!(restart, merge));
     let onward = m.wire((index + step).gated(!restart) | first_index);
-    let mut skipped = words(&m, &batch, addr_bits).gated(stripe_skip.bit(0));
-    if stripe_skip.width() > 1 {
+    let mut skipped = words(&m, &batch, addr_bits).gated(stripe.skip.bit(0));
+    if stripe.skip.width() > 1 {
         let twice = cat!(batch, zeros(1));
-        skipped = skipped | words(&m, &twice, addr_bits).gated(stripe_skip.bit(1));
+        skipped = skipped | words(&m, &twice, addr_bits).gated(stripe.skip.bit(1));
     }
     let skipped = m.wire(skipped.gated(fresh));
     let index_now = m.wire(onward + skipped);
@@ -121,6 +126,13 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     });
     let adding = flag("adding_q");
     adding.next(leaves);
+    let moves = Moves {
+        lanes_move,
+        line_moves: serial.then(|| loads | leaves),
+        operands_move: (!serial).then_some(loads),
+        term_moves: leaves,
+        sum_moves: adding.q(),
+    };
 
     let resolving = if wraps { age("resolving_q", &leaving) } else { leaving };
     let digit_strobe = |at: &u32| phase.bit(at % window) & if *at < window { &leaving } else { &resolving };
@@ -163,14 +175,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     m.output(sum_re = sum_read, "the tiles read the sums of a lane");
     m.output(sum_raddr = sum_addr, "word they read");
     m.output(separate, "the tiles add products to the words read");
-    if let Some(lanes_move) = lanes_move {
-        m.output(lanes_move, "lanes of the tiles that hold or take operands of a job");
-        m.output(line_moves = loads | leaves, "operands of a job come, or its products leave");
-    } else {
-        m.output(operands_move = loads, "operands of a job come");
-    }
-    m.output(term_moves = leaves, "products of a job leave");
-    m.output(sum_moves = adding, "they are added");
+    Moves::outputs(&m, config, moves);
     m.output(sum_we = sum_write, "the tiles write sums");
     m.output(sum_waddr = write_addr, "word they write");
     m.output(job = *issue & !axpy, "a DOT job is issued");
@@ -180,9 +185,8 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     m.output(job_first = is_first, "it is its row's first stripe on this rank");
     m.output(job_last = is_last, "it is its row's last stripe on this rank");
     m.output(slot_free = all!(issue, axpy, !merge, is_last, !vectors_left), "the scalars were used");
-    m.output(digits = any_of(&strobes), "the tiles have digits of a job on their outputs");
-    m.output(digits_first = strobes[0], "they are the least significant ones");
-    m.output(digits_last = strobes[strobes.len() - 1], "they are the most significant ones");
+    let digits = Strobes { valid: any_of(&strobes), first: strobes[0], last: strobes[strobes.len() - 1] };
+    Strobes::outputs_as(&m, "digits_", "of the tiles: ", (), digits);
     let stages = [running.q(), read.q(), adds.q(), loading, loading_sums, leaving, leaving_sums];
     m.output(idle = !any_of(stages), "no job is in work, sums are written");
     m.output(cause = idle_window, "this window: job, no stripe, no room for the sum; one-hot");

@@ -174,7 +174,7 @@ fn raised(flags: impl Into<Bits>, names: &[&str], name: &str) -> Bits {
 }
 
 /// The first objection to the row command.
-#[signals(m)]
+#[block(m)]
 fn row_status(
     m: &ModuleBuilder,
     c: &HbmConfig,

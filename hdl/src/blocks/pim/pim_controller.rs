@@ -232,7 +232,7 @@ impl Parts {
     }
 
     /// Requests and operations, and whose turn it is to use the rows that both need.
-    #[signals(m)]
+    #[block(m)]
     fn queues(
         &self,
         m: &ModuleBuilder,
@@ -284,7 +284,7 @@ impl Parts {
         });
     }
 
-    #[signals(m)]
+    #[block(m)]
     fn setup(&self, m: &ModuleBuilder, c: &HbmConfig, boundary: Bits) -> Setup {
         let (banks, last) = (c.banks(), c.refresh_interval() - 1);
         /// Setup and refresh.
@@ -328,7 +328,7 @@ impl Parts {
     }
 
     /// Chooses the row command to be asked for next.
-    #[signals(m)]
+    #[block(m)]
     fn row_command(&self, m: &ModuleBuilder, c: &HbmConfig, setup: &Setup) -> RowCommand {
         let Self { requests, operations, shadow, .. } = self;
         let (normal, slicing) = (setup.normal, setup.slicing);
@@ -373,7 +373,7 @@ impl Parts {
 
     /// Chooses the column command to be asked for next. What needs the data bus for a buffer load or a result has it first: reads would
     /// never leave a gap. What is asked for may be given, so its queue does not ask for the next one yet; if it is not, it is asked for again.
-    #[signals(m)]
+    #[block(m)]
     fn column_command(
         &self,
         m: &ModuleBuilder,
@@ -454,7 +454,7 @@ impl ColumnCommand {
 }
 
 /// Data to the channel: tCWL after the command.
-#[signals(m)]
+#[block(m)]
 fn sent(m: &ModuleBuilder, c: &HbmConfig, goes_out: Bits, offered: Bits) -> [Bits; 2] {
     let depth = (c.t_cwl() / HbmConfig::T_BL + 2).next_power_of_two();
     let waiting = m.memory(COLUMN_BITS, depth);
@@ -475,7 +475,7 @@ fn sent(m: &ModuleBuilder, c: &HbmConfig, goes_out: Bits, offered: Bits) -> [Bit
 }
 
 /// Data from the channel, in the order of the commands: a column is complete, the column, what it was read for.
-#[signals(m)]
+#[block(m)]
 fn received(
     m: &ModuleBuilder,
     c: &HbmConfig,
