@@ -133,11 +133,9 @@ pub const CORE_MUTANTS: [Mutant; 5] = [
     // Digits of an element's place in each other's places.
     (
         "variants",
-        Mutation::new(
-            "mutant-place",
-            "{turn_q[3], slice_q[2] | slice_q[3], slice_q[1] | slice_q[3], turn_q[2:0]}",
-            |s| cat!(s.part(0), s.part(2), s.part(1), s.part(3)),
-        ),
+        Mutation::new("mutant-place", "{slice_q[2] | slice_q[3], slice_q[1] | slice_q[3]}", |s| {
+            cat!(s.part(1), s.part(0))
+        }),
     ),
     // The sum ends a term early.
     ("variants", Mutation::new("mutant-last-term", "around_left_q == 5'hb", |s| s.with(1, lit(0xc, 5)))),

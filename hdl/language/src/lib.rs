@@ -43,7 +43,7 @@ pub use design::Design;
 pub use domain::{ClockCrossing, Crossing, Domain};
 pub use error::HdlError;
 pub use module::{Direction, End, MemoryInfo, Module, Port, Pragmas, SignalInfo};
-pub use ndp_hdl_macros::{block, signals};
+pub use ndp_hdl_macros::block;
 pub use netlist::{Binary, Check, Graph, Id, MemoryArray, Netlist, Node, Op, Register, limb_bits, limbs};
 pub use ports::{Bundle, Drives, Field, Inputs, Output, Outputs, Reads, has_output, later, laters, plain};
 pub use proof::ForProver;
@@ -56,7 +56,7 @@ pub mod prelude {
     pub use crate::{
         Bits, Block, Bundle, Crossing, Domain, Drives, HdlError, Inputs, InstanceBuilder, Memory, Module,
         ModuleBuilder, Outputs, Reg, Wire, all, any, any_named, any_of, block, bundle, cat, each, later,
-        laters, lit, mux, named, one_hot_mux, packed, repeat, rom, signals, zeros,
+        laters, lit, mux, named, one_hot_mux, packed, repeat, rom, zeros,
     };
     pub use std::rc::Rc;
 }

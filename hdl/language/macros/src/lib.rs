@@ -22,7 +22,8 @@ const NAMED: [(&str, usize, &str); 13] = [
 /// Makes a function the description of a module: `#[block(m, "title", "what it does")]`.
 ///
 /// `m` is the module's builder, with which the function begins, and which it finishes. Between title and purpose there may be arguments
-/// for the title, a format string. With `#[block(m)]` the function does that itself.
+/// for the title, a format string. With `#[block(m)]` the function does that itself, or gets `m` as an argument and describes a part of a module, without
+/// ports.
 ///
 /// A signal, memory or part that is the value of a `let` may be given no name: it has that of the variable, a port with `_i`, a register
 /// with `_q` after it. So has `m.output(variable, "..")`, with `_o`. Elsewhere the name stands before the first argument:
@@ -30,7 +31,7 @@ const NAMED: [(&str, usize, &str); 13] = [
 ///
 /// A doc comment before such a `let` is a comment in the Verilog.
 ///
-/// Beside the function is a module of its name: `In` has a field for each input port, `Out` for each output port. The ports are those
+/// Beside a function with ports is a module of its name: `In` has a field for each input port, `Out` for each output port. The ports are those
 /// that the function itself declares with a literal for a name. A port in a branch or closure may be missing (`Option`); one with a number in
 /// its name, as in `format!("data{i}_i")`, is one of several (`Vec`), with two as in `format!("row{i}_{k}_i")` of several each. A bundle of ports is one field: `let layout = Layout::inputs(&m, ..)`, or
 /// `Layout::inputs_as(&m, "cols_", ..)`, which is `cols`; so are `Layout::outputs(..)` and `Layout::outputs_as(..)`. Ports that other
@@ -49,10 +50,11 @@ pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
     let Some((builder, named)) = parts.split_first() else {
         return failure("expected the builder", Span::call_site());
     };
-    let (ports, body_stream) = match Ports::of(builder, body.stream()) {
-        Ok(found) => found,
-        Err(failure) => return failure,
-    };
+    let mut ports = Ports { builder: builder.to_string(), ports: Vec::new(), failure: None };
+    let body_stream = ports.rewritten(body.stream(), false);
+    if let Some((what, span)) = ports.failure {
+        return failure(&what, span);
+    }
     let stream = match named.split_last() {
         None => body_stream,
         Some((purpose, title)) => {
@@ -65,27 +67,14 @@ pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
     };
     let visible = function[..at].iter().rposition(|token| is_ident(token, "pub")).unwrap_or(at);
     let visible: TokenStream = function[visible..at].iter().cloned().collect();
-    let types = ports.types(&visible.to_string(), &function[at + 1].to_string());
+    let types = match &ports.ports[..] {
+        [] => String::new(),
+        _ => ports.types(&visible.to_string(), &function[at + 1].to_string()),
+    };
     let mut body = Group::new(Delimiter::Brace, stream);
     body.set_span(Span::call_site());
     function.push(body.into());
     function.into_iter().chain(types.parse::<TokenStream>().unwrap_or_default()).collect()
-}
-
-/// Names the signals of a function that describes a part of a module, as [`macro@block`] does: `#[signals(m)]`. The block that calls
-/// the function declares all ports.
-#[proc_macro_attribute]
-pub fn signals(attribute: TokenStream, function: TokenStream) -> TokenStream {
-    let mut function: Vec<TokenTree> = function.into_iter().collect();
-    let Some(TokenTree::Group(body)) = function.pop() else {
-        return failure("expected a function", Span::call_site());
-    };
-    match Ports::of(&attribute, body.stream()) {
-        Ok((_, stream)) => {
-            function.into_iter().chain([Group::new(Delimiter::Brace, stream).into()]).collect()
-        }
-        Err(failure) => failure,
-    }
 }
 
 fn failure(what: &str, span: Span) -> TokenStream {
@@ -219,16 +208,6 @@ struct Ports {
 }
 
 impl Ports {
-    /// The ports that the body of a function declares, and the body with the names that it leaves out.
-    fn of(builder: &TokenStream, body: TokenStream) -> Result<(Self, TokenStream), TokenStream> {
-        let mut ports = Self { builder: builder.to_string(), ports: Vec::new(), failure: None };
-        let body = ports.rewritten(body, false);
-        match ports.failure {
-            Some((what, span)) => Err(failure(&what, span)),
-            None => Ok((ports, body)),
-        }
-    }
-
     /// The text with the names that it leaves out. `inner` is what may be run never or several times.
     fn rewritten(&mut self, stream: TokenStream, inner: bool) -> TokenStream {
         let tokens: Vec<TokenTree> = stream.into_iter().collect();

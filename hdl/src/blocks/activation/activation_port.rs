@@ -37,17 +37,14 @@ impl Lanes {
     /// For each tile of a position whether its element is beyond the end if the beat is the vectors' last.
     fn cuts(&self, m: &ModuleBuilder, config: &GemvConfig) -> Vec<Bits> {
         let lane_bits = log2(config.lanes());
-        (0..config.beat_chunks())
-            .map(|tile| {
-                let tile_bits = log2(BEAT_ELEMS) - lane_bits;
-                let LanePort { element, last_elem, .. } = self.port;
-                let element = match tile_bits {
-                    0 => element,
-                    bits => cat!(lit(tile.into(), bits), element),
-                };
-                m.wire(format!("lane_cut{tile}"), last_elem.lt(element))
-            })
-            .collect()
+        let LanePort { element, last_elem, .. } = self.port;
+        each(config.beat_chunks(), |tile| {
+            let element = match log2(BEAT_ELEMS) - lane_bits {
+                0 => element,
+                bits => cat!(lit(tile.into(), bits), element),
+            };
+            m.wire(format!("lane_cut{tile}"), last_elem.lt(element))
+        })
     }
 
     /// Whether slice `k` of the lanes is read.
@@ -101,7 +98,7 @@ impl LaneChain {
     }
 
     /// Closes the chain, and brings together the results of all lanes.
-    #[signals(m)]
+    #[block(m)]
     pub fn closed(
         self,
         m: &ModuleBuilder,
@@ -121,11 +118,8 @@ impl LaneChain {
         .part(m, "trees", &activation_tree(config)?);
         let Lanes { port: LanePort { gelu, divide, .. }, ends, counts, shared, .. } = self.lanes;
         let value = first[0].q();
-        let function = function_unit::In { gelu, divide, value, divisor: second[0].q() }.part(
-            m,
-            "functions",
-            &function_unit()?,
-        );
+        let function = function_unit::In { gelu, divide, value, divisor: second[0].q() };
+        let function = function.part(m, "functions", &function_unit()?);
         let mut returned = function.value.q();
         let sum = match shared {
             None => trees.sum.q(),

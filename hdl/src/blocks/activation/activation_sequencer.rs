@@ -49,8 +49,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let divided = m.input(1, "its reciprocal is known");
 
     let flag = |name: &str| m.reg(name, 1).reset(0);
-    let advance = flag("advance_q");
-    advance.next(soon_free);
+    let advance = m.flag(soon_free);
 
     // Passes: 0 of everything else, 1 to 3 of softmax.
     let running = flag("running_q");
@@ -59,8 +58,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let begins = m.wire(start | again);
     pass.next(mux(start, softmax.zext(2), mux(again, pass.plus_one(), pass)));
     let is_pass = |number: u128| pass.eq_lit(number);
-    let begun = flag("begun_q");
-    begun.next(begins);
+    let begun = m.flag(begins);
     let (maxima, exponentials, products) = (is_pass(1), is_pass(2), is_pass(3));
     let (maxima, exponentials) = (m.wire("maxima", maxima), m.wire("exponentials", exponentials));
     let products = m.wire(products);
@@ -113,7 +111,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
 
     let walker_module = activation_walker(config)?;
     let walker = activation_walker::In {
-        start: *begun,
+        start: begun,
         waves,
         tail,
         vectors,
@@ -157,8 +155,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
             .collect();
         let travels = any_of(&on_its_way);
         let link = |name: &str, from: Bits| {
-            let reg = m.reg(format!("{name}{step}_q"), 1).reset(0).enable(advance).next(from & travels);
-            reg.q()
+            m.reg(format!("{name}{step}_q"), 1).reset(0).enable(advance).next(from & travels).q()
         };
         let before = chain.last().copied().unwrap_or(leaves);
         let last_before = lasts.last().copied().unwrap_or(vector_ends);
@@ -207,12 +204,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
             digits.push(turn.high(turn.width() - lane_bits));
         }
         if let Some(slice) = slices.get(2) {
-            let is_odd = |k: &u32, bit: u32| k >> bit & 1 == 1;
-            for bit in (0..log2(slice.width())).rev() {
-                let with: Vec<Bits> =
-                    (0..slice.width()).filter(|k| is_odd(k, bit)).map(|k| slice.bit(k)).collect();
-                digits.push(any_of(&with));
-            }
+            digits.push(number_of(slice.width(), |k| slice.bit(k)));
         }
         digits.push(turn.low(lane_bits));
         cat(digits)
@@ -222,12 +214,8 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let lane = m.reg(lane_bits);
     lane.count(writes, begun);
     let word_done = m.wire(writes & lane.all());
-    let results =
-        activation_walker::In { start: *begun, waves, tail, vectors, base: target, step: word_done }.part(
-            &m,
-            "write_walker",
-            &walker_module,
-        );
+    let results = activation_walker::In { start: begun, waves, tail, vectors, base: target, step: word_done };
+    let results = results.part(&m, "write_walker", &walker_module);
     results.vector.ignore("results need no vector");
     results.last_word.ignore("their number is that of the elements");
     results.last.ignore("their number is that of the elements");

@@ -65,19 +65,13 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
     /// The vector ends in the last rank's stripe of the last wave, or in the tail: in the ranks that hold the last stripe.
     let two = m.wire(if ranks == 4 { tail.eq_lit(2) } else { zeros(1) });
     let tail_last = m.wire(tail.minus_one());
-    let ends = (0..ranks).map(|g| {
-        let held = mux(two, lit((g % 2).into(), rank_width), stripe);
-        let in_wave = if g + 1 == ranks { last_word & in_waves } else { zeros(1) };
-        in_wave | (!in_waves & held.eq(tail_last))
-    });
-    let ends: Vec<_> = ends.collect();
+    let ends = ranks_at_end(config, last_word & in_waves, !in_waves, [two, stripe.q(), tail_last]);
     // Of the ranks that hold a tail stripe one counts.
-    let counts = (0..ranks).map(|g| match g {
+    let counts = each(ranks, |g| match g {
         0 => lit(1, 1),
         1 => in_waves | two,
         _ => in_waves,
     });
-    let counts: Vec<_> = counts.collect();
     m.output(word, "the word");
     m.output(vector, "its vector");
     let last_word = match last_slice {
@@ -86,6 +80,6 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
     };
     m.output(last_word, "it is its vector's last");
     m.output(last = last_word & vector.plus_one().eq(vectors), "it is the block's last");
-    m.output(ends = cat(ends.into_iter().rev()), "ranks in whose stripe the vectors end");
+    m.output(ends, "ranks in whose stripe the vectors end");
     m.output(counts = cat(counts.into_iter().rev()), "ranks whose elements count; no element counts twice");
 }

@@ -107,11 +107,9 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let digit = m.hold(sum.low(digit_bits), adds);
     let flags = m.reg(FLAG_BITS).enable(adds);
     flags.next(any_of(operands.iter().map(|(_, flags)| *flags)));
-    let valid = m.flag("digit_valid_q", adds);
+    let strobes = Strobes { valid: adds, first: adds_first, last: adds_last };
     let rounder = rounder::In {
-        valid,
-        first: m.flag("digit_first_q", adds_first),
-        last: m.flag("digit_last_q", adds_last),
+        strobes: strobes.map(|name, value| m.flag(format!("digit_{name}_q"), value)),
         digit,
         flags: *flags,
     }

@@ -28,9 +28,7 @@ pub fn fp16_rounder(config: &GemvConfig) -> Block {
     "Rounds an exact sum to FP16, to nearest even.")]
 pub fn rounder(acc_bits: u32, segments: u32) -> Block {
     let digit_bits = acc_bits / segments;
-    let valid = m.input(1, "a digit arrives");
-    let first = m.input(1, "it is the least significant one");
-    let last = m.input(1, "it is the most significant one");
+    let Strobes { valid, first, last } = Strobes::inputs(&m, ());
     let digit = m.input(digit_bits, "digit of the sum");
     let flags = m.input(FLAG_BITS, "NaN, +Inf, -Inf seen; valid with the last digit");
 
@@ -44,9 +42,8 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Block {
         let mut below: Vec<Bits> = Vec::new();
         let mut from = *value;
         for k in (0..segments).rev() {
-            let reg = m.hold(format!("{name}{k}_q"), from, valid);
-            from = reg;
-            below.push(reg);
+            from = m.hold(format!("{name}{k}_q"), from, valid);
+            below.push(from);
         }
         m.wire(name, cat(below))
     };
@@ -67,30 +64,16 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Block {
     /// Stage 3: how far to shift. A leading one at bit p keeps bits p..p-10, but none below the smallest step.
     let shift_valid = m.flag(magnitude_valid);
     let lowest = SMALLEST_STEP + SIGNIFICAND_BITS - 1;
-    let leading: Vec<Bits> = (0..=MAX_SHIFT)
-        .map(|shift| {
-            let higher = lowest + shift + 1;
-            let none_above =
-                if higher < OVERFLOW { magnitude.high(OVERFLOW - higher).is_zero() } else { lit(1, 1) };
-            let here = if shift == 0 { lit(1, 1) } else { magnitude.bit(lowest + shift) };
-            m.wire(format!("leading{shift}"), here & none_above)
-        })
-        .collect();
-    let shift_bits = bits_for(MAX_SHIFT);
-    let amount: Vec<Bits> = (0..shift_bits)
-        .rev()
-        .map(|bit| {
-            let set: Vec<Bits> = leading
-                .iter()
-                .zip(0..=MAX_SHIFT)
-                .filter(|(_, shift)| shift >> bit & 1 == 1)
-                .map(|(l, _)| *l)
-                .collect();
-            any_of(&set)
-        })
-        .collect();
+    let leading = each(MAX_SHIFT + 1, |shift| {
+        let higher = lowest + shift + 1;
+        let none_above =
+            if higher < OVERFLOW { magnitude.high(OVERFLOW - higher).is_zero() } else { lit(1, 1) };
+        let here = if shift == 0 { lit(1, 1) } else { magnitude.bit(lowest + shift) };
+        m.wire(format!("leading{shift}"), here & none_above)
+    });
+    let amount = number_of(MAX_SHIFT + 1, |shift| leading[shift as usize]);
     m.unused(leading[0], "a shift of zero sets no bit of the amount");
-    let shift = m.hold(cat(amount), magnitude_valid);
+    let shift = m.hold(amount, magnitude_valid);
     let value = m.hold(magnitude, magnitude_valid);
     let value_special = m.hold(cat!(sign, too_large, magnitude_flags), magnitude_valid);
 

@@ -12,12 +12,8 @@ pub fn place_scaler(bits: u32) -> Block {
     let scale = Scale::new(&m, "scale", &scale, &step);
     let module = weight_scaler(bits)?;
     let weights = each(BEAT_ELEMS, |e| {
-        let Scale { sign, significand, exponent, special, nan } = scale;
         let number = numbers.slice(e * bits, bits);
-        weight_scaler::In { step, number, sign, significand, exponent, special, nan }
-            .part(&m, format!("weight{e}"), &module)
-            .weight
-            .q()
+        weight_scaler::In { step, number, scale }.part(&m, format!("weight{e}"), &module).weight.q()
     });
     let weights = cat(weights.into_iter().rev());
     debug_assert_eq!(weights.width(), BEAT_BITS);

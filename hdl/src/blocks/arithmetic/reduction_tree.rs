@@ -72,8 +72,7 @@ pub fn tapped_tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
             sums.push((sum.digit.q(), sum.flags.q()));
         }
         streams = sums;
-        let delayed = m.flag(format!("strobes{level}_q"), strobes);
-        strobes = delayed;
+        strobes = m.flag(format!("strobes{level}_q"), strobes);
     }
     let unpacked = |strobes: Bits| Strobes::of_values((), each(3, |i| strobes.bit(i)));
     Strobes::outputs_as(&m, "", "whole sum: ", (), unpacked(strobes));

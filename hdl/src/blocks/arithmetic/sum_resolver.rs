@@ -15,11 +15,7 @@ pub fn sum_resolver(config: &GemvConfig) -> Block {
     let valid = m.input(1, "a beat is there");
     let data = m.input(BEAT_BITS, "words of the slices");
 
-    let mut valid_now = valid;
-    for k in 1..segments {
-        let there = m.flag(format!("valid{k}_q"), valid_now);
-        valid_now = there;
-    }
+    let valid_now = (1..segments).fold(valid, |valid, k| m.flag(format!("valid{k}_q"), valid));
     let mut words = Vec::new();
     for i in 0..config.beat_chunks() {
         let word = data.slice(i * chunk_bits, chunk_bits);

@@ -9,15 +9,15 @@ use super::prelude::*;
 const FRACTION_BITS: u32 = SIGNIFICAND_BITS - 1;
 const EXPONENT_BITS: u32 = 5;
 
-/// What all weights with one scale have in common, in the cycle of their products.
-pub(crate) struct Scale {
-    /// Sign, hidden bit and fraction, for the products.
-    pub sign: Bits,
-    pub significand: Bits,
-    /// Of the cycle after: exponent field less one, 0 for subnormal scales too; the scale is special, or a NaN.
-    pub exponent: Bits,
-    pub special: Bits,
-    pub nan: Bits,
+bundle! {
+    /// What all weights with one scale have in common: sign and significand for the products, the rest for the cycle after.
+    pub(crate) struct Scale {
+        sign: 1, "sign of the scale";
+        significand: SIGNIFICAND_BITS, "significand of the scale";
+        exponent: EXPONENT_BITS, "the cycle after: exponent field of the scale less one, or 0 if it is subnormal";
+        special: 1, "the cycle after: the scale is infinite or NaN";
+        nan: 1, "the cycle after: it is NaN";
+    }
 }
 
 impl Scale {
@@ -44,14 +44,8 @@ pub fn weight_scaler(bits: u32) -> Block {
     m.replicated();
     let step = m.input(1, "take a number");
     let number = m.input(bits, "the number, two's complement");
-    let scale_sign = m.input(sign = 1, "sign of its scale");
-    let significand = m.input(SIGNIFICAND_BITS, "significand of its scale");
-    let exponent = m.input(
-        EXPONENT_BITS,
-        "the cycle after: exponent field of the scale less one, or 0 if it is subnormal",
-    );
-    let special = m.input(1, "the cycle after: the scale is infinite or NaN");
-    let nan = m.input(1, "the cycle after: it is NaN");
+    let scale = Scale::inputs(&m, ());
+    let Scale { significand, exponent, special, nan, .. } = scale;
 
     // First cycle: the product of the magnitudes. The most negative number has a magnitude of its own.
     let negative = number.msb();
@@ -59,18 +53,15 @@ pub fn weight_scaler(bits: u32) -> Block {
     let magnitude = m.wire(flipped + negative.zext(bits));
     let wide = bits + SIGNIFICAND_BITS;
     let product = m.hold(magnitude.zext(wide) * significand.zext(wide), step);
-    let sign = m.hold(negative ^ scale_sign, step);
+    let sign = m.hold(negative ^ scale.sign, step);
 
     // Second cycle: the leading one to its place, which is at most `bits - 1` bits lower: 2^(bits - 1) is the largest magnitude.
     m.unused(product.msb(), "the magnitude has one value with its uppermost bit, a power of two");
-    let most = bits - 1;
-    let leading: Vec<Bits> = (0..=most)
-        .map(|by| {
-            let above = product.slice(SIGNIFICAND_BITS + by, wide - SIGNIFICAND_BITS - by);
-            let none_above = above.is_zero();
-            if by == 0 { none_above } else { none_above & product.bit(FRACTION_BITS + by) }
-        })
-        .collect();
+    let leading = each(bits, |by| {
+        let above = product.slice(SIGNIFICAND_BITS + by, wide - SIGNIFICAND_BITS - by);
+        let none_above = above.is_zero();
+        if by == 0 { none_above } else { none_above & product.bit(FRACTION_BITS + by) }
+    });
     let at = m.wire(cat(leading.iter().rev().cloned()));
     let cut = |by: u32| {
         let kept = product.slice(by, SIGNIFICAND_BITS);
@@ -79,8 +70,7 @@ pub fn weight_scaler(bits: u32) -> Block {
         let up = half & (rest | kept.bit(0));
         cat!(lit(by.into(), EXPONENT_BITS), up, kept)
     };
-    let cuts: Vec<Bits> = (0..=most).map(cut).collect();
-    let chosen = m.wire(one_hot_mux(at, &cuts));
+    let chosen = m.wire(one_hot_mux(at, each(bits, cut)));
     let (kept, up) = (chosen.low(SIGNIFICAND_BITS), chosen.bit(SIGNIFICAND_BITS));
     let by = chosen.high(EXPONENT_BITS);
     let some = m.wire(product.any());

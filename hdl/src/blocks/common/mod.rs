@@ -18,11 +18,13 @@ pub(crate) mod weight_format;
 /// Names that blocks of all folders use.
 pub(crate) mod prelude {
     pub(crate) use super::async_fifo::{Storage, async_fifo};
-    pub(crate) use super::encoding::{bits_for, log2, one_hot};
+    pub(crate) use super::encoding::{bits_for, log2, number_of, one_hot};
     pub(crate) use super::fifo::{fifo, fifo_of, reserved_queue};
     pub(crate) use super::matrix_arbiter::matrix_arbiter;
     pub(crate) use super::phase_ring::phase_ring;
-    pub(crate) use super::row_layout::{Layout, beyond_end, position_bits, rank_bits, wave_bits, words};
+    pub(crate) use super::row_layout::{
+        Layout, beyond_end, position_bits, rank_bits, ranks_at_end, wave_bits, words,
+    };
     pub(crate) use super::sram::sram;
     pub(crate) use super::sram_fifo::sram_fifo;
     pub(crate) use super::weight_format::{

@@ -39,6 +39,22 @@ pub(crate) fn beyond_end(position: u32, last_beat: &Bits, cut: &Bits) -> Bits {
     }
 }
 
+/// Ranks in whose stripe vectors end: the last rank in their last wave, or those that hold the last tail stripe. With `two` tail stripes
+/// each rank holds one of them, otherwise the tail stripe number `stripe` is in all.
+pub(crate) fn ranks_at_end(
+    config: &GemvConfig,
+    last_wave: Bits,
+    in_tail: Bits,
+    [two, stripe, last]: [Bits; 3],
+) -> Bits {
+    let ends = each(config.ranks(), |g| {
+        let held = mux(two, lit((g % 2).into(), stripe.width()), stripe);
+        let in_wave = if g + 1 == config.ranks() { last_wave } else { zeros(1) };
+        in_wave | (in_tail & held.eq(last))
+    });
+    cat(ends.into_iter().rev())
+}
+
 /// A number of slice words in the width of a slice address, modulo which it counts.
 pub(crate) fn words(m: &ModuleBuilder, value: &Bits, addr_bits: u32) -> Bits {
     m.fit(value, addr_bits, "addresses count modulo the words of a slice")

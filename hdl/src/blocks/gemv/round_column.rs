@@ -14,7 +14,8 @@ pub fn round_column(config: &GemvConfig) -> Block {
     let (ranks, digit_bits) = (config.ranks(), config.digit_bits());
     m.share_code();
     m.replicated();
-    let Strobes { valid, first, last } = Strobes::inputs(&m, ());
+    let strobes = Strobes::inputs(&m, ());
+    let Strobes { valid, first, .. } = strobes;
     let pairs = m.input(1, "ranks of the same parity share their columns");
     let all = m.input(1, "all ranks share their columns");
     let result_pairs = m.input(1, "the same for the result that comes out");
@@ -22,8 +23,7 @@ pub fn round_column(config: &GemvConfig) -> Block {
     let streams =
         each(ranks, |g| KeptDigit::inputs_as(&m, format!("rank{g}_"), format!("rank {g}: "), config));
     let shared = m.wire(pairs | all);
-    let (valid_q, first_q, last_q) =
-        (m.flag("valid_q", valid), m.flag("first_q", first), m.flag("last_q", last));
+    let strobes = strobes.map(|name, value| m.flag(format!("{name}_q"), value));
     let mut results = Vec::new();
     let mut result_valid = None;
     for g in 0..ranks {
@@ -53,7 +53,7 @@ pub fn round_column(config: &GemvConfig) -> Block {
         let digit = m.hold(format!("digit{g}_q"), sum.low(digit_bits), valid);
         let flags = m.reg(format!("flags{g}_q"), FLAG_BITS).enable(valid);
         flags.next(any_of(gates.iter().map(|(s, gate)| gated(&s.flags, *gate))));
-        let inputs = rounder::In { valid: valid_q, first: first_q, last: last_q, digit, flags: *flags };
+        let inputs = rounder::In { strobes, digit, flags: *flags };
         let rounder = inputs.part(&m, format!("rounder{g}"), &fp16_rounder(config)?);
         results.push(m.wire(format!("result{g}"), recoded(&rounder.data)));
         if g == 0 {

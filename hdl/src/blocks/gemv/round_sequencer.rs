@@ -153,14 +153,10 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     wave_left.next(mux(start, layout.waves, fewer));
     let last_wave = m.wire(wave_left.eq_lit(1) & !writing.in_tail & layout.tail.is_zero());
     let tail_last = m.wire(layout.tail.minus_one());
-    let ends = each(ranks, |g| {
-        let held = mux(two, lit((g % 2).into(), rank_width), writing.tail_word);
-        let in_wave = if g + 1 == ranks { last_wave } else { zeros(1) };
-        in_wave | (writing.in_tail & held.eq(tail_last))
-    });
+    let ends = ranks_at_end(config, last_wave, writing.in_tail, [two, writing.tail_word, tail_last]);
     let cut = m.wire(layout.last_elem.lt(writing.element));
     let result = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, result_step);
-    let result_ends = result("result_ends", &cat(ends.into_iter().rev()));
+    let result_ends = result("result_ends", &ends);
     let result_cut = result("result_cut", &cut);
     let write_now = m.flag(result_step);
     let write_addr = result("write_addr", &result_word.q());

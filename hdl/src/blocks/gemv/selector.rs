@@ -45,8 +45,7 @@ pub fn selector(config: &GemvConfig) -> Block {
     let element_done = m.wire(vectors_done & reads);
     let less_one = m.wire(mask.minus_one());
     let rest = m.wire(mask & less_one);
-    let step = all!(reads, !any | (element_done & !rest.any()));
-    let step = m.wire(step);
+    let step = m.wire(all!(reads, !any | (element_done & !rest.any())));
     let walker = vector_walker::In { start, layout, batch: batch.zext(config.vectors_bits()), base, step }
         .part(&m, "walker", &vector_walker(config)?);
     walker.holders.ignore("one of them is enough");
@@ -55,32 +54,21 @@ pub fn selector(config: &GemvConfig) -> Block {
     let looked = m.wire(vectors_done & looks);
     looks.next(any!(start, looks & !looked, step & !last));
     // The last beat comes two cycles later, and is in the mask in the third.
-    let [comes, counts] = ["comes_q", "counts_q"].map(flag);
-    comes.next(looked);
-    counts.next(comes);
+    let comes = m.flag(looked);
+    let counts = m.flag(comes);
     reads.set_clear(counts, step);
-    let begins = flag("begins_q");
-    begins.next(counts);
+    let begins = m.flag(counts);
 
     // What is asked for, and when it comes.
-    let [look_back, look_beat] = ["look_back_q", "look_beat_q"].map(flag);
-    look_back.next(taken & looks);
-    look_beat.next(look_back);
-    let [value_back, value_beat] = ["value_back_q", "value_beat_q"].map(flag);
-    value_back.next(taken & reads);
-    value_beat.next(value_back);
+    let look_back = m.flag(taken & looks);
+    let look_beat = m.flag(look_back);
+    let value_back = m.flag(taken & reads);
+    let value_beat = m.flag(value_back);
     /// The number of the lowest element; of element 0 no bit is set.
     let lowest = m.wire(mask.high(BEAT_ELEMS - 1) & !less_one.high(BEAT_ELEMS - 1));
-    let number_bit = |bit: u32| {
-        let with: Vec<Bits> =
-            (1..BEAT_ELEMS).filter(|e| e >> bit & 1 == 1).map(|e| lowest.bit(e - 1)).collect();
-        any_of(&with)
-    };
-    let element = m.wire(cat((0..within_bits).rev().map(number_bit)));
-    let [element_back, element_beat] =
-        ["element_back_q", "element_beat_q"].map(|name| m.reg(name, within_bits));
-    element_back.next(element);
-    element_beat.next(element_back);
+    let element = m.wire(number_of(BEAT_ELEMS, |e| lowest.bit(e - 1)));
+    let element_back = m.delay(element);
+    let element_beat = m.delay(element_back);
 
     // Elements greater than 0: no zero, no NaN (exponent 31, fraction 0), and none behind the vector's end.
     let values = each(BEAT_ELEMS, |e| beat.slice(e * FP16_BITS, FP16_BITS));
@@ -97,16 +85,14 @@ pub fn selector(config: &GemvConfig) -> Block {
     mask.next(mux(element_done, rest, mask) | found);
 
     // Values wait for the writer.
-    let value = one_hot_mux(m.wire("at", one_hot(&element_beat.q(), BEAT_ELEMS)), &values);
+    let value = one_hot_mux(m.wire("at", one_hot(&element_beat, BEAT_ELEMS)), &values);
     let reserves = m.wire(taken & reads);
-    let value = (value_beat.q(), m.wire("value", value));
+    let value = (value_beat, m.wire("value", value));
     let (queue, places) = reserved_queue(&m, ("values", QUEUED_VALUES), (reserves, room), value, item_ready)?;
 
     // Numbers of the elements, one cycle after the first of their values is asked for; the place follows a cycle late.
-    let named = flag("named_q");
-    named.next(all!(reserves, vector.is_zero()));
-    let stepped = flag("stepped_q");
-    stepped.next(step);
+    let named = m.flag(all!(reserves, vector.is_zero()));
+    let stepped = m.flag(step);
     let place = m.reg(element_bits(config) - within_bits);
     place.count(stepped, start);
 

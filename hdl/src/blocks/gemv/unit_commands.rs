@@ -46,8 +46,10 @@ impl CommandFields {
     }
 }
 
-/// Fields of the present commands, and their starts.
-pub(super) struct Commands {
+/// The unit while it is described: fields of the commands that its parts execute, and their starts.
+pub(super) struct Unit<'a> {
+    pub m: &'a ModuleBuilder,
+    pub config: &'a GemvConfig,
     pub load: CommandFields,
     pub load_start: Bits,
     pub store: CommandFields,
@@ -72,13 +74,13 @@ pub(super) struct Commands {
     pub round_start: Bits,
 }
 
-impl Commands {
+impl<'a> Unit<'a> {
     /// Takes the command that starts. A selection shares command and writer with the products; the vectors that it writes are as long as those that it
     /// reads.
-    #[signals(m)]
+    #[block(m)]
     pub fn of(
-        m: &ModuleBuilder,
-        config: &GemvConfig,
+        m: &'a ModuleBuilder,
+        config: &'a GemvConfig,
         start: &UnitStarts,
         command: &CommandFields,
         (heads_in, format_in): (Bits, Option<Bits>),
@@ -92,8 +94,11 @@ impl Commands {
             |name: &str, enable: Bits, value: Bits| m.reg(name, 1).reset(0).enable(enable).next(value).q();
         let kind = ProductKind { axpy: start.axpy | merges, merge: merges, import: start.import };
         let kind = kind.map(|name, value| flag(&format!("{name}_q"), start_gemv, value));
-        let heads = m.reg(config.head_bits()).reset(0).enable(takes_gemv | start.round);
-        heads.next(heads_in.gated(start_gemv));
+        let heads = m
+            .reg(config.head_bits())
+            .reset(0)
+            .enable(takes_gemv | start.round)
+            .next(heads_in.gated(start_gemv));
         // Partial results are sums or FP16.
         let format = |format: Bits| {
             m.reg("weight_format_q", FORMAT_BITS).reset(0).enable(start_gemv).next(format.gated(!merges)).q()
@@ -101,7 +106,9 @@ impl Commands {
         let count = command.cols.or_else(start.select, command.count);
         let gemv = CommandFields { count, ..command.clone() }.held(m, "gemv", takes_gemv);
         let gemv_start = started("gemv", start_gemv);
-        let commands = Self {
+        let unit = Self {
+            m,
+            config,
             load: command.held(m, "load", start.load),
             load_start: started("load", start.load),
             store: command.held(m, "store", starts_store),
@@ -120,7 +127,7 @@ impl Commands {
             round: command.held(m, "round", start.round),
             round_start: started("round", start.round),
         };
-        let Self { load, store, round, .. } = &commands;
+        let Self { load, store, round, .. } = &unit;
         for (part, unread) in [
             ("load", cat!(load.rows, load.source)),
             ("store", cat!(store.rows, store.target)),
@@ -131,6 +138,6 @@ impl Commands {
         for part in [load, store, round] {
             m.unused(cat(part.count.values()), "only products have rows");
         }
-        commands
+        unit
     }
 }

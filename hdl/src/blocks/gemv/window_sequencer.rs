@@ -93,17 +93,10 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let turn = phase.bit(config.decision_phase() + 1);
     let flag = |name: &str| m.reg(name, 1).reset(0);
     let strobe = any!(decide, turn);
-    let read = flag("slice_re_q").enable(strobe);
-    read.next(*issue & !axpy);
-    let adds = flag("adds_q").enable(strobe);
-    adds.next(*issue & axpy);
-    let advance = flag("advance_q").enable(strobe);
-    advance.next(take);
-    let age = |name: &str, value: &Bits| {
-        let reg = flag(name).enable(turn);
-        reg.next(value);
-        reg.q()
-    };
+    let read = flag("slice_re_q").enable(strobe).next(*issue & !axpy);
+    let adds = flag("adds_q").enable(strobe).next(*issue & axpy);
+    let advance = flag("advance_q").enable(strobe).next(take);
+    let age = |name: &str, value: &Bits| flag(name).enable(turn).next(value).q();
     let serial = config.product_windows() == 1;
     let loading = age("loading_q", &read.q());
     // Operands of a parallel multiplier are on their way for a cycle, those of bit-serial lanes for a window.
@@ -124,14 +117,12 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
         busy.next(lanes_move);
         lanes_move
     });
-    let adding = flag("adding_q");
-    adding.next(leaves);
     let moves = Moves {
         lanes_move,
         line_moves: serial.then(|| loads | leaves),
         operands_move: (!serial).then_some(loads),
         term_moves: leaves,
-        sum_moves: adding.q(),
+        sum_moves: m.flag("adding_q", leaves),
     };
 
     let resolving = if wraps { age("resolving_q", &leaving) } else { leaving };
@@ -155,17 +146,14 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     sum_read.next((last_phase & reads_sums) | more_lanes);
     let sum_addr = m.reg(addr_bits);
     sum_addr.next(mux(last_phase, first_sum, sum_addr.plus_one()));
-    let separate = flag("separate_q");
-    separate.next(sum_read);
-    let sum_write = flag("sum_we_q");
-    sum_write.next(separate);
+    let separate = m.flag(sum_read);
+    let sum_write = m.flag("sum_we_q", separate);
     let later_addr = m.delay("separate_addr_q", sum_addr);
     let write_addr = m.delay(later_addr);
 
     /// Why the window goes without a job, for the counters.
     let idle_window = m.reg("cause_q", 3).reset(0).enable(decide);
-    let starved = !possible;
-    idle_window.next(cat!(possible & roomless, starved, issue));
+    idle_window.next(cat!(possible & roomless, !possible, issue));
 
     m.output(stripe_take = take, "the stripe is taken; its weights step up in the next cycle");
     m.output(advance, "the next weights become the current ones");

@@ -75,8 +75,8 @@ pub fn pim_mac(config: &HbmConfig) -> Block {
     sum.next(sum.gated(keep) + near.sext(acc_bits) + far_placed);
     let sum_flags = m.reg("flags_q", FLAG_BITS).reset(0).enable(totalled);
     sum_flags.next(sum_flags.gated(keep) | all_seen);
-    let (valid, first, last) = (round, lit(1, 1), lit(1, 1));
-    let rounded = rounder::In { valid, first, last, digit: *sum, flags: *sum_flags };
+    let strobes = Strobes { valid: round, first: lit(1, 1), last: lit(1, 1) };
+    let rounded = rounder::In { strobes, digit: *sum, flags: *sum_flags };
     let rounded = rounded.part(&m, "rounder", &rounder(acc_bits, 1)?);
     m.output(result = rounded.data, "the rounded sum");
     rounded.valid.ignore("the channel counts the clocks");
