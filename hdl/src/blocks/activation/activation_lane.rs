@@ -66,7 +66,7 @@ bundle! {
 }
 
 bundle! {
-    /// What a lane passes on to its neighbour and to the trees.
+    /// Results of a lane for its neighbour and for the trees.
     pub(crate) struct LaneResults(config: &GemvConfig) {
         chain: FP16_BITS, "the first operand's element";
         chain_other: FP16_BITS, "the second operand's element";

@@ -1,4 +1,4 @@
-//! The activation unit's part in a rank's group: what the lanes are told, and what they have in common.
+//! The activation unit's part in a rank's group: controls of the lanes, and the chain that joins them.
 
 use super::activation_lane::{LaneElement, LaneResults};
 use super::activation_tree::{RankValues, activation_tree};
@@ -6,7 +6,7 @@ use super::exponential_path::{SharedControls, shared_exponential};
 use super::prelude::*;
 
 bundle! {
-    /// What a group uses itself, without what it passes to the lanes.
+    /// Inputs that a group uses itself; the others go to the lanes.
     pub(crate) struct LanePort(config: &GemvConfig) {
         raddr: config.slice_addr_bits(), "word to read";
         we: config.lanes(), "lane to write with the results, one-hot or nothing";
@@ -19,7 +19,7 @@ bundle! {
     }
 }
 
-/// What the activation unit says to the lanes of a group.
+/// Inputs of a group from the activation unit.
 pub(crate) struct Lanes {
     pub re: Bits,
     pub port: LanePort,
@@ -90,7 +90,7 @@ impl LaneChain {
         Self { cuts: lanes.cuts(m, config), links: ["first", "second"].map(link), lanes }
     }
 
-    /// What lane number `lane` gets beside the controls of all.
+    /// Inputs of lane number `lane` other than the common controls.
     pub fn element(&self, m: &ModuleBuilder, lane: u32) -> LaneElement {
         let blank = self.lanes.blank(m, &self.cuts, lane);
         let [chain, chain_other] = [0, 1].map(|operand: usize| self.links[operand][lane as usize + 1].q());

@@ -66,11 +66,7 @@ pub fn activation_sums(config: &GemvConfig) -> Block {
     let argument = m.delay(inverted + (!negative).zext(ARGUMENT_BITS));
     let hopeless = m.delay("hopeless2_q", hopeless);
     let argument_valid = m.flag(magnitude_valid);
-    let counter = |name: &str, step: &Bits| {
-        let reg = m.reg(name, vector_bits);
-        reg.count(step, start);
-        reg.q()
-    };
+    let counter = |name: &str, step: &Bits| m.reg(name, vector_bits).count(step, start).q();
     let entries = 2 * config.max_batch();
     let index_bits = log2(entries);
     let entry = |value: &Bits| value.low(index_bits);

@@ -19,7 +19,7 @@ pub fn sum_bits(config: &GemvConfig) -> u32 {
 }
 
 bundle! {
-    /// What comes from the lanes of a rank.
+    /// Results over all lanes of a rank.
     pub(crate) struct RankValues(config: &GemvConfig) {
         key: KEY_BITS, "largest key";
         bad: 1, "a lane had NaN or +Inf";

@@ -12,7 +12,7 @@ const QUEUED_RESULTS: u32 = 8;
 const QUEUED_ROWS: u32 = 32;
 
 bundle! {
-    /// What a rank has of a row's sum.
+    /// Digit of a row's sum on one rank.
     pub(crate) struct SumDigit(config: &GemvConfig) {
         valid: 1, "a digit of a row's sum, or the result of a head, is there" => "there is a digit";
         digit: config.digit_bits(), "the digit, rows and vectors in order, or the recoded result, in each vector the heads"
@@ -86,23 +86,18 @@ pub fn combiner(config: &GemvConfig) -> Block {
 
     /// Adder: one digit of all members per cycle.
     let pops = m.wire(members & repeat(ranks, fire));
-    let operands: Vec<(Bits, Bits)> = queues
-        .iter()
-        .enumerate()
-        .map(|(g, SumDigit { digit, flags, .. })| {
-            let member = members.bit(g as u32);
-            let reg = m.hold(format!("operand{g}_q"), cat!(flags, digit).gated(member), fire);
-            (reg.low(digit_bits), reg.high(FLAG_BITS))
-        })
-        .collect();
+    let operands = each(ranks, |g| {
+        let SumDigit { digit, flags, .. } = queues[g as usize];
+        let operand = m.hold(format!("operand{g}_q"), cat!(flags, digit).gated(members.bit(g)), fire);
+        (operand.low(digit_bits), operand.high(FLAG_BITS))
+    });
     let (adds, adds_first) = (m.flag("adds_q", fire), m.flag("adds_first_q", begins));
     let adds_last = m.flag(ends);
     let carry_bits = bits_for(ranks - 1);
     let wide = digit_bits + carry_bits;
     let carry = m.reg(carry_bits).enable(adds);
-    let terms: Vec<Bits> = operands.iter().map(|(digit, _)| digit.zext(wide)).collect();
     let carry_in = carry.gated(!adds_first).zext(wide);
-    let sum = m.wire(terms.iter().fold(carry_in, |sum, term| sum + term));
+    let sum = m.wire(operands.iter().fold(carry_in, |sum, (digit, _)| sum + digit.zext(wide)));
     carry.next(sum.high(carry_bits));
     let digit = m.hold(sum.low(digit_bits), adds);
     let flags = m.reg(FLAG_BITS).enable(adds);

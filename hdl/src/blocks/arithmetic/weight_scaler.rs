@@ -10,7 +10,7 @@ const FRACTION_BITS: u32 = SIGNIFICAND_BITS - 1;
 const EXPONENT_BITS: u32 = 5;
 
 bundle! {
-    /// What all weights with one scale have in common: sign and significand for the products, the rest for the cycle after.
+    /// Parts of a scale: sign and significand for the products, the others for the cycle after.
     pub(crate) struct Scale {
         sign: 1, "sign of the scale";
         significand: SIGNIFICAND_BITS, "significand of the scale";

@@ -22,7 +22,7 @@ bundle! {
 }
 
 bundle! {
-    /// Where a beat goes, or the first place of quantised weights.
+    /// Position of a beat, or of the first place of quantised weights.
     pub(crate) struct Placed(config: &GemvConfig) {
         position: position_bits(config), "position of the first place among the tiles";
         clear: 1, "zeros instead, for this position and all after it";
@@ -121,19 +121,15 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let pop = m.wire(ready & !beyond & beat_ready);
     let step = m.wire(ready & (beyond | beat_ready));
     // All that lies beyond the row's end is blanked in one step.
-    let stripe_end = match &pair_end {
-        Some(pair_end) => at_end | pair_end,
-        None => at_end,
-    };
+    let stripe_end = pair_end.map_or(at_end, |pair_end| at_end | pair_end);
     let last_step = m.wire(beyond | stripe_end);
     let finish = m.wire(step & last_step);
     let onward = match &format {
-        None => position.plus_one(),
         Some(format) if position.width() > 1 => {
             let pairs = cat!(position.high(position.width() - 1).plus_one(), position.bit(0));
             mux(format.int4, pairs, position.plus_one())
         }
-        Some(_) => position.plus_one(),
+        _ => position.plus_one(),
     };
     let onward = m.wire(onward.gated(!last_step));
     position.next(mux(step, onward, position));

@@ -23,7 +23,7 @@ const QUEUED_STORES: u32 = 4;
 /// Cycles from a read of the buffer to its beat.
 const READ_LATENCY: u32 = 2;
 
-/// What writes the buffer, and what of it is granted.
+/// Writers of the buffer, and the write that is granted.
 struct Writes {
     load: vector_writer::Out,
     result: vector_writer::Out,
@@ -35,7 +35,7 @@ struct Writes {
     to: WriteRequest,
 }
 
-/// What reads the buffer, and what of it is granted.
+/// Readers of the buffer, and the reads that are granted.
 struct Reads {
     store: vector_reader::Out,
     rows: row_distributor::Out,
@@ -52,7 +52,7 @@ struct Reads {
     back: [Bits; 2],
 }
 
-/// The groups of all ranks, with placeholders for what comes from behind them.
+/// Groups of all ranks, with placeholders for inputs from later stages.
 struct Groups {
     groups: Vec<rank_group::Out>,
     /// By column and rank.
@@ -244,7 +244,7 @@ impl Unit<'_> {
         reserved_queue(m, queue, (reads.store_now, room), (valid, stored_beat), y_ready)
     }
 
-    /// While sums are rounded, the end of the vectors is that of the rounding's.
+    /// While sums are rounded, vectors end where those of the rounding do.
     #[block(m)]
     fn groups(
         &self,

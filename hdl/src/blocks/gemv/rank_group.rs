@@ -68,7 +68,7 @@ fn jobs_in_flight(config: &GemvConfig) -> u32 {
     (cycles.div_ceil(config.window_cycles()) + 1).next_power_of_two()
 }
 
-/// Rows that are to come, and the scalars of an AXPY's rows in which this rank takes part.
+/// Queued rows, and the stored scalars of an AXPY's rows in which this rank takes part.
 struct RowsAhead {
     /// Where the tail of the next row starts.
     queue: fifo::Out,
@@ -81,17 +81,17 @@ struct RowsAhead {
     room: Bits,
 }
 
-/// What goes to the tiles' next weights: at which positions, and what at even and odd ones.
+/// Next weights of the tiles: positions, one-hot or all from one upwards, and the beats at even and odd ones.
 struct Placing {
     at: Bits,
     even: Bits,
     odd: Bits,
 }
 
-/// A beat or place and the next place of quantised weights: where they go, when, and the weights.
+/// Position of a beat or place, strobe, weights; position and weights of the next place if weights are quantised.
 type Places = (Placed, Bits, Bits, Option<(PlacedNext, Bits)>);
 
-/// The slices' ports: what all of them have in common, what differs between positions or tiles, and what is left for others.
+/// Signals at the ports of the slices, and whether others can use these.
 struct SlicePorts {
     /// For each of the slices that share a lane.
     re: Vec<Bits>,
@@ -104,7 +104,7 @@ struct SlicePorts {
     write_free: Bits,
 }
 
-/// The group while it is described, with fields of its command.
+/// Context of the description, with fields of the command.
 struct Group<'a> {
     m: &'a ModuleBuilder,
     config: &'a GemvConfig,

@@ -125,19 +125,10 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     let at_group = fetched_element.high(element_bits - rank_log2);
     let group = m.wire(one_hot_mux(m.wire("at", one_hot(&at_group, BEAT_ELEMS / ranks)), &groups));
     let of_rank = each(ranks, |g| group.slice(g * FP16_BITS, FP16_BITS));
-    let single = match rank_log2 {
+    let single = m.wire(match rank_log2 {
         0 => group,
-        bits => {
-            let at = fetched_element.low(bits);
-            one_hot_mux(one_hot(&at, ranks), &of_rank)
-        }
-    };
-    let single = m.wire(single);
-    let scalars: Vec<Bits> = of_rank
-        .iter()
-        .enumerate()
-        .map(|(g, own)| m.hold(format!("scalar{g}_q"), mux(headed, own, single), choose))
-        .collect();
+        bits => one_hot_mux(one_hot(&fetched_element.low(bits), ranks), &of_rank),
+    });
 
     /// A row is on its way as long as there are rows of the command left; the last scalar goes with the row's end.
     let rows_left = m.reg(config.row_bits()).reset(0);
@@ -168,7 +159,8 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     m.output(row_ready = possible & last, "the row is taken");
     let row = RowPush { push, start: row_start, last, vector: offered_place.low(vector_bits) };
     RowPush::outputs_as(&m, "row_", "", config, row);
-    for (g, scalar) in scalars.iter().enumerate() {
+    for (g, own) in of_rank.iter().enumerate() {
+        let scalar = m.hold(format!("scalar{g}_q"), mux(headed, own, single), choose);
         m.output(format!("scalar{g}_o"), scalar, format!("recoded scalar for rank {g}"));
     }
     m.output(read_valid = asks, "a request is offered");

@@ -46,7 +46,7 @@ impl CommandFields {
     }
 }
 
-/// The unit while it is described: fields of the commands that its parts execute, and their starts.
+/// Context of the description: fields of the commands that the parts execute, and their starts.
 pub(super) struct Unit<'a> {
     pub m: &'a ModuleBuilder,
     pub config: &'a GemvConfig,
@@ -75,8 +75,7 @@ pub(super) struct Unit<'a> {
 }
 
 impl<'a> Unit<'a> {
-    /// Takes the command that starts. A selection shares command and writer with the products; the vectors that it writes are as long as those that it
-    /// reads.
+    /// Takes the command that starts. A selection shares command and writer with the products; its results are as long as its operands.
     #[block(m)]
     pub fn of(
         m: &'a ModuleBuilder,

@@ -17,7 +17,7 @@ use super::fill_sequencer::Stripe;
 use super::prelude::*;
 
 bundle! {
-    /// Which product is computed.
+    /// Kind of a product.
     pub(crate) struct ProductKind {
         axpy: 1, "it adds to sums in the slices: an AXPY, a merge or an import";
         merge: 1, "it is a merge or an import: row k has one job on each stripe, with vector k and no scalar";
