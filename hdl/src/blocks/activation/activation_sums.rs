@@ -75,19 +75,11 @@ pub fn activation_sums(config: &GemvConfig) -> Block {
     arguments.write(argument_valid, entry(&argued), cat!(hopeless, argument));
 
     // A sum is normalised: 2^16 <= s < 2^17, and its leading one's place.
-    let mut normal = total.q();
-    let mut moved = Vec::new();
-    for level in (0..PLACE_BITS).rev() {
-        let by = 1 << level;
-        let empty = m.wire(format!("empty{level}"), normal.high(by).is_zero());
-        normal =
-            m.wire(format!("normal{level}"), mux(empty, cat!(normal.low(SUM_BITS - by), zeros(by)), normal));
-        moved.push(empty);
-    }
+    let (normal, moved) = normalised(&m, "", total.q(), PLACE_BITS, None);
     m.unused(normal.msb(), "the maximum's exponential is in the sum, so the leading one has arrived");
     m.unused(normal.low(SUM_BITS - RECIPROCAL_BITS), "beyond the precision of the quotient");
     let mantissa = m.delay(normal.slice(SUM_BITS - RECIPROCAL_BITS, MANTISSA_BITS));
-    let place = m.delay(cat(moved));
+    let place = m.delay(moved);
     let normal_valid = m.flag(sum_done);
     let normals = m.memory(MANTISSA_BITS + PLACE_BITS, entries);
     let summed = counter("summed_q", &normal_valid);

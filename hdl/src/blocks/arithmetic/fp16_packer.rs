@@ -42,16 +42,8 @@ pub fn fp16_packer() -> Block {
     let stage = |name: &str, value: &Bits| m.hold(name, value, advance);
 
     // Stage 1: the leading one to the top.
-    let mut normal = magnitude;
-    let mut moved = Vec::new();
-    for level in (0..5).rev() {
-        let by = 1 << level;
-        let empty = m.wire(format!("empty{level}"), normal.high(by).is_zero() & !raw);
-        let shifted = cat!(normal.low(MAGNITUDE_BITS - by), zeros(by));
-        normal = m.wire(format!("normal{level}"), mux(empty, shifted, normal));
-        moved.push(empty);
-    }
-    let top = exponent.sext(EXPONENT_BITS + 1) - cat(moved).zext(EXPONENT_BITS + 1);
+    let (normal, moved) = normalised(&m, "", magnitude, 5, Some(raw));
+    let top = exponent.sext(EXPONENT_BITS + 1) - moved.zext(EXPONENT_BITS + 1);
     let normal = stage("normal_q", &normal);
     let exponent = stage("exponent_q", &top);
     let sign = stage("sign_q", &sign);

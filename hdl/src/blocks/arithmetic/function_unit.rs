@@ -54,15 +54,8 @@ impl Operand {
 
     /// Significand with its leading one on top, and the exponent field that goes with it, two's complement.
     fn normalised(&self, m: &ModuleBuilder, name: &str) -> (Bits, Bits) {
-        let (mut normal, mut moved) = (self.significand, Vec::new());
-        for level in (0..4).rev() {
-            let by = 1 << level;
-            let empty = m.wire(format!("{name}_empty{level}"), normal.high(by).is_zero());
-            let shifted = cat!(normal.low(SIGNIFICAND_BITS - by), zeros(by));
-            normal = m.wire(format!("{name}_normal{level}"), mux(empty, shifted, normal));
-            moved.push(empty);
-        }
-        (normal, self.exponent.zext(EXPONENT_BITS) - cat(moved).zext(EXPONENT_BITS))
+        let (normal, moved) = normalised(m, &format!("{name}_"), self.significand, 4, None);
+        (normal, self.exponent.zext(EXPONENT_BITS) - moved.zext(EXPONENT_BITS))
     }
 }
 

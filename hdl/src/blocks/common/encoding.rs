@@ -18,6 +18,28 @@ pub(crate) fn number_of(count: u32, line: impl Fn(u32) -> Bits) -> Bits {
     cat((0..bits_for(count - 1)).rev().map(bit))
 }
 
+/// Moves the leading one up to the top, over at most `2^levels - 1` places, unless `stays`; and over how many. Names of signals begin with
+/// `prefix`.
+pub(crate) fn normalised(
+    m: &ModuleBuilder,
+    prefix: &str,
+    value: Bits,
+    levels: u32,
+    stays: Option<Bits>,
+) -> (Bits, Bits) {
+    let mut normal = value;
+    let moved = (0..levels).rev().map(|level| {
+        let by = 1 << level;
+        let empty = normal.high(by).is_zero();
+        let moves = m.wire(format!("{prefix}empty{level}"), stays.map_or(empty, |stays| empty & !stays));
+        let shifted = cat!(normal.low(value.width() - by), zeros(by));
+        normal = m.wire(format!("{prefix}normal{level}"), mux(moves, shifted, normal));
+        moves
+    });
+    let moved = cat(moved);
+    (normal, moved)
+}
+
 /// One bit for each value below `count`.
 pub(crate) fn one_hot(index: &Bits, count: u32) -> Bits {
     cat((0..count).rev().map(|value| index.eq_lit(value.into())))

@@ -18,7 +18,7 @@ pub(crate) mod weight_format;
 /// Names that blocks of all folders use.
 pub(crate) mod prelude {
     pub(crate) use super::async_fifo::{Storage, async_fifo};
-    pub(crate) use super::encoding::{bits_for, log2, number_of, one_hot};
+    pub(crate) use super::encoding::{bits_for, log2, normalised, number_of, one_hot};
     pub(crate) use super::fifo::{fifo, fifo_of, reserved_queue};
     pub(crate) use super::matrix_arbiter::matrix_arbiter;
     pub(crate) use super::phase_ring::phase_ring;
