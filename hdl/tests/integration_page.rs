@@ -34,7 +34,7 @@ fn means(written: &str, port: &str) -> bool {
     }
 }
 
-/// The ports of each package, and of the core with AXI, by preset and block. The presets differ in widths of AXI alone.
+/// The ports of each package, and of the core with AXI, by preset and block. Presets differ in the widths of AXI only, so two stand for all.
 fn ports() -> Vec<(&'static str, &'static str, Vec<String>)> {
     let behind_axi = first(2, &DesignConfig::PRESETS).iter().map(|preset| (*preset, "ndp_core_axi"));
     let all = packages().unwrap().into_iter().chain(behind_axi);

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// Fuzz what reads files and words of others: no input makes it panic or hang
 #[derive(Parser, Debug)]
 #[command(after_help = "Examples:\n  \
-    cargo run --release --bin ndp-fuzz -- --cases 10000\n  \
-    cargo run --release --bin ndp-fuzz -- trace program --seed 7\n\n\
+    cargo run --release -p ndp-testkit --bin ndp-fuzz -- --cases 10000\n  \
+    cargo run --release -p ndp-testkit --bin ndp-fuzz -- trace program --seed 7\n\n\
     An input that makes a reader panic is written to --out; move it to rust/testkit/corpus/<target> with the repair. With a nightly \
     compiler, cargo fuzz goes by coverage: cargo +nightly fuzz run --fuzz-dir rust/testkit --features libfuzzer trace")]
 struct Args {
