@@ -1,6 +1,7 @@
-//! Documents: every path and section that they name exists, no page is too long, they use the field's words, and what they say was measured
-//! is what is stored.
+//! Documents: every path, section and target of cargo that they name exists, no page is too long, they use the field's words, and what
+//! they say was measured is what is stored.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -328,4 +329,70 @@ fn the_picture_of_the_crates_is_that_of_the_manifests() {
     let output =
         Command::new("python3").args(["docs/crates.py", "--check"]).current_dir(root()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Targets of the packages, such as `bin gen-rtl`. Those without a name are what cargo takes where a command names no package.
+fn targets() -> BTreeMap<String, Vec<String>> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
+    let output = Command::new(cargo).args(arguments).current_dir(root()).output().unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let by_default = metadata["workspace_default_members"].as_array().unwrap().contains(&package["id"]);
+        for target in package["targets"].as_array().unwrap() {
+            let name =
+                format!("{} {}", target["kind"][0].as_str().unwrap(), target["name"].as_str().unwrap());
+            if by_default {
+                found.entry(String::new()).or_default().push(name.clone());
+            }
+            found.entry(package["name"].as_str().unwrap().to_owned()).or_default().push(name);
+        }
+    }
+    found
+}
+
+/// What a line with a command for cargo names: the package, and targets such as `bin gen-rtl`.
+fn named_by(line: &str) -> Option<(&str, Vec<String>)> {
+    let command =
+        ["cargo ", "$(CARGO) ", "cargo_test,"].iter().find_map(|name| Some(line.split_once(name)?.1))?;
+    let words: Vec<&str> = command.split_whitespace().take_while(|word| *word != "--").collect();
+    let (mut package, mut targets) = ("", Vec::new());
+    for pair in words.windows(2) {
+        let name = pair[1].trim_end_matches(['`', '.', ',', ';', ')']);
+        match pair[0] {
+            "-p" | "--package" => package = name,
+            "--bin" | "--bench" | "--example" | "--test" => targets.push(format!("{} {name}", &pair[0][2..])),
+            _ => {}
+        }
+    }
+    Some((package, targets))
+}
+
+#[test]
+fn every_package_and_target_that_a_command_names_exists() {
+    let targets = targets();
+    let missing_in = |line: &str| -> Vec<String> {
+        let Some((package, wanted)) = named_by(line) else { return Vec::new() };
+        match targets.get(package) {
+            // CRATE stands for any of them.
+            None if package == "CRATE" => Vec::new(),
+            None => vec![format!("package {package}")],
+            Some(all) => wanted.into_iter().filter(|name| !all.contains(name)).collect(),
+        }
+    };
+    assert_eq!(missing_in("cargo run --bin ndp-fuzz -- --cases 1"), ["bin ndp-fuzz"], "it needs a package");
+    assert_eq!(missing_in("cargo test -p ndp-fuzz"), ["package ndp-fuzz"]);
+
+    let scripts = ["Makefile", ".ci/install", ".ci/run", ".ci/dependencies"].map(|name| root().join(name));
+    let (mut missing, mut found) = (Vec::new(), 0);
+    for page in documents().into_iter().chain(scripts) {
+        for line in fs::read_to_string(&page).unwrap().lines() {
+            found += named_by(line).map_or(0, |(_, targets)| targets.len());
+            missing
+                .extend(missing_in(line).iter().map(|what| format!("{}: no {what}: {line}", name_of(&page))));
+        }
+    }
+    assert!(found > 50, "only {found} targets were found");
+    assert!(missing.is_empty(), "{missing:#?}");
 }
