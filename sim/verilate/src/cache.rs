@@ -1,9 +1,8 @@
-//! The cache of models, where each is built when it is first asked for.
+//! The cache of models, where each is built when it is first opened.
 //!
-//! A model is a library with the C interface of `sim/ffi/shim.h`. It is known by the hash of its Verilog, its flags and its tools, so a
-//! cache can be shared: several processes that want the same model wait for the one that builds it, by a lock per model. When all models
-//! take more than a limit, the least recently used are removed. `folder` decides which files are kept, and whose files are loaded;
-//! loading a library is left to `sim/ffi`.
+//! A model is a library with the C interface of `sim/ffi/shim.h`, known by the hash of its Verilog, its flags and its
+//! tools, so a cache can be shared: a lock per model lets processes wait for the one that builds it. Above a limit of
+//! bytes the least recently used are removed. `folder` decides which files are kept and loaded.
 
 use crate::files::{hash, write_if_changed};
 use crate::folder::{Entry, Folder, Part, part_dir};
@@ -13,15 +12,13 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Bytes that a cache may keep.
 const LIMIT: u64 = 2 << 30;
-/// How long a build is silent.
+/// Builds that are faster report nothing.
 const SILENCE: Duration = Duration::from_secs(2);
-/// File name of the library in a model's entry.
 const LIBRARY: &str = "model.so";
-/// How entries begin with what all models of the same tools have in common. They take a few MB and stay.
+/// Prefix of entries with what all models of the same tools share. They take a few MB and stay.
 const RUNTIME: &str = "runtime-";
-/// More than the cost of anything that is compiled.
+/// Above the cost of any compilation.
 const VERILATE_FIRST: u64 = 1 << 40;
 
 #[derive(Clone, Debug)]
@@ -29,31 +26,29 @@ pub struct Cache {
     dir: PathBuf,
 }
 
-/// A library of the cache that is whole. Nobody removes it as long as this lives, if the cache is ours.
+/// A complete library. Nobody removes it as long as this lives, if the cache is ours.
 #[derive(Debug)]
 pub struct Kept {
-    /// The file, as it has to be named to load it: so that it is the one that was checked.
+    /// Path to load: through the open descriptor, so that it is the file that was checked.
     pub library: PathBuf,
     pub path: PathBuf,
     _entry: Entry,
 }
 
 impl Cache {
-    /// The cache in a directory, which is made when something is built. All that it keeps is in one folder there.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
-    /// What is built for one variant of a design; [`Unit::key`] identifies it.
+    /// [`Unit::key`] identifies it.
     pub fn unit(&self, rtl: &Rtl, variant: Variant, tools: &Tools) -> Unit {
         Unit::new(rtl, variant, |entry| part_dir(&self.dir, entry), tools)
     }
 
-    /// The libraries of `units`, built with `workers` threads unless they are there. What takes longer than 2 s is reported on the
-    /// standard error.
+    /// Builds missing libraries with `workers` threads. What takes longer than 2 s is reported on the standard error.
     ///
     /// # Errors
-    /// What Verilator, the compiler or the linker says; a file that cannot be written; a cache that others may write.
+    /// Errors of Verilator, compiler or linker; a file that cannot be written; a cache that others may write.
     pub fn libraries<'a>(
         &self,
         units: &'a [Unit],
@@ -61,7 +56,7 @@ impl Cache {
         workers: usize,
     ) -> Result<Vec<Kept>, Failure> {
         let folder = Folder::open(&self.dir)?;
-        // Everybody takes locks in the order of their names, so that nobody waits in a circle; each lock once.
+        // Everybody takes locks in the order of their names, each once, so that nobody waits in a circle.
         let mut order: Vec<&'a Unit> = units.iter().collect();
         order.sort_by_key(|unit| &unit.entry);
         order.dedup_by_key(|unit| &unit.entry);
@@ -76,7 +71,7 @@ impl Cache {
         }
         if !missing.is_empty() {
             let common = self.common(&folder, tools, workers)?;
-            // Before everything that is compiled, and the largest first: what takes long is not known before Verilator ran.
+            // Before all compilation, the largest first: what takes long is not known before Verilator ran.
             let (common, folder) = (&common, &folder);
             let mut jobs = Vec::new();
             for (unit, part) in &missing {
@@ -104,14 +99,12 @@ impl Cache {
         Ok(entries.into_iter().map(kept).collect())
     }
 
-    /// The library of one unit, as [`Self::libraries`].
     pub fn library(&self, unit: &Unit, tools: &Tools) -> Result<Kept, Failure> {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let kept = self.libraries(std::slice::from_ref(unit), tools, workers)?;
         kept.into_iter().next().ok_or_else(|| vec![format!("{}: no library", unit.name)])
     }
 
-    /// What all models that are made with the same tools have in common, compiled unless it is there.
     fn common(&self, folder: &Folder, tools: &Tools, workers: usize) -> Result<Common, Failure> {
         let name =
             format!("{RUNTIME}{}", hash([&compile::key(), &tools.identity].map(|part| part.as_bytes())));
@@ -139,20 +132,17 @@ impl Cache {
     }
 }
 
-/// An entry of these files, or where it has to be made.
 fn found_or_claimed(folder: &Folder, name: &str, files: &[&str]) -> Result<Result<Entry, Part>, Failure> {
     folder.find(name).map_or_else(|| folder.claim(name, files), |entry| Ok(Ok(entry)))
 }
 
-/// Objects that every library is linked with.
 struct Common {
-    /// Where they are, and the hand-written sources.
+    /// Folder of objects and hand-written sources.
     dir: PathBuf,
     objects: Vec<PathBuf>,
     _entry: Entry,
 }
 
-/// Says on the standard error that something takes long, and when it is done.
 struct Progress {
     what: String,
     began: Instant,
@@ -184,7 +174,7 @@ impl Progress {
 }
 
 fn say(line: &str) {
-    // Nobody is there to be told that the standard error is closed.
+    // A closed standard error cannot be reported.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

@@ -1,30 +1,29 @@
 //! Compiles the generated C++.
 //!
-//! Verilator splits its output into many files that all include the same headers. They are joined again into
-//! a few units, which compiles three times faster. The model itself is optimised for the machine at hand, as far as the
-//! design's entry says, set-up code and trace code (by far the larger part of a waves variant) hardly at all. The compiler
-//! is chosen by the `cc` crate; units of all designs of a build share one pool of workers with the runs of Verilator.
+//! Verilator splits its output into many files that all include the same headers; joined into a few units they compile
+//! three times faster. The model is optimised for this machine, at the level of the design; set-up code and trace code
+//! (by far the larger part of a waves variant) hardly at all. `cc` chooses the compiler; units of all designs of a
+//! build share one pool of workers with the runs of Verilator.
 
 use crate::files::{file_failure, hash, write_if_changed};
 use crate::pool::Job;
 use crate::{Failure, Tools, Unit, Variant};
 use std::path::{Path, PathBuf};
 
-/// Source bytes that are joined into one unit: enough to forget the headers, and within 1 GB of compiler memory.
+/// Source bytes per unit: enough to outweigh the headers, and within 1 GB of compiler memory.
 const UNIT_BYTES: u64 = 3_000_000;
 
-/// Flags that all units share, if the compiler knows them. Position-independent code would otherwise keep functions from being inlined.
+/// Used if the compiler knows them. Position-independent code would otherwise keep functions from being inlined.
 pub(crate) const FLAGS: [&str; 4] =
     ["-march=native", "-faligned-new", "-fcf-protection=none", "-fno-semantic-interposition"];
 const DEFINES: [&str; 5] = ["VM_COVERAGE", "VM_SC", "VM_TRACE", "VM_TRACE_FST", "VM_TRACE_VCD"];
 
-/// Optimisation of what is evaluated every cycle of a run with waves, or with counts of what is covered.
+/// For what is evaluated every cycle with waves or coverage.
 const TRACED_OPT_LEVEL: u32 = 1;
-/// That of construction, of the first evaluation, and of trace code.
+/// For construction, first evaluation and trace code.
 const SLOW_OPT_LEVEL: u32 = 0;
 const RUNTIME_OPT_LEVEL: u32 = 2;
 
-/// Optimisation of one file of a design.
 fn opt_level(file: &str, unit: &Unit) -> u32 {
     if file.contains("__Slow") || file.contains("__Syms") || file.contains("__Trace") {
         SLOW_OPT_LEVEL
@@ -44,13 +43,12 @@ struct Task {
     profiled: bool,
 }
 
-/// Identifies how models are compiled, their hand-written sources included.
 pub(crate) fn key() -> String {
     let levels = [TRACED_OPT_LEVEL, SLOW_OPT_LEVEL, RUNTIME_OPT_LEVEL];
     format!("{FLAGS:?} {levels:?} {UNIT_BYTES} {}", hash(FFI_SOURCES.map(|(_, text)| text.as_bytes())))
 }
 
-/// The hand-written sources: a program has no project directory.
+/// Embedded, because a program has no project directory.
 pub(crate) const FFI_SOURCES: [(&str, &str); 4] = [
     ("shim.h", include_str!("../../ffi/shim.h")),
     ("model.hpp", include_str!("../../ffi/model.hpp")),
@@ -58,10 +56,10 @@ pub(crate) const FFI_SOURCES: [(&str, &str); 4] = [
     ("shim.cpp", include_str!("../../ffi/shim.cpp")),
 ];
 
-/// Compiles one verilated design, and does `then` with its objects. `ffi` has [`FFI_SOURCES`].
+/// Compiles one verilated design, then passes its objects to `then`. `ffi` has [`FFI_SOURCES`].
 ///
 /// # Errors
-/// A file that cannot be read or written; the jobs fail with what the compiler says.
+/// A file that cannot be read or written; the jobs fail with the compiler's message.
 pub fn design<'a>(
     unit: &'a Unit,
     tools: &'a Tools,
@@ -71,20 +69,18 @@ pub fn design<'a>(
     Ok(jobs(join(unit, tools, ffi)?, tools, then))
 }
 
-/// Compiles `tasks` and does `then` with the objects.
 fn jobs<'a>(
     tasks: Vec<Task>,
     tools: &'a Tools,
     then: impl Fn(&[PathBuf]) -> Result<(), Failure> + Send + Sync + 'a,
 ) -> Vec<Job<'a>> {
     let objects: Vec<PathBuf> = tasks.iter().map(|task| task.object.clone()).collect();
-    // Longest first; optimisation costs about three times as much as parsing.
+    // Longest first; optimisation takes about three times as long as parsing.
     let cost = |task: &Task| task.bytes * u64::from(task.opt_level + 1);
     let items = tasks.into_iter().map(|task| (cost(&task), task)).collect();
     Job::all(items, |task| compile(task, tools), move || then(&objects))
 }
 
-/// Joins the files of one design into a few units.
 fn join(unit: &Unit, tools: &Tools, ffi: &Path) -> Result<Vec<Task>, Failure> {
     let dir = unit.sources();
     let unreadable = |e: std::io::Error| file_failure("read", &dir, &e);
@@ -125,13 +121,11 @@ fn join(unit: &Unit, tools: &Tools, ffi: &Path) -> Result<Vec<Task>, Failure> {
     Ok(tasks)
 }
 
-/// Sources of Verilator's run-time code.
 fn run_time_sources(tools: &Tools) -> [PathBuf; 3] {
     let library = tools.verilator_root.join("include");
     ["verilated", "verilated_threads", "verilated_vcd_c"].map(|f| library.join(f).with_extension("cpp"))
 }
 
-/// One task for each source, with objects in `dir`.
 fn once(sources: &[PathBuf], dir: &Path, tools: &Tools) -> Result<Vec<Task>, Failure> {
     let task = |source: &PathBuf| {
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
@@ -143,8 +137,8 @@ fn once(sources: &[PathBuf], dir: &Path, tools: &Tools) -> Result<Vec<Task>, Fai
     sources.iter().map(task).collect()
 }
 
-/// Compiles what every library of a model has besides it: Verilator's run-time code and the shim, to objects in `dir`, where
-/// [`FFI_SOURCES`] are. Also returns the names of the objects.
+/// Compiles Verilator's run-time code and the shim to objects in `dir`, where [`FFI_SOURCES`] are; returns the objects'
+/// names too.
 pub fn run_time_objects<'a>(dir: &Path, tools: &'a Tools) -> Result<(Vec<Job<'a>>, Vec<String>), Failure> {
     let mut sources = run_time_sources(tools).to_vec();
     sources.push(dir.join("shim.cpp"));
@@ -159,14 +153,13 @@ fn includes(tools: &Tools, ffi: &Path, own: &Path) -> Vec<PathBuf> {
     vec![own.to_path_buf(), ffi.to_path_buf(), library.join("vltstd"), library]
 }
 
-/// The C++ compiler for a machine; cargo's environment is not needed.
 pub(crate) fn compiler(target: &str, compiler: Option<&Path>) -> cc::Build {
     let mut build = cc::Build::new();
     if let Some(compiler) = compiler {
         build.compiler(compiler);
     }
     build.cpp(true).std("c++17").cargo_metadata(false).cargo_warnings(false).debug(false).warnings(false);
-    // A build script has the flags of rustc in its environment; who builds the same model later has not.
+    // A build script has rustc's flags in its environment; a later build of the same model has not.
     build.target(target).host(target).inherit_rustflags(false);
     build
 }
@@ -186,7 +179,7 @@ fn compile(task: &Task, tools: &Tools) -> Result<(), Failure> {
     run(command, &task.source)
 }
 
-/// Links `objects` to a library that can be loaded and shows only the C interface.
+/// Exports only the C interface.
 pub fn link<'a>(
     objects: impl IntoIterator<Item = &'a PathBuf>,
     library: &Path,
@@ -198,11 +191,11 @@ pub fn link<'a>(
     let mut command = compiler.to_command();
     command.args(LINK_FLAGS).args(objects);
     if compiler.is_like_clang() && cfg!(target_os = "linux") {
-        // What Verilator asks of atomics, gcc answers itself.
+        // gcc has these atomics built in.
         command.arg("-latomic");
     }
     if cfg!(target_os = "linux") {
-        // Code of Verilator that is also in the program, perhaps of another version, must not take this one's place.
+        // Code of Verilator in the program, perhaps of another version, must not replace this one's.
         let script = dir.join("exports");
         write_if_changed(&script, b"{ global: ndp_*; local: *; };\n")?;
         command.arg("-Wl,-Bsymbolic").arg(format!("-Wl,--version-script={}", script.display()));
@@ -213,7 +206,6 @@ pub fn link<'a>(
 
 pub(crate) const LINK_FLAGS: [&str; 2] = ["-shared", "-pthread"];
 
-/// Runs a compiler or linker; the message names what it worked on.
 fn run(mut command: std::process::Command, on: &Path) -> Result<(), Failure> {
     let program = PathBuf::from(command.get_program());
     let output = ndp_files::output(&mut command).map_err(|e| file_failure("run", &program, &e))?;

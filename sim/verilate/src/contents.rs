@@ -1,8 +1,8 @@
-//! Verilog whose registers and memories begin with given contents: those that a native model begins with.
+//! Verilog whose registers and memories begin with the contents of a native model.
 //!
-//! Verilator's own random contents follow from the order in which it constructs variables, which nobody else knows. So each module gets
-//! an `initial` block that asks for the words of each register by its hierarchical name. What answers is in the class of the model (`shims`),
-//! and the function behind it in `sim/ffi/model.hpp`, where the native model has it from too.
+//! Verilator's own random contents follow from the order in which it constructs variables. So each module gets an
+//! `initial` block that asks for the words of each register by its hierarchical name. The class of the model (`shims`)
+//! answers with a function of `sim/ffi/model.hpp` that the native model shares.
 
 use std::fmt::Write;
 
@@ -11,7 +11,6 @@ const IMPORTS: &str = "import \"DPI-C\" function longint contents_place(input st
 import \"DPI-C\" function int contents_word(input longint place, input int at);
 ";
 
-/// A register, or a memory with its depth.
 struct Declaration<'a> {
     name: &'a str,
     width: u32,
@@ -35,7 +34,6 @@ fn declaration(line: &str) -> Option<Declaration<'_>> {
     Some(Declaration { name: word, width, depth })
 }
 
-/// Text of emitted modules, with the blocks.
 pub fn given(verilog: &str) -> String {
     let (mut text, mut block) = (IMPORTS.to_owned(), String::new());
     for line in verilog.lines() {

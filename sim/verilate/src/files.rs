@@ -1,12 +1,10 @@
-//! Small helpers: content hashes, files that keep their time stamp.
-//!
-//! Used by every other part. What goes into a hash is decided by the callers.
+//! Content hashes, and files that keep their time stamp.
 
 use crate::Failure;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// 128 bits of SHA-256 over a list of parts; the length of each part is hashed too, so that parts cannot run together.
+/// 128 bits of SHA-256; the length of each part is hashed too, so that parts cannot run together.
 pub fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut state = Sha256::new();
     for part in parts {
@@ -16,13 +14,10 @@ pub fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     hex(&state.finalize()[..16])
 }
 
-/// Bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes a file unless it has this content already.
-///
 /// # Errors
 /// A file that cannot be written.
 pub fn write_if_changed(path: &Path, content: &[u8]) -> Result<(), Failure> {
@@ -32,7 +27,6 @@ pub fn write_if_changed(path: &Path, content: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, content).map_err(|e| file_failure("write", path, &e))
 }
 
-/// The message for a failed file operation.
 pub fn file_failure(verb: &str, path: &Path, error: &std::io::Error) -> Failure {
     vec![format!("cannot {verb} {}: {error}", path.display())]
 }

@@ -1,9 +1,7 @@
-//! The folder of a cache. Its entries are whole or absent; `cache` decides their contents.
-//!
 //! Everything is in one subfolder of the folder that the user names, [`NAME`]:
 //!
 //! - `CACHEDIR.TAG` says that the subfolder is ours; without it nothing there is touched.
-//! - `NAME-HASH/` is an entry: its files, and [`RECORD`], with a marker, the entry's name, and the checksum of each file.
+//! `NAME-HASH/` is an entry: its files, and [`RECORD`] with a marker, the entry's name, and the checksum of each file.
 //! - `NAME-HASH.part/` is an entry that is being made, with a record that has the marker and the name.
 //! - `NAME-HASH.lock` is held by every process that makes or uses the entry. It stays when the entry is removed, so that all processes
 //!   wait for one file. Only the owner of the cache can open it: another user could keep the owner waiting.
@@ -30,11 +28,8 @@ pub const NAME: &str = "ndp-cosim-models";
 /// File that marks a cache for backup programs, and ours for this program.
 const TAG: &str = "CACHEDIR.TAG";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Compiled models of ndp-cosim, which makes them again when they are missing.\n";
-/// File that lists the contents of an entry.
 const RECORD: &str = "entry";
-/// First line of a record.
 const MARKER: &str = "ndp-cosim cache entry 1";
-/// Suffix of the name of an entry that is being made.
 const PART: &str = "part";
 const RECORD_BYTES: u64 = 1 << 20;
 
@@ -44,35 +39,31 @@ pub struct Folder {
     handle: &'static File,
 }
 
-/// A complete entry. No process removes it while this value exists, if we own the cache; a library that is already loaded does not need it.
+/// No process removes it while this value exists, if we own the cache; a loaded library does not need it.
 #[derive(Debug)]
 pub struct Entry {
-    /// Folder of its files, for messages.
+    /// For messages.
     pub dir: PathBuf,
-    /// The same folder by the open descriptor of the cache, to load libraries from.
+    /// The same folder through the cache's open descriptor, to load libraries from.
     pub opened: PathBuf,
     pub files: Vec<String>,
     _lock: Option<File>,
 }
 
-/// A locked entry that is being made.
 #[derive(Debug)]
 pub struct Part {
     name: String,
-    /// Folder in which its files are made.
     pub dir: PathBuf,
     _partial: PartialFolder,
     lock: File,
 }
 
-/// State of the folder with the name of an entry.
 enum State {
     Whole(Vec<String>),
     Absent,
     Damaged(String),
 }
 
-/// Where the entry `name` of the cache in `chosen` is made.
 pub fn part_dir(chosen: &Path, name: &str) -> PathBuf {
     chosen.join(NAME).join(name).with_extension(PART)
 }
@@ -81,7 +72,6 @@ fn denied(reason: String) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, reason)
 }
 
-/// Refuses what others own or may write.
 fn check_owner(metadata: &Metadata) -> io::Result<()> {
     let (owner, user, mode) = (metadata.uid(), geteuid().as_raw(), metadata.mode() & 0o7777);
     if owner != user && owner != 0 {
@@ -93,7 +83,7 @@ fn check_owner(metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file with additional flags; refuses a symbolic link.
+/// Refuses a symbolic link.
 fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     // Opening a pipe would wait for its writer.
     let flags = (flags | OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
@@ -126,16 +116,15 @@ fn checksum(file: &mut File) -> io::Result<String> {
     }
 }
 
-/// The head of an entry's record.
 fn head(name: &str) -> String {
     format!("{MARKER}\nname {name}\n")
 }
 
 impl Folder {
-    /// Opens the cache in the folder `chosen`, and makes it if it is missing.
+    /// Makes the folder if it is missing.
     ///
     /// # Errors
-    /// A folder that cannot be made, that is not ours, or that others may write.
+    /// A folder that cannot be made, is not ours, or can be written by others.
     pub fn open(chosen: &Path) -> Result<Self, Failure> {
         let path = chosen.join(NAME);
         let opened = match open(&path, OFlags::DIRECTORY) {
@@ -171,7 +160,6 @@ impl Folder {
         if cfg!(target_os = "linux") { by_descriptor.join(name) } else { self.path.join(name) }
     }
 
-    /// The lock of an entry, open.
     fn lock(&self, name: &str) -> io::Result<File> {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -185,9 +173,8 @@ impl Folder {
         Ok(file)
     }
 
-    /// A complete entry, or `None`.
     pub fn find(&self, name: &str) -> Option<Entry> {
-        // Who may not open the lock reads without: the entry can only be missing.
+        // Without the right to open the lock it reads unlocked: the entry can only be missing.
         let lock = self.lock(name).and_then(|lock| lock.lock_shared().map(|()| lock)).ok();
         match self.state(name) {
             State::Whole(files) => Some(self.entry(name, files, lock)),
@@ -196,15 +183,15 @@ impl Folder {
     }
 
     fn entry(&self, name: &str, files: Vec<String>, lock: Option<File>) -> Entry {
-        // Who has made it goes on as one of those that use it. A lock that is lost here only lets it be removed.
+        // Its maker goes on as a user. Losing this lock only lets the entry be removed.
         let lock = lock.and_then(|lock| lock.lock_shared().map(|()| lock).ok());
         Entry { dir: self.path.join(name), opened: self.opened(name), files, _lock: lock }
     }
 
-    /// An entry of these files that somebody else has made meanwhile, else one to be made, once nobody else makes or uses it.
+    /// Returns an entry that another process has made meanwhile, else one to be made, once nobody makes or uses it.
     ///
     /// # Errors
-    /// A folder that cannot be written, or in which something that is not ours has the entry's name.
+    /// A folder that cannot be written, or in which the entry's name is taken.
     pub fn claim(&self, name: &str, files: &[&str]) -> Result<Result<Entry, Part>, Failure> {
         let lock = self.lock(name).and_then(|lock| lock.lock().map(|()| lock));
         let lock = lock.map_err(|e| {
@@ -239,7 +226,7 @@ impl Folder {
         Ok(Err(Part { name: name.to_owned(), dir, _partial: partial, lock }))
     }
 
-    /// Gives an entry its name, with these of its files; all others are removed.
+    /// Keeps only these files, and renames the entry.
     ///
     /// # Errors
     /// A file that cannot be read, written or renamed.
@@ -274,7 +261,7 @@ impl Folder {
         named.map_err(failed("rename", dir.clone()))
     }
 
-    /// An entry that was made, still locked.
+    /// Keeps the lock.
     ///
     /// # Errors
     /// An entry that was not completed, or cannot be used all the same.
@@ -290,7 +277,7 @@ impl Folder {
         }
     }
 
-    /// Whether an entry is whole. One that is counts as used now.
+    /// A complete entry counts as used now.
     fn state(&self, name: &str) -> State {
         let dir = self.opened(name);
         match open(&dir, OFlags::DIRECTORY) {
@@ -321,12 +308,12 @@ impl Folder {
         if files.is_empty() {
             return State::Damaged("its record names no file".to_owned());
         }
-        // Of the cache of another user it cannot be said when it was used.
+        // In another user's cache the time of use cannot be set.
         let _ = open_file(&dir.join(RECORD)).and_then(|record| record.set_modified(SystemTime::now()));
         State::Whole(files)
     }
 
-    /// Whether the folder `found` is the entry `name`, complete or unfinished, and belongs to us.
+    /// Complete or unfinished.
     fn is_ours(&self, found: &str, name: &str) -> bool {
         let dir = self.opened(found);
         let own = std::fs::symlink_metadata(&dir)
@@ -356,8 +343,8 @@ impl Folder {
         )])
     }
 
-    /// Removes entries that were not used for longest until the rest keeps a limit in bytes, the last one apart, and those that nobody
-    /// goes on making. What somebody uses stays, as does all that is not ours, and what `stays` says by its name.
+    /// Removes abandoned entries, and the least recently used until the rest takes at most `limit` bytes; never the
+    /// last one, those in use, those that are not ours, or those whose names `stays` selects.
     pub fn trim(&self, limit: u64, stays: impl Fn(&str) -> bool) -> Result<(), Failure> {
         let unreadable = |e: io::Error| file_failure("read", &self.path, &e);
         let mut found = Vec::new();
@@ -374,7 +361,7 @@ impl Folder {
         }
         found.sort();
         let mut bytes: u64 = found.iter().map(|(_, _, bytes, ..)| bytes).sum();
-        // The last one is the entry that was requested.
+        // The entry that was requested.
         found.pop();
         for (whole, _, own, file, name) in found {
             if bytes <= limit && whole {
@@ -390,7 +377,7 @@ impl Folder {
     }
 }
 
-/// The one descriptor of a folder, which stays open: libraries are loaded by it, and the loader takes equal names for one library.
+/// One open descriptor per folder: libraries are loaded by it, and the loader takes equal names for one library.
 fn held(opened: File) -> io::Result<&'static File> {
     static HELD: Mutex<Vec<&'static File>> = Mutex::new(Vec::new());
     let identity = |file: &File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino()));
@@ -406,7 +393,7 @@ fn held(opened: File) -> io::Result<&'static File> {
     Ok(file)
 }
 
-/// Makes the folder with its tag, both in one step.
+/// Makes the folder and its tag in one step.
 fn make(chosen: &Path, path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(chosen).map_err(|e| file_failure("create", chosen, &e))?;
     let made = || {
@@ -414,7 +401,7 @@ fn make(chosen: &Path, path: &Path) -> Result<(), Failure> {
         let new = builder.prefix(".ndp-").permissions(Permissions::from_mode(0o755)).tempdir_in(chosen)?;
         write(&new.path().join(TAG), TAG_TEXT)?;
         match std::fs::rename(new.path(), path) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(e) if matches!(e.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => Ok(()),
             renamed => renamed.map(|()| drop(new.keep())),
         }
@@ -422,7 +409,7 @@ fn make(chosen: &Path, path: &Path) -> Result<(), Failure> {
     made().map_err(|e: io::Error| file_failure("create", path, &e))
 }
 
-/// Writes a file that nobody else may write, to the disk.
+/// Syncs to disk; nobody else may write the file.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true).mode(0o644);
@@ -432,7 +419,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// When an entry was used last, and its bytes; none if somebody else removes it.
+/// Time of last use, and bytes; none if somebody else removes it.
 fn extent(dir: &Path) -> Option<(SystemTime, u64)> {
     let used = dir.join(RECORD).symlink_metadata().ok()?.modified().ok()?;
     Some((used, bytes(dir)?))

@@ -1,5 +1,3 @@
-//! Tests of the cache's folder: files that are kept, removed, refused and rebuilt.
-
 use super::*;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
@@ -25,7 +23,6 @@ fn make(folder: &Folder, name: &str, content: &[u8]) -> Entry {
     }
 }
 
-/// Makes an entry that was used some minutes ago.
 fn used_before(folder: &Folder, name: &str, minutes: u64) {
     drop(make(folder, name, &[0; 1000]));
     let record = File::open(folder.path.join(name).join(RECORD)).unwrap();
@@ -58,7 +55,6 @@ fn what_was_not_used_for_longest_is_removed_and_what_is_in_use_stays() {
     for (minutes, name) in [(3, "a"), (2, "b"), (1, "c")] {
         used_before(&folder, name, minutes);
     }
-    // It is used now.
     drop(folder.find("a").unwrap());
     let three = names(&folder);
     folder.trim(10_000, |_| false).unwrap();

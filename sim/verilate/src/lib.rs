@@ -1,10 +1,10 @@
 //! From a block of the generator to a compiled model, native or Verilated.
 //!
-//! A model is built when it is asked for, and kept ([`Cache`]). build.rs asks for those of the main job, the harness for any other
-//! while it runs. Reading order: [`rtl`] (a design, elaborated), [`tools`] (Verilator and the compiler), [`unit`] (a run of
-//! Verilator, or the source of a native model), `native` (that source), `compile` (its C++), with `shims` (the C++ that differs between models)
-//! `contents` (what registers begin with), `pool` (workers), [`cache`] (libraries that are kept),
-//! `folder` (location and trust) and `files` (hashes). `sim/ffi` loads libraries.
+//! build.rs asks for the models of the main job, the harness for any other while it runs. Reading order: [`rtl`] (a
+//! design, elaborated), [`tools`] (Verilator and the compiler), [`unit`] (a run of Verilator, or the source of a native
+//! model), `native` (that source), `compile` (its C++) with `shims` (the C++ that differs between models), `contents`
+//! (what registers begin with), `pool` (workers), [`cache`] (kept libraries), `folder` (location and trust), `files`
+//! (hashes).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,5 +1,4 @@
-//! A pool of workers for jobs that make further jobs possible: what one run of Verilator wrote is compiled while others still
-//! run.
+//! A pool of workers for jobs that return further jobs: what one run of Verilator wrote is compiled while others run.
 
 use crate::Failure;
 use std::collections::BinaryHeap;
@@ -7,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Something to do, and how soon: of those that wait, the one with the highest cost is started first.
+/// The waiting job of the highest cost is started first.
 pub struct Job<'a> {
     cost: u64,
     work: Work<'a>,
@@ -15,12 +14,11 @@ pub struct Job<'a> {
 type Work<'a> = Box<dyn FnOnce() -> Result<Vec<Job<'a>>, Failure> + Send + 'a>;
 
 impl<'a> Job<'a> {
-    /// A job that returns those that can be started after it.
     pub fn new(cost: u64, work: impl FnOnce() -> Result<Vec<Self>, Failure> + Send + 'a) -> Self {
         Self { cost, work: Box::new(work) }
     }
 
-    /// One job per item (at least one), given as its cost and itself; whichever ends last also does what comes after all of them.
+    /// One job per item (at least one) with its cost; the last one to end also does `then`.
     pub fn all<T: Send + 'a>(
         items: Vec<(u64, T)>,
         work: impl Fn(&T) -> Result<(), Failure> + Send + Sync + 'a,
@@ -66,11 +64,10 @@ struct State<'a> {
     failure: Option<Failure>,
 }
 
-/// Does all jobs, and those they lead to, with `workers` threads. Nothing new is started after a failure, and the first one is
-/// returned.
+/// Does all jobs, and those they return. After a failure no job is started.
 ///
 /// # Errors
-/// That of the first job that fails.
+/// The first failure.
 pub fn run(workers: usize, jobs: Vec<Job<'_>>) -> Result<(), Failure> {
     let state = Mutex::new(State { waiting: jobs.into(), running: 0, failure: None });
     let changed = Condvar::new();
@@ -79,7 +76,7 @@ pub fn run(workers: usize, jobs: Vec<Job<'_>>) -> Result<(), Failure> {
     state.failure.map_or(Ok(()), Err)
 }
 
-/// One worker: ends when nothing waits and nothing that could lead to more is being done.
+/// Ends when nothing waits and no running job could return more.
 fn serve(state: &Mutex<State<'_>>, changed: &Condvar) {
     loop {
         let mut now = open(state);

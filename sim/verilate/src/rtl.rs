@@ -8,24 +8,21 @@ use ndp_hdl_language::{Design, Netlist, Port, Pragmas};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Optimisation of most models.
 const OPT_LEVEL: u32 = 2;
-/// That of cores with few units, whose runs are short: the core of `tiny` takes two thirds of the time to compile, and runs 12 % slower.
+/// For cores with few units and short runs: `tiny`'s takes two thirds of the time to compile, and runs 12 % slower.
 const SHORT_RUN_OPT_LEVEL: u32 = 1;
-/// They have more source than this, in bytes, and no array of so many instances.
+/// Such cores have more source bytes than this, and no array of so many instances.
 const SHORT_RUN: (usize, usize) = (1_500_000, 64);
-/// That of bridges, whose wide functions take three times as long to compile at level 2, and are a small part of what a system
-/// evaluates.
+/// For bridges: their wide functions take three times as long to compile at level 2, and are a small part of a system's
+/// time.
 const BRIDGE_OPT_LEVEL: u32 = 1;
 
-/// A configuration from which blocks are elaborated. Two with the same text for debugging are the same hardware.
+/// Two configurations with the same `Debug` text are the same hardware.
 pub trait Hardware: std::fmt::Debug {
     fn name(&self) -> &str;
 
-    /// Elaborates one of its blocks.
-    ///
     /// # Errors
-    /// An unknown block; what the generator says of it.
+    /// An unknown block; an error of the generator.
     fn elaborate(&self, block: &str) -> Result<Design, BuildError>;
 }
 
@@ -51,24 +48,23 @@ impl Hardware for HbmConfig {
 
 #[derive(Clone, Debug)]
 pub struct Rtl {
-    /// `<configuration>/<block>`; for a mutant its own name in place of the configuration's.
+    /// `<configuration>/<block>`; for a mutant its name in place of the configuration's.
     pub name: String,
     pub block: String,
     pub top: String,
     pub verilog: String,
     pub ports: Vec<Port>,
-    /// The source of the native model; none of a text that was changed.
+    /// Source of the native model; `None` for a changed text.
     pub native: Option<String>,
-    /// Where each signal is described, a line each: module, signal, file and line, and for each bit, the lowest first, `c` if it
-    /// is constant or `-`; with tabs between them.
+    /// One line per signal, separated by tabs: module, signal, file and line, and for each bit, lowest first, `c` if it
+    /// is constant, else `-`.
     pub signals: Arc<str>,
-    /// How much the compiler optimises what is evaluated every cycle (`-O`). Less is built faster and runs slower.
+    /// Compiler optimisation (`-O`) of what is evaluated every cycle. Less is built faster and runs slower.
     pub opt_level: u32,
-    /// Which of the mutants in it is at work, from 1; 0 for none.
+    /// Number of the active mutant, from 1; 0 for none.
     pub mutant: u32,
 }
 
-/// [`Rtl::signals`].
 fn signals(design: &Design) -> String {
     let mut text = String::new();
     for module in design.modules() {
@@ -82,7 +78,6 @@ fn signals(design: &Design) -> String {
 }
 
 impl Rtl {
-    /// A design that was elaborated as `<configuration>/<block>`.
     pub fn new(config: &str, block: &str, design: &Design) -> Result<Self, Failure> {
         let top = design.top();
         let netlist = Netlist::of(top).map_err(|e| vec![format!("{config}/{block}: {e}")])?;
@@ -112,7 +107,7 @@ impl Rtl {
         Self::new(hardware.name(), block, &design)
     }
 
-    /// A block with mutants of its description, as far as it has any of them, of which one is at work, or none with 0.
+    /// A block with those mutants that it contains. Mutant `number` is active, or none with 0.
     pub fn with_mutants(
         hardware: &impl Hardware,
         block: &str,
@@ -125,12 +120,11 @@ impl Rtl {
             return Self::new(hardware.name(), block, &design);
         };
         let design = Design::new(&top).map_err(|e| failed(&e))?;
-        // For none a number that no mutant has: Verilated models look for one.
+        // A number without a mutant: Verilated models look for one.
         let mutant = if number == 0 { mutants.len() as u32 + 1 } else { number };
         Ok(Self { mutant, ..Self::new(hardware.name(), block, &design)? })
     }
 
-    /// The same with another optimisation, if one is given.
     #[must_use]
     pub fn optimised(self, level: Option<u32>) -> Self {
         Self { opt_level: level.unwrap_or(self.opt_level), ..self }

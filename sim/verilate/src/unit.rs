@@ -1,17 +1,16 @@
 //! One variant of a model: its sources, by a run of Verilator or from the netlist.
 //!
-//! A model has variants that do the same: the native one, which Verilator has no part in; the Verilated one; the Verilated one that begins
-//! with the random contents of the native one; the Verilated one that counts which lines run and which bits change; and the Verilated one
-//! with waves, whose signals can all be dumped. Tracing keeps signals alive that optimisation would remove, so one model cannot serve both. Which
-//! of them is built is decided when a model is opened; compiling is left to `compile`.
+//! Variants do the same: native, without Verilator; Verilated; Verilated from the native one's random contents;
+//! Verilated with coverage; Verilated with waves. Tracing keeps signals alive that optimisation would remove, so one
+//! model cannot serve both.
 
 use crate::files::{file_failure, hash, write_if_changed};
 use crate::{Failure, Rtl, Tools, compile, contents, shims};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Width and style findings belong to the lint of the generator; registers start at zero unless the harness
-/// asks for random contents, which needs `--x-initial unique`.
+/// The generator lints width and style. Registers start at zero unless the harness asks for random contents, which
+/// needs `--x-initial unique`.
 const FLAGS: [&str; 10] = [
     "--cc",
     "-O3",
@@ -26,13 +25,13 @@ const FLAGS: [&str; 10] = [
 ];
 
 /// Newer data-flow optimisers look across instances, so that each of the 256 tiles gets code of its own: four times as
-/// much, and a third of the speed. Seen with 5.049 and not with 5.006; in between the flag is harmless.
+/// much, and a third of the speed. Seen with 5.049, not with 5.006; in between the flag is harmless.
 const SCOPED_DFG_SINCE: (u32, u32) = (5, 34);
 
-/// With waves: all signals, arrays of registers too. The longest ones have a word for each digit of the sums of a batch.
+/// All signals, arrays too. The longest ones have a word for each digit of the sums of a batch.
 const TRACE: [&str; 3] = ["--trace", "--trace-max-array", "64"];
 
-/// With coverage: lines, and bits of all signals but for memories and the widest buses, which take Verilator more memory than a machine has.
+/// All lines, and all bits except of memories and the widest buses: Verilator needs more memory than a machine has.
 const COVERAGE: [&str; 4] = ["--coverage-line", "--coverage-toggle", "--coverage-max-width", "256"];
 
 fn flags(variant: Variant, tools: &Tools) -> Vec<&'static str> {
@@ -45,42 +44,37 @@ fn flags(variant: Variant, tools: &Tools) -> Vec<&'static str> {
     FLAGS.iter().chain(newer).chain(own).copied().collect()
 }
 
-/// What properties that do not hold call, which is in the class of the model (`shims`).
+/// Reports a failed property to the class of the model (`shims`).
 const PROPERTIES: &str = "`define NDP_PROPERTIES
 `define NDP_ASSERT(text) property_failed($sformatf(text))
 import \"DPI-C\" function void property_failed(input string text);
 ";
 
-/// Name of the Verilated class.
 const PREFIX: &str = "Vmodel";
 
-/// What a model is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// From the netlist, as C++ that computes arrays of instances in vectors; of a mutant, which is a changed text, the Verilated one.
+    /// C++ from the netlist, with arrays of instances in vectors. A mutant, a changed text, is Verilated instead.
     Native,
-    /// The same, with the time counted that each module takes.
+    /// Native, with the time counted that each module takes.
     Profiled,
     Verilated,
-    /// By Verilator, from the random contents that the native model begins with.
+    /// Verilated, from the native model's random contents.
     Alike,
-    /// By Verilator, with counts of lines that run and of bits that change, and without properties.
+    /// Verilated, with counts of lines that run and bits that change, without properties.
     Coverage,
-    /// By Verilator, with all signals in reach of waves.
+    /// Verilated, with all signals in reach of waves.
     Waves,
 }
 
 #[derive(Debug)]
 pub struct Unit {
-    /// Name of the design, for messages.
+    /// For messages.
     pub name: String,
-    /// Name of its entry in a cache.
     pub entry: String,
-    /// Folder in which it is made.
     pub dir: PathBuf,
-    /// Which variant it is; [`Variant::Native`] only if there is one.
+    /// [`Variant::Native`] only if there is one.
     pub variant: Variant,
-    /// Optimisation of what is evaluated every cycle.
     pub opt_level: u32,
     top: String,
     verilog: String,
@@ -89,8 +83,8 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Plans a variant that is made in the folder that `folder` gives for the name of its entry; nothing is written yet. Names of
-    /// configurations are not part of the key: one model serves all configurations with the same Verilog.
+    /// Plans a variant; nothing is written yet. Names of configurations are not part of the key: one model serves all
+    /// configurations with the same Verilog.
     pub(crate) fn new(
         rtl: &Rtl,
         variant: Variant,
@@ -133,7 +127,6 @@ impl Unit {
         }
     }
 
-    /// Identifies everything that the compiled model follows from.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -142,12 +135,11 @@ impl Unit {
         self.verilog.len() as u64
     }
 
-    /// Directory of the generated C++.
     pub fn sources(&self) -> PathBuf {
         self.dir.join("cpp")
     }
 
-    /// Writes the Verilog and the sources that are made without Verilator, and runs Verilator unless these are all.
+    /// Writes the Verilog and the shims, and runs Verilator except for a native model.
     pub fn generate(&self, tools: &Tools) -> Result<(), Failure> {
         let sources = self.sources();
         std::fs::create_dir_all(&sources).map_err(|e| file_failure("create", &sources, &e))?;

@@ -1,7 +1,7 @@
 //! Native models: C++ that computes what a design's netlist says, without Verilator.
 //!
-//! Arrays of instances are computed 16 at a time in vector registers. What only registers with an enable need is computed where
-//! the enable is set; what only registers without one need, where something that their instance reads has changed. A native
+//! Arrays of instances are computed 16 at a time in vector registers. Nodes that only registers with an enable need are
+//! computed where it is set; nodes of registers without one, where an input of their instance has changed. A native
 //! model has the pins of the Verilated one and the same values on them after each edge of a clock.
 
 mod plan;
@@ -12,7 +12,6 @@ use ndp_hdl_language::Netlist;
 use plan::Event;
 use text::Text;
 
-/// The source of a model of `netlist`.
 pub fn source(netlist: &Netlist) -> String {
     let mut text = Text::new(netlist);
     text.event("settle", &Event::Settle);

@@ -1,12 +1,12 @@
 //! In which order the nodes of a netlist are computed.
 //!
-//! A plan is for one edge of a clock, or for the outputs. First everything is computed that more than one place needs: scalars, and
-//! vectors of which scalars are taken, in turns. Then registers and memories without lanes get their new contents, then those of
-//! each array. What only registers with one enable need is computed where that enable is set. A register that is read
-//! after it was written would give its new value: such reads move to the front.
+//! A plan is for one edge of a clock, or for the outputs. First come nodes that more than one place needs: scalars, and
+//! vectors of which scalars are taken, in turns; then registers and memories without lanes, then those of each array.
+//! Nodes that only registers with one enable need are computed where it is set. A register read after it was written
+//! would give its new value: such reads move to the front.
 //!
-//! The registers of one instance that have no enable are a region. If nothing that it reads has changed since it got its last values, and
-//! these were those before, it would get the same again: nothing is computed.
+//! The registers of one instance without an enable are a region. If neither its inputs nor its own values have changed
+//! since it was last computed, it would get the same values again: nothing is computed.
 
 use ndp_hdl_language::{Id, MemoryArray, Netlist, Op, Register};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,11 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Event {
     /// An edge of the clock of that name.
     Edge(String),
-    /// The outputs follow what was set.
     Settle,
 }
 
-/// What gets a new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     Register(u32),
@@ -34,20 +32,18 @@ pub enum Target {
 enum Place {
     Nowhere,
     Root,
-    /// In the block of that number.
     Block(usize),
-    /// Before everything is written, if the block of that number, which is one of an array, will do something.
+    /// Before anything is written, if that block, which is one of an array, will do something.
     Feed(usize),
 }
 
-/// What is done under one condition.
+/// Nodes and targets under one condition.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
-    /// The enable; none of a region.
+    /// `None` for a region.
     pub enable: Option<Id>,
-    /// What a region reads but for its own registers, which is what wakes it.
+    /// What wakes a region: everything it reads except its own registers.
     pub inputs: Vec<Id>,
-    /// What is computed, in order.
     pub nodes: Vec<Id>,
     pub targets: Vec<Target>,
 }
@@ -56,15 +52,13 @@ pub struct Block {
 #[derive(Clone, Debug, Default)]
 pub struct Update {
     pub group: Option<u32>,
-    /// What is computed in any case; without lanes that is part of the first steps.
+    /// Computed in any case; without lanes part of the first steps.
     pub nodes: Vec<Id>,
-    /// Blocks in order.
     pub blocks: Vec<Block>,
-    /// What is written in any case, after the blocks.
+    /// Written in any case, after the blocks.
     pub targets: Vec<Target>,
 }
 
-/// A part of what is computed before anything is written.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Scalars, and vectors that are gathered from them.
@@ -72,28 +66,27 @@ pub enum Step {
     Vectors(u32, Vec<Id>),
 }
 
-/// The order.
 #[derive(Debug)]
 pub struct Plan {
-    /// What is computed first.
+    /// Computed first.
     pub steps: Vec<Step>,
-    /// What only blocks of arrays need, under their conditions.
+    /// Needed only by blocks of arrays, under their conditions.
     pub feeds: Vec<Block>,
-    /// Vectors of which it is needed whether any lane is set.
+    /// Vectors for which the plan asks whether any lane is set.
     pub tested: BTreeSet<Id>,
-    /// What is written then, things without lanes first.
+    /// Written afterwards, things without lanes first.
     pub updates: Vec<Update>,
-    /// Vectors that have to be kept until the plan's end because others take lanes or load them.
+    /// Vectors kept until the plan's end because others take lanes or load them.
     pub kept: BTreeSet<Id>,
 }
 
-/// The array and the instance of which registers without an enable are a region.
+/// Array and instance whose registers without an enable are a region.
 type Region<'a> = (Option<u32>, &'a str);
 
-/// A region computes at least so many times as many nodes as it reads: what is spared has to outweigh the look at what wakes it.
+/// Least ratio of nodes to inputs of a region: the saving has to outweigh the check of the inputs.
 const NODES_PER_INPUT: usize = 4;
 
-/// Blocks before their nodes are known: what is written, and which region the block of each number is.
+/// Blocks before their nodes are known: targets, and the region of each block.
 struct Blocks<'a> {
     updates: Vec<Update>,
     regions: Vec<Option<Region<'a>>>,
@@ -103,11 +96,9 @@ struct Planner<'a> {
     netlist: &'a Netlist,
     needed: Vec<bool>,
     early: Vec<bool>,
-    /// Number of the turn in which it is computed.
     turn: Vec<u32>,
 }
 
-/// The nodes that a target's new value follows from, and its enable.
 pub fn inputs_of(netlist: &Netlist, target: Target) -> (Vec<Id>, Option<Id>) {
     match target {
         Target::Register(number) => {
@@ -119,7 +110,7 @@ pub fn inputs_of(netlist: &Netlist, target: Target) -> (Vec<Id>, Option<Id>) {
                 &netlist.memories[number as usize];
             let mut nodes = data.clone();
             nodes.push(*addr);
-            // The mask is only looked at if there is more than one case.
+            // The mask is only read if there is more than one case.
             let lanes = group.is_some() && netlist.graph.nodes[*enable as usize].group.is_some();
             if !*whole || lanes {
                 nodes.extend(written);
@@ -210,7 +201,6 @@ impl Planner<'_> {
         }
     }
 
-    /// Scalars of a turn come before its vectors.
     fn take_turns(&mut self) {
         for id in 0..self.needed.len() {
             let node = &self.netlist.graph.nodes[id];
@@ -252,7 +242,7 @@ impl Planner<'_> {
         self.collect(updates, feeds, &places)
     }
 
-    /// Where a register may be part of a region.
+    /// The region that a register may be part of.
     fn region(&self, target: Target) -> Option<Region<'_>> {
         let Target::Register(number) = target else { return None };
         let register = &self.netlist.registers[number as usize];
@@ -288,7 +278,7 @@ impl Planner<'_> {
         Blocks { updates, regions: regions_of }
     }
 
-    /// Where everything is computed. Each block has a number of its own among those of all updates.
+    /// Blocks are numbered through all updates.
     fn places(&self, blocks: &Blocks<'_>) -> Vec<Place> {
         let mut places = vec![Place::Nowhere; self.needed.len()];
         let mut number = 0;
@@ -314,7 +304,6 @@ impl Planner<'_> {
         places
     }
 
-    /// The regions, with their nodes.
     fn regions(&self, blocks: &Blocks<'_>, places: &[Place]) -> Vec<Block> {
         let mut of_number: Vec<Block> =
             blocks.updates.iter().flat_map(|update| update.blocks.iter().cloned()).collect();
@@ -330,7 +319,6 @@ impl Planner<'_> {
         regions.map(|block| Block { inputs: self.inputs(&block), ..block }).collect()
     }
 
-    /// What a region with these nodes reads from outside.
     fn inputs(&self, block: &Block) -> Vec<Id> {
         let nodes: BTreeSet<Id> = block.nodes.iter().copied().collect();
         let next = block.targets.iter().flat_map(|target| inputs_of(self.netlist, *target).0);
@@ -342,7 +330,7 @@ impl Planner<'_> {
         read.into_iter().filter(|id| !own(*id)).collect()
     }
 
-    /// Whether a node may have another value though its operands, and the registers of this region, have the same.
+    /// Whether a node's value may change while its operands, and the registers of this region, do not.
     fn changes_by_itself(&self, id: Id, region: Option<Region<'_>>) -> bool {
         match self.op(id) {
             Op::State { register, .. } => self.region(Target::Register(*register)) != region,
@@ -351,7 +339,6 @@ impl Planner<'_> {
         }
     }
 
-    /// `id` is used at `place` of the update of `group`.
     fn use_at(
         &self,
         places: &mut [Place],
@@ -360,10 +347,10 @@ impl Planner<'_> {
         group: Option<u32>,
         place: Place,
     ) {
-        // What an array takes from outside is ready before.
+        // Inputs of an array from outside are ready before.
         let gathered = matches!(self.op(id), Op::Gather(_));
         let place = match place {
-            // What changes by itself is an input of a region, where its value is looked at.
+            // Such a node is an input of a region, which compares its value.
             Place::Block(number)
                 if regions[number].is_some()
                     && (self.group(id) != group || self.changes_by_itself(id, regions[number])) =>
@@ -400,12 +387,12 @@ impl Planner<'_> {
         }
     }
 
-    /// What a node reads: contents that change.
+    /// Contents that a node reads.
     fn reads(&self, id: Id) -> Option<Target> {
         match self.op(id) {
             Op::State { register, .. } => Some(Target::Register(*register)),
             Op::Read { memory, .. } => Some(Target::Memory(*memory)),
-            // Lanes are taken of arrays, which are written after everything else.
+            // Arrays, of which lanes are taken, are written after everything else.
             _ => None,
         }
     }
@@ -427,7 +414,6 @@ impl Planner<'_> {
                 reading.push((number - base, id as Id, target));
             }
         }
-        // Edges from readers to writers.
         let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); count];
         for (reader, _, target) in &reading {
             for writer in writers.get(target).into_iter().flatten().filter(|writer| *writer != reader) {
@@ -467,7 +453,6 @@ impl Planner<'_> {
         update.blocks = order.into_iter().filter_map(|number| blocks[number].take()).collect();
     }
 
-    /// Computes a node, and what it follows from, in any case.
     fn lift(&self, places: &mut [Place], id: Id) {
         if places[id as usize] != Place::Root {
             places[id as usize] = Place::Root;

@@ -1,4 +1,4 @@
-//! The C++ of a native model: one structure with all that it holds, and functions over it.
+//! The C++ of a native model: one structure with its whole state, and functions over it.
 
 mod regions;
 
@@ -7,14 +7,12 @@ use ndp_hdl_language::{Binary, Check, Id, Netlist, Node, Op, Port, limbs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Instances that are computed together, at most.
+/// Bounds on the instances that are computed together.
 const MOST_LANES: u32 = 16;
-/// And at least.
 const FEWEST_LANES: u32 = 4;
-/// Operations of one function; more are compiled ever more slowly.
+/// Operations per function; more are compiled ever more slowly.
 const FUNCTION_NODES: usize = 2000;
 
-/// A part of a plan that lies in one function.
 enum Piece {
     Scalars(Vec<Id>),
     Vectors(u32, Vec<Id>),
@@ -34,7 +32,7 @@ impl Piece {
         }
     }
 
-    /// The array that it is about; it has a function of its own then.
+    /// The array, if the piece is of one; it then has a function of its own.
     fn group(&self) -> Option<u32> {
         match self {
             Self::Vectors(group, _) => Some(*group),
@@ -55,7 +53,6 @@ impl Piece {
         }
     }
 
-    /// The nodes that it computes in any case.
     fn nodes(&self) -> &[Id] {
         match self {
             Self::Scalars(nodes) | Self::Vectors(_, nodes) => nodes,
@@ -76,17 +73,16 @@ impl Piece {
 
 pub(super) struct Text<'a> {
     netlist: &'a Netlist,
-    /// Scalars that one function computes and another one needs.
+    /// Scalars that cross functions.
     passed: BTreeSet<Id>,
     kept: BTreeSet<Id>,
     tested: BTreeSet<Id>,
-    /// Regions: the number of the first register, the array, and how much is read.
+    /// First register, array and number of inputs of each region.
     regions: Vec<(u32, Option<u32>, usize)>,
     functions: String,
     timed: u32,
-    /// Blocks whose runs are counted.
     counted: u32,
-    /// Operations of a timed function, or of a counted block in it, by modules: the rows of the profile's table.
+    /// Operations of a timed function, or of a counted block in it, by modules: rows of the profile's table.
     shares: String,
 }
 
@@ -105,12 +101,10 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Lanes of an array, rounded up.
     fn stride(&self, group: u32) -> u32 {
         self.netlist.graph.lanes[group as usize].next_multiple_of(self.vector_lanes(group))
     }
 
-    /// Lanes of an array that are computed together.
     fn vector_lanes(&self, group: u32) -> u32 {
         self.netlist.graph.lanes[group as usize].next_power_of_two().clamp(FEWEST_LANES, MOST_LANES)
     }
@@ -119,7 +113,6 @@ impl<'a> Text<'a> {
         &self.netlist.graph.nodes[id as usize]
     }
 
-    /// The functions of an event, called by `name`.
     pub fn event(&mut self, name: &str, event: &Event) {
         let plan = Plan::new(self.netlist, event);
         self.kept.extend(&plan.kept);
@@ -138,7 +131,6 @@ impl<'a> Text<'a> {
                 part.push(piece);
             }
         }
-        // Who computes what, and who needs it.
         let mut home: BTreeMap<Id, usize> = BTreeMap::new();
         for (number, part) in parts.iter().enumerate() {
             for id in part.iter().filter(|piece| !piece.of_array()).flat_map(Piece::nodes) {
@@ -198,7 +190,7 @@ impl<'a> Text<'a> {
         self.passed.extend(passed);
     }
 
-    /// Notes what the function that is being written, or a counted block of it, computes in so many turns.
+    /// Notes that the current function, or a counted block of it, computes `nodes` `turns` times.
     fn share(&mut self, counter: Option<u32>, nodes: &[Id], turns: u32) {
         let mut modules: BTreeMap<u32, u32> = BTreeMap::new();
         for id in nodes {
@@ -211,7 +203,6 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The line that counts the runs of a block.
     fn count(&mut self, block: &Block) -> String {
         let number = self.counted;
         self.counted += 1;
@@ -219,7 +210,6 @@ impl<'a> Text<'a> {
         format!("    NDP_COUNT({number});\n")
     }
 
-    /// Scalars that a piece uses, whoever computes them.
     fn used(&self, piece: &Piece, used: &mut BTreeSet<Id>) {
         let nodes = piece.nodes().iter().chain(piece.blocks().into_iter().flat_map(|block| &block.nodes));
         for id in nodes {
@@ -367,7 +357,6 @@ impl<'a> Text<'a> {
             .collect()
     }
 
-    /// An operand in code without lanes.
     fn operand(&self, id: Id) -> String {
         match self.node(id).op {
             Op::Word(value) => format!("{value:#x}u"),
@@ -376,7 +365,6 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Where a lane of a vector lies.
     fn element(&self, vector: Id, lane: u32) -> String {
         let node = self.node(vector);
         match (&node.op, node.group) {
@@ -445,7 +433,6 @@ impl<'a> Text<'a> {
         parts.len().is_multiple_of(lanes) && parts[lanes..].iter().eq(&parts[..parts.len() - lanes])
     }
 
-    /// Words of a vector that is kept.
     fn words(&self, id: Id) -> u32 {
         let group = self.node(id).group.unwrap_or_default();
         if self.periodic(id) { self.vector_lanes(group) } else { self.stride(group) }
@@ -461,7 +448,6 @@ impl<'a> Text<'a> {
         };
         let mut at = 0;
         while at < parts.len() {
-            // Lanes of one vector at equal distances.
             if let Some((vector, first)) = source(parts[at])
                 && let Some((_, second)) = parts.get(at + 1).and_then(|part| source(*part))
                 && second > first
@@ -488,7 +474,7 @@ impl<'a> Text<'a> {
         text
     }
 
-    /// An operand in a loop over lanes, and the line that makes it a vector unless that is known.
+    /// An operand in a loop over lanes, and the line that makes it a vector unless `known` has it.
     fn lane_operand(&self, id: Id, known: &mut BTreeSet<Id>) -> (String, String) {
         let node = self.node(id);
         let kept = match (&node.op, node.group) {
@@ -520,7 +506,7 @@ impl<'a> Text<'a> {
         (load, format!("n{id}"))
     }
 
-    /// The same, always a vector.
+    /// As [`Self::lane_operand`], always a vector.
     fn spread(&self, id: Id, known: &mut BTreeSet<Id>) -> (String, String) {
         let node = self.node(id);
         let (load, operand) = self.lane_operand(id, known);
@@ -532,7 +518,6 @@ impl<'a> Text<'a> {
         (load, operand)
     }
 
-    /// The lines that compute a node of an array.
     fn vector(&self, id: Id, known: &mut BTreeSet<Id>) -> String {
         let node = self.node(id);
         let Some(group) = node.group else { return String::new() };
@@ -608,7 +593,6 @@ impl<'a> Text<'a> {
         text
     }
 
-    /// Writes something without lanes.
     fn write(&self, target: Target) -> String {
         let mut text = String::new();
         match target {
@@ -659,7 +643,7 @@ impl<'a> Text<'a> {
         text
     }
 
-    /// Writes what an array has, in lanes that `only` allows.
+    /// Writes an array's target in the lanes of `only`.
     fn write_lanes(&self, target: Target, only: Option<&str>, known: &mut BTreeSet<Id>) -> String {
         let mut text = String::new();
         match target {
@@ -724,7 +708,7 @@ impl<'a> Text<'a> {
         text
     }
 
-    /// All of the source but its head and the class.
+    /// All of the source except its head and the class.
     pub fn source(&self) -> String {
         let mut text = String::from("struct State {\n    NdpModel* model;\n");
         if self.netlist.has_mutants() {
@@ -809,7 +793,7 @@ impl<'a> Text<'a> {
         text
     }
 
-    /// The instances in which something is, and its name in them.
+    /// The instances that contain `name`, and its name in them.
     fn place<'n>(&self, group: Option<u32>, name: &'n str) -> (String, &'n str) {
         let Some(group) = group else { return ("ALONE".to_owned(), name) };
         let first = &self.netlist.instances[group as usize][0];
@@ -844,7 +828,6 @@ fn pieces(plan: Plan) -> Vec<Piece> {
     pieces
 }
 
-/// Which inputs are clocks of registers or memories.
 pub(super) fn clocks(netlist: &Netlist) -> BTreeSet<&str> {
     let registers = netlist.registers.iter().map(|register| register.clock.as_str());
     registers.chain(netlist.memories.iter().map(|memory| memory.clock.as_str())).collect()

@@ -1,6 +1,6 @@
-//! Regions: registers of one instance without an enable, which get new values only if something that they follow from has changed.
-//!
-//! Of each region `i` has what it read when it was last computed, and `q` which bits of its registers changed then; `wake` sets all of `q`.
+//! Regions: registers of one instance without an enable, which get new values only if an input has changed. `i` of a
+//! region has its inputs when it was last computed, `q` the bits of its registers that changed then; `wake` sets all of
+//! `q`.
 
 use super::super::plan::{Block, Target};
 use super::Text;
@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 impl Text<'_> {
-    /// The number of a region, which is noted.
     fn note_region(&mut self, block: &Block, group: Option<u32>) -> u32 {
         let number = block.targets.iter().find_map(|target| match target {
             Target::Register(number) => Some(*number),
@@ -20,7 +19,7 @@ impl Text<'_> {
         number
     }
 
-    /// What a region does with what its nodes are, if anything that it reads has changed, or its registers have.
+    /// Computes `nodes` if an input or a register of the region has changed.
     pub(super) fn scalar_region(&mut self, block: &Block, nodes: &str) -> String {
         let number = self.note_region(block, None);
         let mut text = format!("    {{\n    Word moved = s.q{number};\n");
@@ -41,7 +40,7 @@ impl Text<'_> {
         text
     }
 
-    /// The same of an array, for the instances that are computed together.
+    /// As [`Self::scalar_region`], for the instances of an array that are computed together.
     pub(super) fn vector_region(
         &mut self,
         block: &Block,
@@ -75,7 +74,7 @@ impl Text<'_> {
         text
     }
 
-    /// Words that a block writes: register, which word of it, and what.
+    /// Words that a block writes: register, number of the word, value.
     fn next(&self, block: &Block) -> Vec<(u32, u32, Id)> {
         let of = |target: &Target| match target {
             Target::Register(number) => {
