@@ -4,7 +4,6 @@ use ndp_files::{Error, Fault, failure, fault};
 use ndp_numerics::f16;
 use serde::Serialize;
 
-/// One output that differs from the reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mismatch {
     pub label: String,
@@ -29,11 +28,9 @@ impl std::fmt::Display for Mismatch {
     }
 }
 
-/// Outputs that differ from the reference.
 #[derive(Debug, thiserror::Error)]
 #[error("{count} of {outputs} outputs differ from the reference, the first")]
 pub struct Mismatches {
-    /// Number of outputs that differ.
     pub count: u64,
     outputs: u64,
     #[source]
@@ -41,19 +38,17 @@ pub struct Mismatches {
 }
 
 impl Mismatches {
-    /// The error for one product; none without a mismatch.
+    /// None without a mismatch.
     pub(crate) fn of(mismatches: &[Mismatch], outputs: u64) -> Option<Self> {
         let first = Fault(mismatches.first()?.to_string());
         Some(Self { count: mismatches.len() as u64, outputs, first })
     }
 }
 
-/// A model that cannot be built, and why, line by line.
 pub(crate) fn unbuilt(design: &str, lines: Vec<String>) -> Error {
     failure!("the model of `{design}` cannot be built: {}", lines.join("\n"))
 }
 
-/// A core would have to wait for others that do not run.
 pub(crate) fn waits(cycle: u64) -> Error {
     fault!("cycle {cycle}: a core on a link was run without the others")
 }

@@ -1,4 +1,4 @@
-//! How much work a decoder will give a core, before it does so.
+//! The work that a decoder will give a core, known beforehand.
 
 use crate::system::{Neurons, active_inputs, roofline_cycles};
 use ndp_config::DesignConfig;
@@ -6,7 +6,7 @@ use ndp_files::Result;
 use ndp_model::{GemvBackend, GemvClass, GemvOp, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16};
 
-/// The software backend, which also adds up what the same products will cost the core.
+/// The software backend, which also adds up the roofline cycles of its products on the core.
 #[derive(Clone, Debug)]
 pub struct Expected<'a> {
     config: &'a DesignConfig,
@@ -16,14 +16,12 @@ pub struct Expected<'a> {
 }
 
 impl<'a> Expected<'a> {
-    /// For a core that computes with these neurons.
     pub fn new(config: &'a DesignConfig, neurons: Neurons) -> Self {
         let software = SerialSteps::new(config.gemv().serial_steps());
         let software = SoftwareBackend::with_serial_steps(software.unwrap_or(SerialSteps::FULL));
         Self { config, neurons, software, work: 0 }
     }
 
-    /// Roofline cycles so far.
     pub fn work(&self) -> u64 {
         self.work
     }

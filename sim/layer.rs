@@ -1,7 +1,7 @@
 //! One decoder layer in one decode step, with random inputs: what `ndp layer` runs and the testbenches check.
 //!
-//! A step takes one new token of each of several sequences. What the caches hold of the tokens before is drawn at random, like the
-//! hidden states; weights are a model's or random too. Which backend computes is the caller's choice.
+//! A step takes one new token of each of several sequences. Hidden states and the caches of earlier tokens are random;
+//! weights are random or a model's. The caller chooses the backend.
 
 use crate::stimulus::DataKind;
 use ndp_config::WeightFormat;
@@ -15,29 +15,25 @@ use ndp_numerics::{Epsilon, Rotary, Rotation, f16};
 /// Sizes of a layer with random weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerSizes {
-    /// Width of the hidden state.
     pub hidden: usize,
-    /// Attention heads, a divisor of it.
+    /// Divides `hidden`.
     pub heads: usize,
-    /// Width of the feed-forward block.
     pub ffn: usize,
-    /// Share of the inputs of Q, K, V and of those of FC2 that is active, about; without one a half and a sixth.
+    /// Approximate share of active inputs of Q, K, V and of FC2; by default a half and a sixth.
     pub active: Option<f64>,
 }
 
-/// A layer, its inputs, and what its caches hold.
 #[derive(Clone, Debug)]
 pub struct LayerStep {
     index: usize,
     layer: Layer,
     shape: LayerShape,
-    /// Of the new token's position, in models with rotary embedding.
+    /// For the new token's position, in models with rotary embedding.
     rotation: Vec<Rotation>,
     caches: Vec<LayerCache>,
     hidden: Vec<f16>,
 }
 
-/// What a step leaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerOutput {
     /// Hidden states, `[batch x hidden]`.
@@ -45,35 +41,32 @@ pub struct LayerOutput {
     pub sparsity: LayerSparsity,
 }
 
-/// Random numbers of a variance, around a mean.
 fn draw(len: usize, seed: &mut u64, deviation: f32, mean: f32) -> Vec<f16> {
     *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let values = DataKind::Gaussian.weights(1, len, *seed);
     values.into_iter().map(|value| f16::from_f32(value.to_f32() * deviation + mean)).collect()
 }
 
-/// The mean of normal numbers of deviation 1 of which this share is above 0, from 4096 of them.
+/// Mean at which this share of normal numbers of deviation 1 is above 0, from 4096 samples.
 fn mean_above_zero(share: f64) -> f32 {
     let mut sample: Vec<f32> = draw(4096, &mut 1, 1.0, 0.0).into_iter().map(f32::from).collect();
     sample.sort_by(f32::total_cmp);
-    // All of them: none of many more is below 0.
+    // With share 1 the mean is so high that practically none is below 0.
     sample.get(((1.0 - share) * 4096.0) as usize).filter(|_| share < 1.0).map_or(8.0, |quantile| -quantile)
 }
 
 impl LayerStep {
-    /// Layer `index` of a model; there is one. `context` counts the new token of each sequence.
+    /// `context` counts the new token of each sequence.
     pub fn of_model(model: &Model, index: usize, context: usize, batch: usize, seed: u64) -> Self {
         let shape = LayerShape { positions: context, ..LayerShape::of(&model.config) };
-        // The configuration has only bases and widths that are defined.
+        // The configuration was validated.
         let rotary = model.config.rotary_base().and_then(|base| Rotary::new(base, shape.head_width).ok());
         let rotation = rotary.map(|rotary| rotary.at(context.saturating_sub(1) as u32));
         Self::new((index, model.layers[index].clone()), shape, rotation, batch, seed)
     }
 
-    /// A layer with random weights, in which about half of the inputs of QKV and a sixth of those of FC2 are active.
-    ///
     /// # Errors
-    /// If the heads do not divide the hidden size or a size is 0.
+    /// Heads that do not divide the hidden size; a size of 0.
     pub fn random(sizes: &LayerSizes, context: usize, batch: usize, seed: u64) -> Result<Self> {
         let LayerSizes { hidden, heads, ffn, active } = *sizes;
         if heads == 0 || ffn == 0 || hidden == 0 || !hidden.is_multiple_of(heads) {
@@ -86,7 +79,7 @@ impl LayerStep {
             let weight = Matrix::new(what, rows, cols, draw(rows * cols, &mut state, deviation, 0.0))?;
             Ok(Linear { weight, bias: Some(draw(rows, &mut state, 0.1, mean)) })
         };
-        // Both are normal, with a deviation of about 1, before what is below 0 becomes 0.
+        // Both are normal, with a deviation of about 1, before the ReLU.
         let [input, inner] = active.map_or([0.0, -1.0], |share| [mean_above_zero(share); 2]);
         let norm = |bias: f32| Norm {
             gain: vec![f16::from_f32(1.0); hidden],
@@ -116,12 +109,12 @@ impl LayerStep {
         Ok(Self::new((0, layer), shape, None, batch, seed))
     }
 
-    /// The same with quantised matrices; FP16 changes nothing.
+    /// Quantises the matrices; FP16 changes nothing.
     pub fn quantised(self, weights: WeightFormat) -> Result<Self> {
         Ok(Self { layer: self.layer.quantised(weights)?, ..self })
     }
 
-    /// The same with the layer as the only one of a model, as a system that holds no other layer counts.
+    /// Makes the layer the only one of a model, as a system without other layers counts.
     pub fn alone(self) -> Self {
         Self { index: 0, ..self }
     }
@@ -153,22 +146,19 @@ impl LayerStep {
         &self.shape
     }
 
-    /// Width of the hidden state.
     pub fn hidden(&self) -> usize {
         self.layer.attention_norm.gain.len()
     }
 
-    /// Whether queries and keys are rotated.
     pub fn is_rotary(&self) -> bool {
         !self.rotation.is_empty()
     }
 
-    /// Width of the feed-forward block.
     pub fn ffn(&self) -> usize {
         self.layer.fc1.weight.rows()
     }
 
-    /// Runs the step; it can be run again, with the same result.
+    /// Repeated runs give the same result.
     ///
     /// # Errors
     /// As [`run_layer`].

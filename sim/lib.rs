@@ -1,13 +1,13 @@
 //! Harness around the generated hardware: the Verilated models of its blocks, callable from Rust.
 //!
 //! Downstream of `ndp_hdl`, whose Verilog build.rs turns into models, and beside the software model. Reading order:
-//! [`ffi`] (a model and its ports), [`core`] (the NDP core with its DRAM and host), [`gemv`] (products and attention on it),
-//! [`system`] (the decoder's layers on a core alone, or on several cores and a GPU), [`layer`] (one of them in one step), [`link`] (DIMM-links and the lanes between them), [`hbm`] (a channel of HBM-PIM),
-//! [`stimulus`] (operands), [`recordings`] (what was recorded, as text and timelines). What is compared with what is left to the testbenches and binaries.
+//! [`ffi`] (a model and its ports), [`core`] (the NDP core with its DRAM and host), [`gemv`] (products and attention on
+//! it), [`system`] (the decoder on a core alone, or on several cores and a GPU), [`layer`] (one layer in one step),
+//! [`link`] (DIMM-links), [`hbm`] (a channel of HBM-PIM), [`stimulus`] (operands), [`recordings`] (text and timelines).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-/// What `rustc -V` says of the compiler of this build.
+/// Output of `rustc -V` of this build.
 pub const RUSTC_VERSION: &str = env!("NDP_RUSTC_VERSION");
 
 #[cfg(feature = "rtl")]

@@ -1,22 +1,19 @@
-//! How far the simulations of this process are: counts for a display, which nothing is computed from.
+//! Progress of the simulations of this process, for display only.
 //!
-//! Cycles are those of all cores together. Work is counted by products, in the cycles of their roofline: each product costs about
-//! its share of them, so the time that is left can be said while the cycles to come are not known. What work there will be, the
-//! decoder says in software (`expected`).
+//! Cycles are those of all cores together. Work is counted by products, in roofline cycles: a product takes about its
+//! share of the time, so the remaining time can be estimated. `expected` gives the total.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static CYCLES: AtomicU64 = AtomicU64::new(0);
 static WORK: AtomicU64 = AtomicU64::new(0);
-/// Cycles when work was counted last.
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 
-/// Core cycles that were simulated.
 pub fn cycles() -> u64 {
     CYCLES.load(Ordering::Relaxed)
 }
 
-/// Roofline cycles of the decoder's products that were computed in RTL, and the cycles of the one that is in work.
+/// Roofline cycles of the decoder's products that were computed in RTL, and the cycles so far of the current one.
 pub fn work() -> u64 {
     WORK.load(Ordering::Relaxed) + cycles().saturating_sub(COUNTED.load(Ordering::Relaxed))
 }

@@ -1,7 +1,7 @@
 //! Operands for tests and for `ndp gemv`: reproducible from a seed, and aimed at what is hard.
 //!
-//! Everything is drawn from SplitMix64, so that a seed gives the same numbers on every machine. Bit patterns are made
-//! from integers; no arithmetic of the numerics contract takes part.
+//! Everything is drawn from SplitMix64, so that a seed gives the same numbers on every machine. Bit patterns come from
+//! integers, not from arithmetic of the numerics contract.
 
 use ndp_numerics::{SplitMix64, f16};
 
@@ -24,7 +24,6 @@ pub enum DataKind {
     Mixed,
 }
 
-/// Which operand is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Weights,
@@ -35,14 +34,14 @@ const SPECIAL_BITS: [u16; 12] =
     [0x7E00, 0x7C01, 0xFFFF, 0x7C00, 0xFC00, 0x0000, 0x8000, 0x7BFF, 0xFBFF, 0x0001, 0x8001, 0x0400];
 
 impl DataKind {
-    /// Weights, `vectors` rows of `len` elements.
+    /// `vectors` rows of `len` elements.
     pub fn weights(self, vectors: usize, len: usize, seed: u64) -> Vec<f16> {
         self.matrix(vectors, len, &mut SplitMix64::new(seed), Side::Weights)
     }
 
-    /// Activations, `vectors` of `len` elements.
+    /// `vectors` of `len` elements.
     pub fn activations(self, vectors: usize, len: usize, seed: u64) -> Vec<f16> {
-        // Another seed than that of the weights: equal operands would be a special case.
+        // Another seed than for weights: equal operands would be a special case.
         self.matrix(vectors, len, &mut SplitMix64::new(!seed), Side::Activations)
     }
 
@@ -75,7 +74,7 @@ impl DataKind {
             }
             Self::Subnormal => all.extend((0..len).map(|_| gaussian(random))),
             Self::Cancellation => {
-                // Equal activations meet opposite weights; what is left over is small.
+                // Equal activations meet opposite weights; the rest is small.
                 for pair in 0..len.div_ceil(2) {
                     let value = finite(random).to_bits();
                     let partner = if side == Side::Weights { value ^ 0x8000 } else { value };

@@ -1,8 +1,8 @@
 //! Cores on links that run side by side, each with work of its own, as if all were stepped cycle by cycle.
 //!
-//! Two cores are on one cable, more around a bridge. What a core hears takes [`LATENCY`] cycles at least, so each runs
-//! [`QUANTUM`] cycles without the others; then what all have sent goes through cables and bridge. The order in which cores run within
-//! these cycles, and on which thread, changes nothing. What goes wrong with lanes is told before, with its cycle.
+//! Two cores share one cable, more use a bridge. Lanes take at least [`LATENCY`] cycles, so each core runs [`QUANTUM`]
+//! cycles without the others; then cables and bridge carry what was sent. The order of cores within these cycles, and
+//! their threads, change nothing. Lane faults are planned beforehand, with their cycle.
 
 use super::prediction::LinkedPrediction;
 use crate::core::dimm::Dimm;
@@ -24,17 +24,16 @@ use std::thread::Builder;
 
 /// Cores around the largest bridge.
 pub const MOST: usize = 8;
-/// Bits by which the lanes of a cable may be apart: six words.
+/// Largest skew of a cable's lanes: six words.
 const SKEW_BITS: u32 = 150;
 
-/// Something that is wrong with a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneFault {
-    /// All lanes of both directions give noise for so many cycles.
+    /// Noise on all lanes of both directions for this number of cycles.
     Cut(u64),
-    /// The lanes of the mask, of both directions, give noise for so many cycles.
+    /// Noise on the lanes of the mask, in both directions, for this number of cycles.
     Burst(u64, u32),
-    /// A lane of both directions gives zeros from now on.
+    /// Zeros from now on, in both directions.
     DeadLane(u32),
 }
 
@@ -54,40 +53,38 @@ impl HasCore for NdpCore {
     }
 }
 
-/// Cables, a bridge, and the time of all cores.
 #[derive(Debug)]
 pub struct Lockstep {
     exchanges: Vec<Arc<Mutex<Exchange>>>,
-    /// One cable for two cores, otherwise one for each, from the core to the bridge.
+    /// One cable for two cores, otherwise one from each core to the bridge.
     cables: Vec<Cable>,
     bridge: Option<Bridge>,
-    /// Cycle, cable and what happens to it; the next one last.
+    /// Cycle, cable and fault; the next one last.
     faults: Vec<(u64, usize, LaneFault)>,
     cycle: u64,
-    /// The bridge is told to go on.
+    /// Retrain the bridge in the next cycle.
     retrain: bool,
     prediction: Option<Beside>,
-    /// The cores, if they are models.
+    /// For modelled cores.
     hub: Option<Arc<Mutex<Hub>>>,
 }
 
-/// The cycle model of all cores beside them.
 #[derive(Debug)]
 struct Beside {
     model: LinkedPrediction,
     /// The cores' cycle in which the model began.
     origin: u64,
-    /// Cycles in which the bridge was told something: its links that shall go on.
+    /// Cycles and links with a retrained bridge.
     told: Vec<(u64, u64)>,
-    /// By core and first cycle of a program, the cycles that it takes by the model.
+    /// Predicted cycles of each program, by core and first cycle.
     programs: BTreeMap<(usize, u64), u64>,
 }
 
 impl Lockstep {
-    /// Links in RTL for so many cores of a configuration, with lanes of random skew and this bit error rate.
+    /// Links in RTL, with lanes of random skew and this bit error rate.
     ///
     /// # Errors
-    /// Another number of cores than 2..=[`MOST`]; if the bridge cannot be built.
+    /// Another number of cores than 2..=[`MOST`]; a bridge that cannot be built.
     pub fn open(config: &DesignConfig, cores: usize, ber: f64, seed: u64) -> Result<Self> {
         let mut lockstep = Self::with_cables(config, cores, seed)?;
         lockstep.cables.iter_mut().for_each(|cable| cable.set_ber(ber));
@@ -113,7 +110,7 @@ impl Lockstep {
         for n in 0..if cores == 2 { 1 } else { cores } {
             let other = if cores == 2 { "DIMM 1".into() } else { format!("link {n} of the bridge") };
             let mut cable = Cable::new([format!("DIMM {n}"), other], link, seed.wrapping_mul(64) + n as u64);
-            // What a core hears comes a span later anyway.
+            // A core hears a span later anyway.
             let late = LATENCY - QUANTUM as u32;
             let [away, back] = &mut cable.channels;
             away.skew(if cores == 2 { late } else { LATENCY }, SKEW_BITS);
@@ -128,11 +125,11 @@ impl Lockstep {
         Ok(Self { exchanges, cables, bridge, faults, cycle: 0, retrain: false, prediction, hub })
     }
 
-    /// The cycle model of all cores, `first` being one of them; all have just left their reset.
+    /// All cores, of which `first` is one, have just left their reset.
     fn model(&mut self, config: &DesignConfig, cores: usize, first: &NdpCore) -> Result<LinkedPrediction> {
         for cable in &mut self.cables {
             for (direction, channel) in cable.channels.iter_mut().enumerate() {
-                // What goes to a bridge is heard at once, what goes to a core a span later.
+                // A bridge hears at once, a core a span later.
                 channel.set_later(if cores > 2 && direction == 0 { 0 } else { QUANTUM as u64 });
                 channel.record();
             }
@@ -147,14 +144,14 @@ impl Lockstep {
         Ok(model)
     }
 
-    /// Lets the cycle model of all cores run concurrently; `first` is one of them, and all have just left their reset. Before anything is run.
+    /// Adds the cycle model before anything runs; all cores, of which `first` is one, have just left their reset.
     pub(crate) fn predict(&mut self, config: &DesignConfig, first: &NdpCore) -> Result<()> {
         let (origin, model) = (first.cycle(), self.model(config, self.exchanges.len(), first)?);
         self.prediction = Some(Beside { model, origin, told: Vec::new(), programs: BTreeMap::new() });
         Ok(())
     }
 
-    /// Takes what the cycle model says of programs that have ended: by core and first cycle of the program, its cycles.
+    /// Predicted cycles of programs that have ended, by core and first cycle.
     pub(crate) fn take_predicted(&mut self) -> BTreeMap<(usize, u64), u64> {
         self.prediction
             .as_mut()
@@ -162,7 +159,6 @@ impl Lockstep {
             .unwrap_or_default()
     }
 
-    /// Connects core `n` as DIMM `n`.
     pub(crate) fn connect(&self, core: &mut NdpCore, n: usize) {
         match &self.hub {
             None => core.connect(Arc::clone(&self.exchanges[n])),
@@ -170,7 +166,6 @@ impl Lockstep {
         }
     }
 
-    /// Cycles since the beginning.
     pub fn cycle(&self) -> u64 {
         self.hub.as_deref().map_or(self.cycle, |hub| hub::lock(hub).cycle())
     }
@@ -183,23 +178,23 @@ impl Lockstep {
         if self.cables.len() == 1 { 0 } else { core }
     }
 
-    /// Lets something happen to a core's cable in a cycle, or at once if that is over.
+    /// In a past cycle, the fault happens at once.
     pub fn plan_fault(&mut self, cycle: u64, core: usize, fault: LaneFault) {
         let cable = self.cable_of(core);
         self.faults.push((cycle, cable, fault));
         self.faults.sort_by_key(|(cycle, ..)| std::cmp::Reverse(*cycle));
     }
 
-    /// Tells all links of the bridge to forget a fault and go on, in the next cycle.
+    /// Makes all links of the bridge forget a fault in the next cycle.
     pub fn retrain_bridge(&mut self) {
         self.retrain = true;
     }
 
-    /// Runs work on cores, one piece on each at most (`units` and `jobs` are by number), until all of it is done; cores without work
-    /// idle meanwhile. Without any work no time passes. On at most `threads` threads, the caller's among them.
+    /// Runs at most one job on each core (`units` and `jobs` are by number) until all are done; cores without one idle
+    /// meanwhile. Without jobs no time passes. Uses at most `threads` threads, including the caller's.
     ///
     /// # Errors
-    /// That of the first core whose work fails, by number, or of its idling; if an end of a link breaks a rule.
+    /// That of the first core, by number, that fails; a broken rule at an end of a link.
     pub(crate) fn run<U: HasCore + Send, J: Send, T: Send>(
         &mut self,
         units: &mut [U],
@@ -223,7 +218,7 @@ impl Lockstep {
         let all = units.iter_mut().zip(jobs).enumerate().map(|(core, (unit, job))| (core, unit, job));
         let all: Vec<(usize, &mut U, Option<J>)> = all.collect();
         let outcome = std::thread::scope(|scope| {
-            // The operating system may refuse threads, so work is divided when it is known how many there are.
+            // The operating system may refuse threads, so work is divided afterwards.
             let mut others = Vec::new();
             for _ in 1..threads.clamp(1, cores) {
                 let (give, take) = channel::<(Vec<_>, Arc<Meeting>)>();
@@ -234,7 +229,7 @@ impl Lockstep {
                     loop {
                         worker.poll();
                         barrier.wait();
-                        // The caller's thread lets the lanes carry what was sent.
+                        // The caller's thread carries what was sent.
                         barrier.wait();
                         if shared.done.load(Ordering::Relaxed) {
                             worker.poll();
@@ -256,7 +251,6 @@ impl Lockstep {
             let mut shares = shares.into_iter();
             let own = shares.next().unwrap_or_default();
             for (give, share) in others.into_iter().zip(shares) {
-                // Each thread waits for its share.
                 let _ = give.send((share, Arc::clone(&barrier)));
             }
             let mut worker = Worker::new(own, run, &shared);
@@ -276,7 +270,7 @@ impl Lockstep {
         });
         let mut results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
         results.sort_by_key(|(core, _)| *core);
-        // What failed first is more telling than that the lanes stopped.
+        // A core's own failure is more telling than that the lanes stopped.
         let results = results.into_iter().map(|(_, result)| result).collect::<Result<Vec<_>, _>>()?;
         outcome?;
         if let Some(prediction) = &mut self.prediction {
@@ -285,7 +279,7 @@ impl Lockstep {
         Ok(results)
     }
 
-    /// What all cores have sent in a span goes to where they will hear it.
+    /// Carries what all cores sent in a span to the receivers.
     fn carry(&mut self) -> Result<()> {
         let mut sent = Vec::with_capacity(self.exchanges.len());
         for exchange in &self.exchanges {
@@ -329,24 +323,23 @@ impl Lockstep {
     }
 }
 
-/// Links of the bridge for so many cores.
+/// Links of the bridge.
 fn ports(cores: usize) -> u32 {
     if cores <= 4 { 4 } else { MOST as u32 }
 }
 
 fn lock(exchange: &Mutex<Exchange>) -> MutexGuard<'_, Exchange> {
-    // Nothing panics while it is held.
+    // No holder panics.
     exchange.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Beside {
-    /// What cores, lanes and bridge did up to a cycle, and when by the model the programs ended that have.
+    /// Passes on what cores, lanes and bridge did up to a cycle, and predicts the programs that have ended.
     fn hear<U: HasCore>(&mut self, units: &mut [U], cables: &mut [Cable], now: u64) -> Result<()> {
         let mut happened: Vec<Happened> =
             units.iter_mut().map(|unit| unit.core_mut().take_happened().unwrap_or_default()).collect();
         self.model.hear(cables);
         let dimms: Vec<&Dimm> = units.iter().filter_map(|unit| unit.core().dimm()).collect();
-        // In the order of time: what the bridge was told, and what ended.
         let mut moments: Vec<(u64, Moment)> =
             self.told.drain(..).map(|(cycle, links)| (cycle, Moment::Told(links))).collect();
         for (core, happened) in happened.iter().enumerate() {
@@ -383,7 +376,6 @@ impl Beside {
     }
 }
 
-/// Something that the model is told, or asked.
 enum Moment {
     Told(u64),
     Ended { core: usize, begin: u64 },
@@ -439,26 +431,23 @@ fn strike(cable: &mut Cable, fault: LaneFault) {
     }
 }
 
-/// What the threads of a run have in common.
 struct Shared<T> {
-    /// Pieces of work that are not done.
     left: AtomicUsize,
-    /// Nothing is to be run any more. Changes only while all threads wait.
+    /// Changes only while all threads wait.
     done: AtomicBool,
     failed: AtomicBool,
     results: Mutex<Vec<(usize, Ended<T>)>>,
 }
 
-/// How often a thread looks whether the others are there before it lets others run.
+/// Polls of a waiting thread before it yields.
 const LOOKS: u32 = 4096;
 
-/// Where threads wait for one another. Spans take some 100 us, so threads look instead of sleeping: waking one would take as long as
-/// several cycles of a core.
+/// A barrier. Spans take some 100 us, so threads poll instead of sleeping: waking one would take as long as several
+/// cycles.
 #[derive(Debug)]
 struct Meeting {
     threads: usize,
     arrived: AtomicUsize,
-    /// Meetings so far.
     met: AtomicUsize,
 }
 
@@ -467,7 +456,7 @@ impl Meeting {
         Self { threads, arrived: AtomicUsize::new(0), met: AtomicUsize::new(0) }
     }
 
-    /// Waits until all threads are here. What they did before is seen by all behind it.
+    /// Orders memory: all see what others did before.
     fn wait(&self) {
         let met = self.met.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
@@ -483,9 +472,9 @@ impl Meeting {
     }
 }
 
-/// What came of a core's work, if it had any.
+/// `None` for a core without work.
 type Ended<T> = Result<Option<T>>;
-/// A core's work, and its idling behind it.
+/// Work of a core, and its idling afterwards.
 type Work<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl<T> Shared<T> {
@@ -525,7 +514,6 @@ impl<'a> Worker<'a> {
         Self { futures: share.into_iter().map(future).collect() }
     }
 
-    /// Lets each core run to the end of its span.
     fn poll(&mut self) {
         let mut context = Context::from_waker(Waker::noop());
         self.futures.retain_mut(|future| future.as_mut().poll(&mut context).is_pending());

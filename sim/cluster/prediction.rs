@@ -1,8 +1,8 @@
-//! The cycle model of cores with links beside their simulation: it is given what each host does at its port and what the channels do to
-//! the lanes, and nothing else.
+//! The cycle model of linked cores beside their simulation. Its only inputs are the hosts' ports and the channels'
+//! effects on the lanes.
 //!
-//! Lists are read from the DRAM when the model runs, as they are then. So it has to be run up to the present before anything is placed
-//! in the DRAM of a core that may still read a list, and is run whenever it is asked for an end.
+//! Lists are read from the DRAM when the model runs. So it has to run up to the present before anything is placed in
+//! the DRAM of a core that may still read a list, and it runs for every prediction.
 
 use crate::core::dimm::Dimm;
 use crate::core::{NdpCore, PortCycle, PortLog, Replay};
@@ -12,25 +12,23 @@ use ndp_config::DesignConfig;
 use ndp_cycles::{ClockRelation, LinkedModel, Topology};
 use ndp_files::{Result, fault};
 
-/// Cycles by which the model is run on at a time to find an end that lies ahead.
+/// Step in cycles of the search for an end that lies ahead.
 const STEP: u64 = 1024;
 
-/// The model of a whole system, and what was done since it ran.
 #[derive(Debug)]
 pub struct LinkedPrediction {
     model: LinkedModel,
     logs: Vec<PortLog>,
-    /// Cycles after which an end is not looked for any more.
+    /// Cycles after which the search for an end is given up.
     patience: u64,
 }
 
-/// The clocks of a core since its last reset.
 fn clocks(core: &NdpCore) -> ClockRelation {
     core.relation(core.cycle())
 }
 
 fn replays<'a>(logs: &'a mut [PortLog], dimms: &[&'a Dimm]) -> Vec<Replay<'a>> {
-    // Of what is no core nothing is read.
+    // Nothing is read for a place without a core.
     let dimms = dimms.iter().chain(std::iter::repeat(&dimms[0]));
     logs.iter_mut().zip(dimms).map(|(log, dimm)| Replay { log, dimm }).collect()
 }
@@ -40,14 +38,14 @@ fn dimms(cores: &[NdpCore]) -> Vec<&Dimm> {
 }
 
 impl LinkedPrediction {
-    /// For cores that have just left their reset, the channels of the cables being recorded.
+    /// For cores that have just left their reset; the channels of the cables are recorded.
     pub fn new(config: &DesignConfig, cores: &[NdpCore], topology: Topology) -> Self {
         let first = cores.first().map(|core| (core.cycle(), clocks(core)));
         Self::of(config, first.unwrap_or((0, ClockRelation::after_reset(config))), topology)
     }
 
-    /// The same for cores that all have left their reset in this cycle, their clocks being these. Links of a bridge to which there is no
-    /// core are taken for such with an idle one.
+    /// For cores that all left their reset in cycle `origin`, with the same clocks. Links of a bridge without a core
+    /// count as idle cores.
     pub(super) fn of(
         config: &DesignConfig,
         (origin, clocks): (u64, ClockRelation),
@@ -69,18 +67,16 @@ impl LinkedPrediction {
         self.model
     }
 
-    /// What the host of a core does in a cycle.
     pub fn host(&mut self, core: usize, port: &PortCycle) {
         self.logs[core].host(port);
     }
 
-    /// Runs the model up to cycle `now` of the system, before which everything is known.
+    /// Runs up to cycle `now` of the system, before which everything is known.
     pub fn run(&mut self, now: u64, cores: &[NdpCore], cables: &mut [Cable]) {
         self.hear(cables);
         self.run_on(now, &dimms(cores));
     }
 
-    /// Takes what the channels did.
     pub(super) fn hear(&mut self, cables: &mut [Cable]) {
         for (cable, both) in cables.iter_mut().enumerate() {
             for (direction, channel) in both.channels.iter_mut().enumerate() {
@@ -96,19 +92,19 @@ impl LinkedPrediction {
         }
     }
 
-    /// Runs the model up to cycle `now`, before which it knows everything.
+    /// As [`Self::run`], without hearing the channels.
     pub(super) fn run_on(&mut self, now: u64, dimms: &[&Dimm]) {
         self.model.run_until(now, &mut replays(&mut self.logs, dimms));
     }
 
-    /// The cycle of the system in which, by the model, what the host of a core has sent is answered and done; `now` is the present one. If
-    /// that lies ahead, it is what would follow if no host did anything more.
+    /// System cycle in which everything that a core's host sent is answered and done, by the model. An end after
+    /// `now` assumes that no host does anything more.
     pub fn end(&mut self, core: usize, now: u64, cores: &[NdpCore], cables: &mut [Cable]) -> Result<u64> {
         self.hear(cables);
         self.end_of(core, now, &dimms(cores))
     }
 
-    /// The same for who has told the model what the channels did.
+    /// As [`Self::end`], without hearing the channels.
     pub(super) fn end_of(&mut self, core: usize, now: u64, dimms: &[&Dimm]) -> Result<u64> {
         self.run_on(now, dimms);
         if let Some(end) = ended(&self.model, &self.logs[core], core) {
@@ -129,19 +125,19 @@ impl LinkedPrediction {
         ))
     }
 
-    /// A core was reset in cycle `now` of the system, for `cycles`; `core` has left its reset.
+    /// The core was reset in system cycle `now`, for `cycles`; `core` has left its reset.
     pub fn reset(&mut self, index: usize, cycles: u64, core: &NdpCore) {
         self.model.reset(index, cycles, clocks(core));
         self.logs[index] = PortLog::new(core.config(), core.cycle());
     }
 
-    /// Links of the bridge that are told to forget a fault from the present cycle on; the model has to have come so far.
+    /// Links of the bridge that forget a fault in the present cycle, up to which the model has to have run.
     pub fn set_bridge_retrain(&mut self, links: u32) {
         self.model.set_bridge_retrain(links);
     }
 }
 
-/// The end of what a core's host has sent, if the model has come to it.
+/// The end of everything that a core's host sent, if the model has reached it.
 fn ended(model: &LinkedModel, log: &PortLog, core: usize) -> Option<u64> {
     let idle = model.idle_since(core).filter(|_| !log.is_pending())?;
     let origin = model.origin(core);

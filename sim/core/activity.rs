@@ -1,10 +1,10 @@
-//! What the DRAM of a core was used for: by the devices behind RTL, or by the cycle model, which knows all but the bits on the bus.
+//! Use of a core's DRAM: by the devices behind RTL, or by the cycle model, which lacks the bits on the bus.
 
 use super::dimm::Dimm;
 use ndp_energy::{BankCounts, BusCounts, RankActivity};
 
 impl Dimm {
-    /// Of each rank, in clocks since the last reset.
+    /// Per rank, in clocks since the last reset.
     pub(super) fn activity(&self) -> Vec<RankActivity> {
         let of_rank = |rank: &ndp_dram::Rank| {
             let ndp_dram::Activity { cycles, active_cycles, refreshes, banks, read_bus, write_bus } =

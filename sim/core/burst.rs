@@ -1,4 +1,3 @@
-//! The unit in which DRAM is read and written.
+//! The unit in which DRAM is read and written: 64 bytes.
 
-/// One burst of 64 bytes.
 pub type Burst = [u64; 8];

@@ -9,10 +9,10 @@ use serde::Serialize;
 
 /// First register of the monitor.
 pub(crate) const MONITOR: u64 = 64;
-/// Bytes of one of its registers: activation counts, or masks of 32 elements in four of them.
+/// Bytes of one register: activation counts, or masks of 32 elements in four of them.
 pub(crate) const MONITOR_BYTES: usize = 64;
 
-/// A field of the status, or an activation count, that is not what it should be.
+/// A field of the status, or an activation count, that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     pub what: String,
@@ -20,31 +20,29 @@ pub struct Difference {
     pub actual: u32,
 }
 
-/// A program's results against the functional model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCheck {
     pub run: ProgramRun,
-    /// Bursts of DRAM that were compared.
+    /// Number of compared bursts of DRAM.
     pub bursts: u64,
-    /// Elements of 16 bits that were compared.
+    /// Number of compared elements of 16 bits.
     pub elements: u64,
-    /// Those that differ: burst of the DIMM, element, expected, actual.
+    /// Wrong elements: burst of the DIMM, element, expected, actual.
     pub mismatches: Vec<(u64, u32, u16, u16)>,
-    /// Bytes of the monitor that were compared: activation counts, and masks of selections.
+    /// Compared bytes of the monitor: activation counts, and masks of selections.
     pub activations: u32,
     pub differences: Vec<Difference>,
-    /// Bursts that the program read without a barrier since they were stored: what follows from them is not compared.
+    /// Bursts that the program read without a barrier after they were stored: whatever depends on them is not compared.
     pub unfenced_reads: u64,
 }
 
 impl ProgramCheck {
-    /// Whether everything was as it should be.
     pub fn agrees(&self) -> bool {
         self.mismatches.is_empty() && self.differences.is_empty()
     }
 }
 
-/// What a register of the monitor shows by the functional model; 0 for any other.
+/// Contents of a register of the monitor by the functional model; 0 for any other.
 pub(super) fn monitor(machine: &Machine<SparseMemory>, register: u64) -> Burst {
     let mut burst = Burst::default();
     let chunk = register
@@ -61,7 +59,7 @@ fn element(burst: &Burst, index: u32) -> u16 {
 }
 
 impl NdpCore {
-    /// Compares a run of a program with the functional model, which has run it too, from its reset on.
+    /// `machine` has run the same program since its reset.
     pub fn compare(&mut self, run: ProgramRun, machine: &Machine<SparseMemory>) -> Result<ProgramCheck> {
         let (mut bursts, mut elements, mut mismatches) = (0, 0, Vec::new());
         for (burst, expected) in machine.memory().bursts() {
@@ -97,8 +95,8 @@ impl NdpCore {
     }
 }
 
-/// The fields of the status that do not depend on time. They count from the core's reset, the model's from the
-/// program's beginning; an error or a tag from before stays if there is no new one.
+/// Compares the fields that do not depend on time. They count from the core's reset, the model's from the program's
+/// beginning; an earlier error or tag stays if there is no new one.
 fn status_differences(run: &ProgramRun, machine: &Machine<SparseMemory>) -> Vec<Difference> {
     let ProgramRun { before, status, words, .. } = run;
     let model = machine.status();

@@ -1,7 +1,7 @@
 //! What stands for the data of a modelled core: the functional model, or only what times depend on.
 //!
-//! Times depend on the entries of lists and on which elements a `select` selects, on nothing else. An [`TimingOnly`] has these alone: lists are what the
-//! host wrote, and of each selection it is told beforehand. It computes nothing, so what the host reads has no meaning.
+//! Times depend only on the entries of lists and on the selected elements. [`TimingOnly`] has just these: lists as the
+//! host wrote them, and selections told beforehand. It computes nothing, so what the host reads has no meaning.
 
 use super::burst::Burst;
 use super::compare;
@@ -23,7 +23,6 @@ pub(super) struct TimingOnly {
 }
 
 impl Data {
-    /// Those of a core after its reset.
     pub fn new(config: &DesignConfig, timing_only: bool) -> Result<Self> {
         Ok(if timing_only {
             Self::TimingOnly(TimingOnly::default())
@@ -39,14 +38,12 @@ impl Data {
         }
     }
 
-    /// The core has come to rest.
     pub fn rest(&mut self) {
         if let Some(machine) = self.machine() {
             machine.rest();
         }
     }
 
-    /// Gives the DIMM its number among those that are linked.
     pub fn set_node(&mut self, node: u32) {
         if let Some(machine) = self.machine() {
             machine.set_node(node);
@@ -67,22 +64,22 @@ impl Data {
         }
     }
 
-    /// Executes what comes next, unless it waits for a message: then `false`.
+    /// Executes the next instruction; `false` if that waits for a message.
     pub fn advance(&mut self, code: &Code) -> bool {
         self.machine().is_none_or(|machine| machine.advance(code))
     }
 
-    /// Completes the `receive` in work if its message has arrived; says whether it has.
+    /// Completes the pending `receive` if its message has arrived; returns whether it has.
     pub fn complete_receive(&mut self) -> bool {
         self.machine().is_some_and(Machine::complete_receive)
     }
 
-    /// Whether a `receive` is in work.
+    /// Whether a `receive` is pending.
     pub fn awaits_message(&mut self) -> bool {
         self.machine().is_some_and(|machine| machine.awaits_message())
     }
 
-    /// Messages that have left since this was asked last.
+    /// Messages that have left since the last call.
     pub fn take_sent(&mut self) -> Vec<Message> {
         self.machine().map(|machine| machine.take_sent().collect()).unwrap_or_default()
     }
@@ -93,14 +90,14 @@ impl Data {
         }
     }
 
-    /// Timing-only data are told what the next selections will select.
+    /// For timing-only data: the results of the next selections.
     pub fn set_selection_masks(&mut self, masks: impl Iterator<Item = u32>) {
         if let Self::TimingOnly(told) = self {
             told.masks.extend(masks.map(Some));
         }
     }
 
-    /// What a `select` has selected, by the number of its 32 elements since reset.
+    /// Result of a `select`, by the number of its 32 elements since reset.
     pub fn mask(&self, number: usize) -> Option<u32> {
         let masks = match self {
             Self::Machine(machine) => machine.masks(),
@@ -109,7 +106,6 @@ impl Data {
         masks.get(number).copied().flatten()
     }
 
-    /// What a register of the monitor shows.
     pub fn monitor(&self, register: u64) -> Burst {
         match self {
             Self::Machine(machine) => compare::monitor(machine, register),

@@ -1,4 +1,4 @@
-//! The DRAM of a DIMM: one device model per rank, and a way into their contents that takes no time.
+//! The DRAM of a DIMM: one device model per rank, and backdoor access to their contents.
 
 use super::burst::Burst;
 use super::pins::CorePins;
@@ -8,10 +8,10 @@ use ndp_dram::{Command, Rank, Violation};
 use ndp_energy::RankActivity;
 use ndp_files::{Result, fault};
 
-/// Clocks of the DRAM from one sample of a recording to the next: 500 ns of DDR4-3200.
+/// Clocks of the DRAM between samples of a recording: 500 ns of DDR4-3200.
 pub const SAMPLE_CLOCKS: u64 = 800;
 
-/// What each rank was used for since the last reset, and in how many clocks.
+/// Clocks and use of each rank since the last reset.
 pub type Sample = (u64, Vec<RankActivity>);
 
 #[derive(Debug)]
@@ -19,9 +19,8 @@ pub(crate) struct Dimm {
     pub ranks: Vec<Rank>,
     /// Clock of the ranks at the first edge after the last reset.
     origin: u64,
-    /// Samples of the present recording, if there is one.
+    /// Samples of the current recording.
     samples: Option<Vec<Sample>>,
-    /// Clock of the ranks before which the next one is taken.
     next_sample: u64,
 }
 
@@ -39,14 +38,12 @@ impl Dimm {
         self.ranks.first().map_or(0, Rank::cycle)
     }
 
-    /// Begins a recording of commands and samples.
     pub(super) fn record(&mut self) {
         self.ranks.iter_mut().for_each(Rank::record_commands);
         self.samples = Some(Vec::new());
         self.sample();
     }
 
-    /// Takes a sample, if there is a recording.
     fn sample(&mut self) {
         let (cycle, activity) = (self.cycle(), self.activity());
         if let Some(samples) = &mut self.samples {
@@ -55,12 +52,11 @@ impl Dimm {
         }
     }
 
-    /// Clock of the ranks at the first edge after the last reset.
     pub(super) fn origin(&self) -> u64 {
         self.origin
     }
 
-    /// Ends the recording and hands it out, in clocks since the last reset.
+    /// Ends the recording and returns it, in clocks since the last reset.
     pub(super) fn take_recording(&mut self) -> (Vec<Vec<(u64, Command)>>, Vec<Sample>) {
         self.sample();
         self.next_sample = u64::MAX;
@@ -71,7 +67,7 @@ impl Dimm {
         (commands, self.samples.take().unwrap_or_default())
     }
 
-    /// The core's reset ends: clocks of a recording count from here.
+    /// Clocks of a recording count from the end of the core's reset.
     pub(super) fn leave_reset(&mut self) {
         self.origin = self.cycle();
         if self.samples.is_some() {
@@ -79,7 +75,7 @@ impl Dimm {
         }
     }
 
-    /// One clock of the DRAM: before its rising edge.
+    /// Call before the rising edge.
     #[inline]
     pub(super) fn clock(&mut self, model: &mut Model, pins: &CorePins) {
         if self.cycle() == self.next_sample {
@@ -93,13 +89,11 @@ impl Dimm {
         }
     }
 
-    /// The burst at an address of the DIMM.
     pub(super) fn read(&self, address: u64) -> Burst {
         let ranks = self.ranks.len() as u64;
         self.ranks[(address % ranks) as usize].read_burst(address / ranks)
     }
 
-    /// Replaces the burst at an address of the DIMM.
     pub(super) fn write(&mut self, address: u64, burst: &Burst) {
         let ranks = self.ranks.len() as u64;
         self.ranks[(address % ranks) as usize].write_burst(address / ranks, burst);
@@ -109,12 +103,11 @@ impl Dimm {
         self.ranks.iter().map(Rank::violation_count).sum()
     }
 
-    /// The first violation of the first rank that has one.
+    /// First violation of the first rank that has one.
     pub(super) fn first_violation(&self) -> Option<(usize, &Violation<Command>)> {
         self.ranks.iter().enumerate().find_map(|(index, rank)| Some((index, rank.violations().first()?)))
     }
 
-    /// An error if any rule was broken.
     pub(super) fn verdict(&self) -> Result<()> {
         match self.first_violation() {
             None => Ok(()),

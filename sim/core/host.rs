@@ -1,7 +1,7 @@
 //! The host's side of the DIMM: requests in order, each with a tag, and their responses.
 //!
-//! A request that is offered stays until it is taken; stalls only delay it. Responses have to be asked for, once, and may come
-//! in any order among ranks; those of one rank come in order, which is checked.
+//! A request that is offered stays until it is taken; stalls only delay it. Responses of one rank come in order, which
+//! is checked; among ranks they may come in any order. Each needs a request.
 
 use super::LinkStatus;
 use super::burst::Burst;
@@ -9,26 +9,25 @@ use ndp_files::{Result, fault};
 use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;
 
-/// One burst to be read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRequest {
     /// Burst; the bit above the DIMM's bursts selects the core's registers.
     pub address: u64,
-    /// The burst to write, or none to read.
+    /// The burst to write; `None` to read.
     pub write: Option<Burst>,
-    /// Tag of the response; given when the request is submitted.
+    /// Given when the request is submitted.
     pub tag: u8,
 }
 
 impl HostRequest {
-    /// The instructions, if it writes them; the queue is at `queue`.
+    /// The instructions, if it writes to the queue, which is at `queue`.
     pub(super) fn instructions(&self, queue: u64) -> Option<[u128; 4]> {
         let word = |burst: &Burst, i: usize| u128::from(burst[2 * i + 1]) << 64 | u128::from(burst[2 * i]);
         let write = self.write.filter(|_| self.address == queue);
         write.map(|burst| std::array::from_fn(|i| word(&burst, i)))
     }
 
-    /// What it tells the link, if it writes the link's register; the core's registers begin at `registers`.
+    /// The written value, if it writes the link's register; the core's registers begin at `registers`.
     pub(super) fn link_control(&self, registers: u64) -> Option<u64> {
         self.write.filter(|_| self.address == registers | LinkStatus::REGISTER).map(|burst| burst[0])
     }
@@ -37,7 +36,6 @@ impl HostRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostResponse {
     pub tag: u8,
-    /// The burst, if it was read.
     pub read: Option<Burst>,
 }
 
@@ -49,7 +47,7 @@ pub struct HostStalls {
 }
 
 impl HostStalls {
-    /// Requests and responses stall equally often: chance in percent.
+    /// Equal stalls of requests and responses, in percent.
     pub fn both(percent: u32) -> Self {
         Self { request: percent, response: percent }
     }
@@ -61,7 +59,6 @@ struct Pending {
     taken: u64,
 }
 
-/// A response with its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub request: HostRequest,
@@ -72,7 +69,6 @@ pub struct Answer {
     pub answered: u64,
 }
 
-/// Requests that wait, are on their way, and their answers.
 #[derive(Debug)]
 pub(super) struct Host {
     ranks: u64,
@@ -82,10 +78,9 @@ pub(super) struct Host {
     waiting: VecDeque<HostRequest>,
     offered: bool,
     pending: Vec<Option<Pending>>,
-    /// Tags of those on their way to each rank and, the last one, to the registers: each answers in order.
+    /// Tags of outstanding requests to each rank and, last, to the registers: each stream answers in order.
     streams: Vec<VecDeque<u8>>,
     next_tag: u8,
-    /// Answers nobody has fetched yet.
     pub answers: VecDeque<Answer>,
 }
 
@@ -109,13 +104,12 @@ impl Host {
         self.waiting.push_back(HostRequest { address, write, tag: 0 });
     }
 
-    /// Whether no request to the core's registers is waiting or on its way.
     pub(super) fn core_is_answered(&self) -> bool {
         let for_core = |request: &HostRequest| request.address & self.core_bit != 0;
         !self.waiting.iter().any(for_core) && self.streams.last().is_none_or(VecDeque::is_empty)
     }
 
-    /// Whether it offers nothing and waits for no answer until it is told to.
+    /// Whether it offers nothing and waits for no answer until the next request.
     pub(super) fn rests(&self) -> bool {
         let never_stalls = self.stalls == HostStalls::default();
         never_stalls && self.waiting.is_empty() && self.streams.iter().all(VecDeque::is_empty)
@@ -125,7 +119,6 @@ impl Host {
         percent != 0 && self.random.next_u64() % 100 < u64::from(percent)
     }
 
-    /// The request to offer in this cycle.
     pub(super) fn offer(&mut self) -> Option<HostRequest> {
         if self.waiting.is_empty() {
             return None;
@@ -140,13 +133,12 @@ impl Host {
         Some(self.waiting[0])
     }
 
-    /// The rank that a request is for, or the registers behind all ranks.
+    /// The rank of a request, or the registers, which come after all ranks.
     fn stream(&self, request: &HostRequest) -> usize {
         let for_core = request.address & self.core_bit != 0;
         (if for_core { self.ranks } else { request.address % self.ranks }) as usize
     }
 
-    /// The offered request was taken.
     pub(super) fn taken(&mut self, cycle: u64) {
         let Some(request) = self.waiting.pop_front() else { return };
         self.offered = false;
@@ -156,12 +148,11 @@ impl Host {
         self.next_tag = self.next_tag.wrapping_add(1);
     }
 
-    /// Whether a response is taken in this cycle.
     pub(super) fn ready(&mut self) -> bool {
         !self.stalled(self.stalls.response)
     }
 
-    /// So many cycles pass in which it does nothing but to draw whether a response would be taken.
+    /// Idles for `cycles`: only draws whether a response would be taken.
     pub(super) fn idle(&mut self, cycles: u64) {
         if self.stalls.response != 0 {
             for _ in 0..cycles {

@@ -1,8 +1,8 @@
 //! Modelled cores on links: one cycle model of all of them, and who waits for what.
 //!
-//! A future of a core says what its host does and for how long, and is pending until that is over; when every future is, all cores go on
-//! together. As long as some host has a request on its way that is a cycle at a time. When all wait for the ends of their programs it is as far
-//! as the first of them comes: the model runs ahead, and once more to that end if it has run too far.
+//! A core's future says what its host does and for how long, and is pending until then; when every future is, all cores
+//! go on together. While a host has a request under way they go one cycle at a time. When all wait for ends of programs
+//! they go as far as the first end: the model runs ahead, and once more to that end if it ran too far.
 
 use super::host::HostRequest;
 use super::modelled::{Node, Port};
@@ -12,22 +12,21 @@ use ndp_cycles::{CycleModel, LinkedModel};
 use ndp_files::Result;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Cycles that the model runs ahead at most.
+/// Most cycles that the model runs ahead.
 const AHEAD: u64 = 1024;
 
-/// What a host does at its port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub offered: Option<HostRequest>,
     pub ready: bool,
-    /// Until this core cycle; if a program runs and nothing is offered, until its end at most.
+    /// Up to this core cycle; if a program runs and nothing is offered, up to its end at most.
     pub limit: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Hub {
     model: LinkedModel,
-    /// One for each core of the model, also for those that stand for empty places at a bridge.
+    /// One for each core of the model, including those that stand for empty places at a bridge.
     nodes: Vec<Node>,
     asks: Vec<Option<Waiting>>,
     seen: Vec<Option<Seen>>,
@@ -35,14 +34,12 @@ pub(crate) struct Hub {
     origin: u64,
 }
 
-/// What was asked of a core.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     ask: Ask,
     busy: bool,
 }
 
-/// A core's place in a hub.
 #[derive(Debug)]
 pub(super) struct Linked {
     pub hub: Arc<Mutex<Hub>>,
@@ -50,7 +47,7 @@ pub(super) struct Linked {
 }
 
 pub(crate) fn lock(hub: &Mutex<Hub>) -> MutexGuard<'_, Hub> {
-    // Nothing panics while it is held.
+    // No holder panics.
     hub.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -60,26 +57,24 @@ impl Linked {
         look(&mut nodes[self.index], model.core_mut(self.index))
     }
 
-    /// Cycles since reset.
     pub fn cycle(&self) -> u64 {
         lock(&self.hub).model.cycle()
     }
 
-    /// Says what the host does.
     pub fn ask(&self, ask: Ask) {
         let mut hub = lock(&self.hub);
         let busy = hub.is_busy(self.index);
         hub.asks[self.index] = Some(Waiting { ask, busy });
     }
 
-    /// What came of it, when it is over.
+    /// Result of the last [`Self::ask`], once its time is over.
     pub fn take_seen(&self) -> Option<Seen> {
         lock(&self.hub).seen[self.index].take()
     }
 }
 
 impl Hub {
-    /// Cores that leave their reset in core cycle `origin`, which is the model's first.
+    /// All cores leave their reset in core cycle `origin`.
     pub fn new(
         config: &DesignConfig,
         model: LinkedModel,
@@ -95,7 +90,6 @@ impl Hub {
         Ok(Self { model, nodes, asks: vec![None; cores], seen: vec![None; cores], origin })
     }
 
-    /// Cycles so far.
     pub fn cycle(&self) -> u64 {
         self.model.cycle()
     }
@@ -104,7 +98,7 @@ impl Hub {
         self.model.cores()[core].is_busy()
     }
 
-    /// All cores go on, until what was asked of one of them is over.
+    /// Runs all cores until one of the asks is over.
     pub fn advance(&mut self) {
         let now = self.model.cycle();
         for (core, node) in self.nodes.iter_mut().enumerate() {
@@ -151,14 +145,14 @@ impl Hub {
         ports.into_iter().map(|port| port.seen).collect()
     }
 
-    /// The first cycle since `now` in which a program is over whose host waits for that.
+    /// The first cycle since `now` in which a program ends whose host waits for that.
     fn first_end(&self, now: u64) -> Option<u64> {
         let waits = |core: &usize| self.asks[*core].is_some_and(|waiting| waiting.busy);
         let cores = (0..self.nodes.len()).filter(waits);
         cores.filter_map(|core| self.model.idle_since(core)).filter(|end| *end > now).min()
     }
 
-    /// Messages that have left come to where they are for, and what has waited for them goes on.
+    /// Delivers the messages that have left; their receivers go on.
     fn exchange(&mut self) {
         loop {
             let mut moved = false;

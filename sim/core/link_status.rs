@@ -1,4 +1,4 @@
-//! What the host reads of a core's link (docs/isa.md, "Transfers").
+//! The host's view of a core's link (docs/isa.md, "Transfers").
 
 use super::burst::Burst;
 use ndp_cycles::LinkState;
@@ -10,31 +10,27 @@ pub struct LinkStatus {
     pub present: bool,
     pub up: bool,
     pub fault: bool,
-    /// The other side of the link is.
     pub peer_fault: bool,
-    /// Of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged.
+    /// Cause of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged.
     pub cause: u32,
     pub aligned: bool,
-    /// Beats were sent that are not acknowledged.
+    /// Some sent beats are not acknowledged.
     pub holds: bool,
-    /// A `send` is in work.
     pub send_busy: bool,
     pub receive_busy: bool,
-    /// Lanes whose markers are found, one bit each.
+    /// Lanes with found markers, one bit each.
     pub locked: u32,
-    /// What has failed since it was forgotten, the bits [`LinkStatus::SEND_FAULT`] and so on.
+    /// Failures since they were last cleared: [`LinkStatus::SEND_FAULT`] and the following bits.
     pub failures: u32,
-    /// Slot, DIMM and direction (`true`: a `receive`) of the first transfer that did not come to its end.
+    /// Slot, DIMM and direction (`true`: a `receive`) of the first transfer that failed.
     pub first_failed: Option<(u32, u32, bool)>,
     /// Messages handed to the link completely.
     pub sent: u32,
     pub received: u32,
-    /// `send`s that were given up.
     pub sends_failed: u32,
-    /// `receive`s that were given up, or whose message had another length.
+    /// Includes messages of another length than their `receive`.
     pub receives_failed: u32,
     pub beats_sent: u32,
-    /// Beats of messages that were waited for.
     pub beats_received: u32,
     pub dropped: u32,
 }
@@ -53,14 +49,13 @@ impl LinkStatus {
     pub const RECEIVE_TIMEOUT: u32 = 1 << 3;
     /// A message had another length than its `receive`.
     pub const LENGTH: u32 = 1 << 4;
-    /// Flits were dropped that nobody waited for.
+    /// Flits without a `receive` were dropped.
     pub const DROPPED: u32 = 1 << 5;
     /// The other side of the link was reset.
     pub const RESTARTED: u32 = 1 << 6;
-    /// The other side did not take what was sent for too long.
+    /// The other side did not take sent beats for too long.
     pub const UNTAKEN: u32 = 1 << 7;
 
-    /// The register of a modelled link.
     pub(super) fn burst(state: &LinkState) -> Burst {
         ndp_isa::burst_of(&[
             state.flags,

@@ -1,10 +1,10 @@
 //! The NDP core of a DIMM in lockstep with its DRAM and a host.
 //!
-//! Reading order: `pins` (ports of the model), `dimm` (the device ranks behind the pins), `activity` (what they were used for), `simulated` (one edge of either clock after the
-//! other), `modelled` (cycle model and functional model in its place), `data` (the latter, or what times depend on), `host` (requests and responses), [`NdpCore`], [`PartCycles`] (what each
-//! cycle counts for), `wire` (several cores that run side by side on links), `recording` (what it was seen to do), `program`
-//! (a program from image to result), `prediction` (the cycle model beside it), `compare` (result against functional model).
-//! What a program should do is `ndp_isa::machine`'s business, which timing rules hold is `ndp_dram`'s.
+//! Reading order: `pins` (ports), `dimm` (device ranks behind the pins), `activity` (their use), `simulated` (one edge
+//! of either clock after the other), `modelled` (cycle model and functional model instead), `data` (the latter, or what
+//! times depend on), `host` (requests and responses), [`NdpCore`], [`PartCycles`] (what each cycle counts for), `wire`
+//! (cores side by side on links), `recording` (what was observed), `program` (from image to result), `prediction` (the
+//! cycle model beside it), `compare` (result against functional model).
 
 mod activity;
 mod burst;

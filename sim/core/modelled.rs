@@ -1,7 +1,7 @@
-//! A core that is a model: its cycles are those of the cycle model, its data those of the functional model, or none ([`Data`]).
+//! A core that is a model: cycles of the cycle model, data of the functional model or none ([`Data`]).
 //!
-//! The host is that of the RTL, cycle by cycle where it does something. Instructions are executed in the functional model as soon as the core has
-//! taken them from the port; what the cycle model has to know of data, lists and selected elements, is noted then.
+//! The host is that of the RTL, cycle by cycle while it is active. The functional model executes instructions as soon
+//! as the core has taken them from the port; lists and selected elements are noted then for the cycle model.
 
 use super::activity;
 use super::burst::Burst;
@@ -22,46 +22,41 @@ use ndp_isa::{Code, Instruction, decode};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-/// The model of a core with its DRAM.
 #[derive(Debug)]
 pub(super) enum Modelled {
-    /// Without others.
     Alone(Box<Alone>),
-    /// One of those in a hub.
     Linked(Linked),
 }
 
-/// A core without others.
 #[derive(Debug)]
 pub(super) struct Alone {
     cycles: CycleModel,
     node: Node,
 }
 
-/// A core but for its cycles: data, and what the host waits for.
+/// A core without its cycles: data, and what the host waits for.
 #[derive(Debug)]
 pub(super) struct Node {
     config: DesignConfig,
     data: Data,
-    /// By tag, what the core was asked and has not answered.
+    /// Requests to the core's registers without an answer, by tag.
     pending: Vec<Option<HostRequest>>,
-    /// Instructions that the functional model has not executed, as a message is missing.
+    /// Instructions that the functional model cannot execute yet because a message is missing.
     waiting: VecDeque<Code>,
     /// Bursts of lists, in the order in which the cycle model reads them.
     lists: Vec<[u32; 16]>,
     reads: Reads,
-    /// Instructions since the recording began, if there is one.
+    /// Instructions since the recording began.
     recorded: Option<Vec<u128>>,
 }
 
-/// Bursts that a host reads or writes, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access<'a> {
     Read(&'a [u64]),
     Write(&'a [(u64, Burst)]),
 }
 
-/// How much of its data the cycle model has seen.
+/// How much of its data the cycle model has read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reads {
     lists: usize,
@@ -81,7 +76,6 @@ impl Modelled {
         Ok(Self::Alone(Box::new(Alone { cycles, node: Node::new(config, options.timing_only)? })))
     }
 
-    /// Lets `look` see data and cycle model.
     fn look<T>(&self, look: impl FnOnce(&Node, &CycleModel) -> T) -> T {
         match self {
             Self::Alone(alone) => look(&alone.node, &alone.cycles),
@@ -89,7 +83,6 @@ impl Modelled {
         }
     }
 
-    /// As `look`, with write access.
     fn with<T>(&mut self, look: impl FnOnce(&mut Node, &mut CycleModel) -> T) -> T {
         match self {
             Self::Alone(alone) => look(&mut alone.node, &mut alone.cycles),
@@ -97,7 +90,7 @@ impl Modelled {
         }
     }
 
-    /// Cycles so far, those in reset included.
+    /// Includes the cycles in reset.
     pub fn cycle(&self) -> u64 {
         RESET_CYCLES
             + match self {
@@ -106,7 +99,6 @@ impl Modelled {
             }
     }
 
-    /// Whether an instruction waits or is in work.
     pub fn is_busy(&self) -> bool {
         self.look(|_, cycles| cycles.is_busy())
     }
@@ -122,7 +114,6 @@ impl Modelled {
         })
     }
 
-    /// What each rank was used for.
     pub fn activity(&mut self) -> Vec<RankActivity> {
         activity::of_model(self.with(|_, cycles| cycles.activity()))
     }
@@ -131,17 +122,16 @@ impl Modelled {
         self.look(|node, _| node.data.burst(address))
     }
 
-    /// Replaces a burst of the DRAM.
     pub fn write(&mut self, address: u64, burst: &Burst) {
         self.with(|node, _| node.data.write(address, *burst));
     }
 
-    /// A core without data is told what the selections of its next programs will select.
+    /// For a timing-only core: the selections of its next programs.
     pub fn set_selection_masks(&mut self, masks: impl Iterator<Item = u32>) {
         self.with(|node, _| node.data.set_selection_masks(masks));
     }
 
-    /// Bursts that were read from the DRAM or written to it.
+    /// Number of bursts read from the DRAM or written to it.
     pub fn moved(&self) -> u64 {
         self.look(|_, cycles| cycles.moved())
     }
@@ -153,12 +143,11 @@ impl Modelled {
         });
     }
 
-    /// The instructions of the present recording.
     pub fn recorded(&self) -> Vec<InstructionRecord> {
         self.look(|node, cycles| node.records(cycles.recorded()))
     }
 
-    /// Cycles in which the host does what is asked; a linked core does nothing by itself.
+    /// Runs the cycles of `ask`; a linked core does nothing by itself.
     pub fn run(&mut self, ask: &Ask) -> Seen {
         let Self::Alone(alone) = self else { return Seen::default() };
         let Alone { cycles, node } = &mut **alone;
@@ -175,12 +164,12 @@ impl Modelled {
         seen
     }
 
-    /// Cycles in which the host of a core without others, which is not busy, reads these bursts, each given to `seen`, or writes them.
+    /// Lets the host of an idle unlinked core write bursts, or read them into `seen`.
     pub fn serve(&mut self, access: Access<'_>, mut seen: impl FnMut(u64, Burst)) {
         let Self::Alone(alone) = self else { return };
         let Alone { cycles, node } = &mut **alone;
         node.begin(false);
-        // Nothing else reads or writes, so it makes no difference when in these cycles the data move.
+        // Nothing else reads or writes, so it makes no difference when the data move.
         match access {
             Access::Read(addresses) => {
                 cycles.serve(addresses.iter().map(|address| (*address as u32, false)));
@@ -196,7 +185,6 @@ impl Modelled {
         node.finish();
     }
 
-    /// Its place in a hub, if it has one.
     pub fn linked(&self) -> Option<&Linked> {
         match self {
             Self::Alone(_) => None,
@@ -204,14 +192,14 @@ impl Modelled {
         }
     }
 
-    /// The core becomes one of those in a hub; nothing has been done with it yet.
+    /// Puts an unused core into a hub.
     pub fn join(&mut self, hub: Arc<Mutex<Hub>>, index: usize) {
         *self = Self::Linked(Linked { hub, index });
     }
 }
 
 impl Node {
-    /// A core after its reset, its DRAM full of zeros.
+    /// The DRAM is full of zeros.
     pub fn new(config: &DesignConfig, timing_only: bool) -> Result<Self> {
         Ok(Self {
             config: config.clone(),
@@ -224,14 +212,14 @@ impl Node {
         })
     }
 
-    /// Before cycles in which the core, if it is not busy, has completed everything.
+    /// Call before cycles; a core that is not busy has completed everything.
     pub fn begin(&mut self, is_busy: bool) {
         if !is_busy && self.waiting.is_empty() {
             self.data.rest();
         }
     }
 
-    /// Behind cycles that will not be undone.
+    /// Call after cycles that will not be undone.
     pub fn finish(&mut self) {
         if self.reads.lists == self.lists.len() {
             self.lists.clear();
@@ -243,17 +231,16 @@ impl Node {
         &mut self.data
     }
 
-    /// How much the cycle model has seen: to be set again if its last cycles are undone.
+    /// To be set back if the cycle model's last cycles are undone.
     pub fn reads(&mut self) -> &mut Reads {
         &mut self.reads
     }
 
-    /// Instructions that wait for a message.
     pub fn waits(&mut self) -> bool {
         !self.waiting.is_empty() || self.data.awaits_message()
     }
 
-    /// Executes what can be executed. Returns whether anything was.
+    /// Executes what it can; returns whether anything was executed.
     pub fn execute(&mut self) -> bool {
         let mut moved = self.data.complete_receive();
         while let Some(code) = self.waiting.front() {
@@ -277,7 +264,7 @@ impl Node {
         moved
     }
 
-    /// The instructions of the present recording, with the cycles since reset that the cycle model says.
+    /// The current recording, with the model's cycles since reset.
     pub fn records(&self, times: &[InstructionTimes]) -> Vec<InstructionRecord> {
         let words = self.recorded.iter().flatten();
         let after_reset = |cycle: u64| cycle + RESET_CYCLES;
@@ -302,7 +289,7 @@ impl Node {
     }
 }
 
-/// The host at the port of a core, for as long as it does nothing but what it was asked.
+/// The host at the port of a core, for as long as it does only what `Ask` says.
 pub(super) struct Port<'a> {
     node: &'a mut Node,
     offered: Option<HostRequest>,
@@ -311,7 +298,7 @@ pub(super) struct Port<'a> {
 }
 
 impl<'a> Port<'a> {
-    /// Of a core of which nothing is asked the host does nothing.
+    /// Without an ask the host does nothing.
     pub fn new(node: &'a mut Node, ask: Option<&Ask>) -> Self {
         let (offered, ready) = ask.map_or((None, true), |ask| (ask.offered, ask.ready));
         Self { node, offered, ready, seen: Seen::default() }
@@ -336,7 +323,7 @@ impl Host for Port<'_> {
         self.ready
     }
 
-    /// Requests to the DRAM come into effect here: a rank answers in the order in which it was asked.
+    /// Requests to the DRAM take effect here: a rank answers in the order of requests.
     fn answered(&mut self, _cycle: u64, answer: Answer) {
         let Some(request) = self.node.pending[usize::from(answer.tag)].take() else { return };
         let registers = 1 << self.node.config.dimm_burst_bits();

@@ -35,34 +35,31 @@ pub enum Backend {
     Cycles,
 }
 
-/// How a core is opened.
 #[derive(Clone, Debug)]
 pub struct CoreOptions {
     pub stalls: HostStalls,
     pub seed: u64,
-    /// Dump signals to a file.
     pub waves: Option<WaveOptions>,
-    /// Registers and memories start with random contents of this seed.
+    /// Seed of random contents of registers and memories.
     pub random_contents: Option<u32>,
-    /// Core cycles without any sign of life after which a run is given up.
+    /// Core cycles without a handshake after which a run fails.
     pub watchdog_cycles: u64,
-    /// Record DRAM commands, instructions and requests from every reset on; see [`NdpCore::take_recording`].
+    /// Record DRAM commands, instructions and requests from every reset; see [`NdpCore::take_recording`].
     pub record: bool,
-    /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`].
+    /// Predict each program with the cycle model; see [`super::ProgramRun::model_cycles`].
     pub predict: bool,
-    /// What stands for the core. With [`Backend::Cycles`] there are no waves and no recordings.
+    /// [`Backend::Cycles`] has no waves and no recordings.
     pub backend: Backend,
-    /// A core of [`Backend::Cycles`] has no data, but those that times depend on: what the host reads has no meaning.
+    /// For [`Backend::Cycles`]: only data that times depend on; what the host reads has no meaning.
     pub timing_only: bool,
     pub form: Form,
-    /// How much the compiler optimises the model (`-O`); `None` for as much as usual. Less is built faster and runs slower.
+    /// Compiler optimisation (`-O`) of the model; `None` for the default. Less is built faster and runs slower.
     pub opt_level: Option<u32>,
-    /// When the DRAM's clock rises first, in ps, modulo its period; a tenth of it if nothing is said.
+    /// First rise of the DRAM's clock in ps, modulo its period; by default a tenth of it.
     pub phase_ps: Option<u64>,
 }
 
 impl CoreOptions {
-    /// How the model of a configuration's core is opened.
     pub fn open_options(&self, config: &DesignConfig) -> OpenOptions {
         let clocks = Clocks::new(config.core().clock_ps(), config.dram().clock_ps());
         let clocks = self.phase_ps.map_or(clocks, |phase| clocks.with_phase(phase));
@@ -90,12 +87,10 @@ impl Default for CoreOptions {
     }
 }
 
-/// What a linked core's host did, in cycles of the core.
 #[derive(Debug, Default)]
 pub(crate) struct Happened {
     /// Cycles in which it offered something, or took nothing.
     pub ports: Vec<PortCycle>,
-    /// Begin and end of each program.
     pub programs: Vec<(u64, u64)>,
 }
 
@@ -118,22 +113,22 @@ enum Engine {
     Cycles(Box<Modelled>),
 }
 
-/// Cycles for which the reset is held: four of each clock at least, as the DRAM's period is at most twice the core's.
+/// At least four cycles of each clock, as the DRAM's period is at most twice the core's.
 pub(super) const RESET_CYCLES: u64 = 8;
 
 impl NdpCore {
-    /// Where the simulation's time went: [`crate::ffi::Model::profile`].
+    /// As [`crate::ffi::Model::profile`].
     pub fn profile(&mut self) -> Vec<ModuleShare> {
         self.rtl_mut().map(|rtl| rtl.model.profile()).unwrap_or_default()
     }
 
     pub const BLOCK: &'static str = "ndp_core";
 
-    /// Opens the core of a configuration and resets it.
+    /// Opens a core and resets it.
     ///
     /// # Errors
-    /// If it cannot be built; too many stalls; what is wrong with the waves; a port that is missing or has another width;
-    /// waves or a recording of what is no RTL.
+    /// A model that cannot be built; too many stalls; invalid waves; a missing or wrong port; waves or a recording
+    /// without RTL.
     pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self> {
         match options.backend {
             Backend::Rtl => Self::of_rtl(&rtl(config, Self::BLOCK)?, config, options),
@@ -143,7 +138,7 @@ impl NdpCore {
         }
     }
 
-    /// The same for Verilog that differs from what is generated, such as a mutant.
+    /// For Verilog that differs from what is generated, such as a mutant.
     pub fn of_rtl(rtl: &Rtl, config: &DesignConfig, options: &CoreOptions) -> Result<Self> {
         Self::new(Engine::Rtl(Box::new(Simulated::open(rtl, config, options)?)), config, options)
     }
@@ -167,8 +162,8 @@ impl NdpCore {
         Ok(core)
     }
 
-    /// A warm reset: core and controllers start anew in the middle of whatever they do, the devices go on. Their rows stay open,
-    /// their timers run, and they keep their contents, but for bursts that are being written: those are undefined.
+    /// A warm reset: core and controllers start anew at any moment, the devices go on. Their rows stay open, their
+    /// timers run, and they keep their contents, except for bursts being written: those become undefined.
     ///
     /// # Errors
     /// A core of the cycle model.
@@ -183,7 +178,6 @@ impl NdpCore {
         Ok(())
     }
 
-    /// Begins a recording if the options ask for it.
     fn record_anew(&mut self) {
         if let Engine::Rtl(rtl) = &self.engine
             && self.options.record
@@ -224,19 +218,19 @@ impl NdpCore {
         }
     }
 
-    /// Whether it has no data but those that times depend on.
+    /// Whether it has only data that times depend on.
     pub(crate) fn is_timing_only(&self) -> bool {
         self.options.timing_only && self.backend() == Backend::Cycles
     }
 
-    /// Tells a timing-only core what the selections of its next programs will select, 32 elements each.
+    /// For a timing-only core: what its next selections will select, 32 elements each.
     pub(crate) fn set_selection_masks(&mut self, masks: impl Iterator<Item = u32>) {
         if let Engine::Cycles(model) = &mut self.engine {
             model.set_selection_masks(masks);
         }
     }
 
-    /// Core cycles so far, those in reset included.
+    /// Includes the cycles in reset.
     pub fn cycle(&self) -> u64 {
         match &self.engine {
             Engine::Rtl(rtl) => rtl.model.cycle(),
@@ -244,7 +238,7 @@ impl NdpCore {
         }
     }
 
-    /// To which part each of the cycles since the core was opened belongs, those in reset left out.
+    /// Parts of the cycles since the core was opened, without those in reset.
     pub fn parts(&mut self) -> PartCycles {
         match &mut self.engine {
             Engine::Rtl(_) => self.parts,
@@ -252,12 +246,11 @@ impl NdpCore {
         }
     }
 
-    /// Wall-clock time spent in programs.
     pub fn wall(&self) -> Duration {
         self.wall
     }
 
-    /// Backdoor access: a burst of the DRAM, at once and without the core's knowledge.
+    /// Backdoor access: reads a burst of the DRAM in no time, unnoticed by the core.
     pub fn peek(&self, address: u64) -> Burst {
         self.backdoor_accesses.set(self.backdoor_accesses.get() + 1);
         match &self.engine {
@@ -266,7 +259,7 @@ impl NdpCore {
         }
     }
 
-    /// Backdoor access: replaces a burst of the DRAM, at once and without the core's knowledge.
+    /// Backdoor access: replaces a burst of the DRAM in no time, unnoticed by the core.
     pub fn poke(&mut self, address: u64, burst: &Burst) {
         self.backdoor_accesses.set(self.backdoor_accesses.get() + 1);
         match &mut self.engine {
@@ -275,17 +268,17 @@ impl NdpCore {
         }
     }
 
-    /// Bursts that were read or written by [`NdpCore::peek`] and [`NdpCore::poke`].
+    /// Number of calls of [`NdpCore::peek`] and [`NdpCore::poke`].
     pub fn backdoor_accesses(&self) -> u64 {
         self.backdoor_accesses.get()
     }
 
-    /// The device ranks; a modelled core has none.
+    /// Empty for a modelled core.
     pub fn ranks(&self) -> &[Rank] {
         self.rtl().map_or(&[], |rtl| &rtl.dimm.ranks)
     }
 
-    /// What each rank was used for since the last reset. Of a modelled core the bits on the bus are not known.
+    /// Use of each rank since the last reset. For a modelled core the bits on the bus are unknown.
     pub fn activity(&mut self) -> Vec<RankActivity> {
         match &mut self.engine {
             Engine::Rtl(rtl) => rtl.dimm.activity(),
@@ -293,53 +286,50 @@ impl NdpCore {
         }
     }
 
-    /// Broken timing rules of all ranks.
+    /// Number of broken timing rules, all ranks together.
     pub fn protocol_violations(&self) -> u64 {
         self.rtl().map_or(0, |rtl| rtl.dimm.violations())
     }
 
-    /// An error that names the first broken rule, if there is one; a refresh that is overdue by now counts too.
+    /// Fails with the first broken rule; an overdue refresh counts.
     pub fn check_protocol(&mut self) -> Result<()> {
         let Some(rtl) = self.rtl_mut() else { return Ok(()) };
         rtl.dimm.ranks.iter_mut().for_each(Rank::finish);
         rtl.dimm.verdict()
     }
 
-    /// What the core sends over its link in this cycle; zeros without a link in RTL.
+    /// Zeros without a link in RTL.
     pub fn link_lanes(&self) -> Lanes {
         self.rtl().and_then(|rtl| rtl.pins.lanes(&rtl.model)).unwrap_or_default()
     }
 
-    /// What the core hears over its link in this cycle.
     pub fn drive_link(&mut self, lanes: &Lanes) {
         if let Some(rtl) = self.rtl_mut() {
             rtl.pins.drive_lanes(&mut rtl.model, lanes);
         }
     }
 
-    /// Gives the DIMM its number among those that are linked.
     pub fn set_node(&mut self, node: u32) {
         if let Some(rtl) = self.rtl_mut() {
             rtl.pins.drive_node(&mut rtl.model, node);
         }
     }
 
-    /// Connects the link to an exchange with other cores. From then on the core goes no further than they let it: only futures run it, in
+    /// Connects the link to other cores. From then on only futures run the core, no further than the others let it:
     /// [`crate::cluster::lockstep`].
     pub fn connect(&mut self, exchange: Arc<Mutex<Exchange>>) {
         if let Some(rtl) = self.rtl_mut() {
             rtl.wire = Some(Wire::new(exchange));
-            // The model is one of all cores.
+            // A model of all cores replaces this one.
             rtl.happened = rtl.prediction.take().map(|_| Happened::default());
         }
     }
 
-    /// What happened since it was asked last, if the cycles of programs are to be predicted.
+    /// Events since the last call, if programs are predicted.
     pub(crate) fn take_happened(&mut self) -> Option<Happened> {
         self.rtl_mut()?.happened.as_mut().map(std::mem::take)
     }
 
-    /// Notes that a program that began in a cycle is over.
     pub(super) fn note_end(&mut self, begin: u64) {
         let end = self.cycle();
         if let Some(happened) = self.rtl_mut().and_then(|rtl| rtl.happened.as_mut()) {
@@ -347,17 +337,14 @@ impl NdpCore {
         }
     }
 
-    /// Whether the core runs with others on its link.
     pub(super) fn is_connected(&self) -> bool {
         self.rtl().is_some_and(|rtl| rtl.wire.is_some())
     }
 
-    /// Whether no request to the core's registers is waiting or on its way.
     pub fn registers_answered(&self) -> bool {
         self.host.core_is_answered()
     }
 
-    /// The link's state and counters.
     pub fn link_status(&mut self) -> Result<LinkStatus> {
         self.alone(Self::link_status_async)
     }
@@ -366,25 +353,24 @@ impl NdpCore {
         Ok(LinkStatus::of(&self.register_async(LinkStatus::REGISTER).await?))
     }
 
-    /// Runs a future that waits for no other core.
     pub(super) fn alone<T>(&mut self, run: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
         poll_immediate(self.cycle(), run(self))
     }
 
-    /// Queues a host's read or write of a burst; bit `dimm_burst_bits` selects the core's registers.
+    /// Bit `dimm_burst_bits` of the address selects the core's registers.
     pub fn submit(&mut self, address: u64, write: Option<Burst>) {
         self.host.submit(address, write);
     }
 
-    /// The next answer to a request of the host that nobody has taken.
+    /// The oldest answer that was not taken yet.
     pub fn take_answer(&mut self) -> Option<Answer> {
         self.host.answers.pop_front()
     }
 
-    /// Up to and past the next rising edge of the core's clock.
+    /// Runs past the next rising edge of the core's clock.
     ///
     /// # Errors
-    /// A response that nobody asked for, or out of order.
+    /// A response without a request, or out of order.
     pub fn step(&mut self) -> Result<()> {
         let ask = self.ask();
         let seen = match &mut self.engine {
@@ -396,9 +382,8 @@ impl NdpCore {
         self.settle(&ask, seen)
     }
 
-    /// What the host does in the next cycle.
     fn ask(&mut self) -> Ask {
-        // A modelled core idles without its host, which draws whether it is ready in every cycle.
+        // A modelled core idles without its host, which draws in every cycle whether it is ready.
         let next = self.port.cycle.max(RESET_CYCLES - 1) + 1;
         self.host.idle(self.cycle().saturating_sub(next));
         Ask { offered: self.host.offer(), ready: self.host.ready(), limit: self.cycle() + 1 }
@@ -432,7 +417,7 @@ impl NdpCore {
         Ok(())
     }
 
-    /// [`NdpCore::step`] when the cores that this one is linked to have come as far.
+    /// [`NdpCore::step`] once the linked cores have come as far.
     pub(crate) async fn tick(&mut self) -> Result<()> {
         while self.rtl_mut().and_then(|rtl| rtl.wire.as_mut()).is_some_and(|wire| !wire.is_ready()) {
             pause().await;
@@ -445,7 +430,7 @@ impl NdpCore {
         self.step()
     }
 
-    /// A cycle; of a modelled core all cycles in which nothing but its program goes on, up to cycle `limit` or the program's end.
+    /// One cycle; of a modelled core all in which only its program runs, up to cycle `limit` or the program's end.
     pub(super) async fn advance(&mut self, limit: u64) -> Result<()> {
         let before = self.cycle();
         if self.backend() == Backend::Rtl || !self.host.rests() || before >= limit {
@@ -461,8 +446,8 @@ impl NdpCore {
         Ok(())
     }
 
-    /// The cycles in which the host reads or writes bursts of a modelled core and does nothing else, all at once: the same as by [`Self::step`].
-    /// What is read of a core with data is given to `seen`. Returns `false`, without a cycle, if somebody else may do something meanwhile.
+    /// Lets the host of a modelled core read bursts (into `seen`, if there are data) or write them, all at once with
+    /// the cycles of [`Self::step`]. Returns `false`, without a cycle, if anything else may happen meanwhile.
     pub(super) fn serve(&mut self, access: Access<'_>, seen: impl FnMut(u64, Burst)) -> bool {
         if self.is_busy() || self.recorder.is_some() || !self.host.rests() {
             return false;
@@ -482,7 +467,7 @@ impl NdpCore {
         matches!(&self.engine, Engine::Cycles(model) if model.linked().is_some())
     }
 
-    /// What comes of what the host does when all cores of the hub have gone on.
+    /// The result of `ask` once all cores of the hub have gone on.
     async fn together(&mut self, ask: &Ask) -> Seen {
         let Engine::Cycles(model) = &self.engine else { return Seen::default() };
         let Some(linked) = model.linked() else { return Seen::default() };
@@ -495,14 +480,14 @@ impl NdpCore {
         }
     }
 
-    /// Puts a modelled core into a hub, as DIMM `node`, before anything has been done with it.
+    /// Puts an unused modelled core into a hub, as DIMM `node`.
     pub(crate) fn join(&mut self, hub: Arc<Mutex<Hub>>, node: usize) {
         if let Engine::Cycles(model) = &mut self.engine {
             model.join(hub, node);
         }
     }
 
-    /// Lets cycles pass until the others are done too, which is looked at only where the core waits for them.
+    /// Idles until `done`, which is read only where the core waits for others.
     pub(crate) async fn idle_until(&mut self, done: &AtomicBool) -> Result<()> {
         loop {
             if self.rtl().and_then(|rtl| rtl.wire.as_ref()).is_none_or(Wire::waits) {
@@ -515,8 +500,8 @@ impl NdpCore {
         }
     }
 
-    /// Begins a recording, of commands to the DRAM too if `commands`; what was recorded so far is dropped. The core has to be idle,
-    /// with no request of the host on its way.
+    /// Drops what was recorded so far; with `commands` also records those to the DRAM. The core has to be idle, without
+    /// outstanding requests.
     pub fn begin_recording(&mut self, commands: bool) {
         match &mut self.engine {
             Engine::Rtl(rtl) => {
@@ -529,7 +514,7 @@ impl NdpCore {
         }
     }
 
-    /// The instructions of the present recording, from one on.
+    /// Instructions of the current recording, starting at `from`.
     pub fn recorded(&self, from: usize) -> Vec<InstructionRecord> {
         match &self.engine {
             Engine::Rtl(_) => {
@@ -540,7 +525,7 @@ impl NdpCore {
         }
     }
 
-    /// What was recorded since the reset or since [`NdpCore::begin_recording`], if [`CoreOptions::record`] asked for it; nothing is recorded any more.
+    /// Ends the recording since the reset or [`NdpCore::begin_recording`], if [`CoreOptions::record`] asked for one.
     pub fn take_recording(&mut self) -> Option<Recording> {
         let end = self.cycle();
         let rtl = self.rtl_mut()?;
@@ -548,27 +533,25 @@ impl NdpCore {
         Some(Recording { end, dram_origin, commands, samples, ..self.recorder.take()?.recording })
     }
 
-    /// Whether the cycle model runs beside the core.
     pub(crate) fn is_predicted(&self) -> bool {
         self.rtl().is_some_and(|rtl| rtl.prediction.is_some())
     }
 
-    /// What the host did in the last cycle.
     pub fn port(&self) -> &PortCycle {
         &self.port
     }
 
-    /// Where the edges of the clocks lie, if the core left its last reset in this cycle.
+    /// Relation of the clocks if the core left its last reset in cycle `origin`.
     pub fn relation(&self, origin: u64) -> ClockRelation {
         self.rtl().map_or_else(|| ClockRelation::after_reset(&self.config), |rtl| rtl.relation(origin))
     }
 
-    /// The DRAM, for who reads lists; a modelled core has none.
+    /// None for a modelled core.
     pub(crate) fn dimm(&self) -> Option<&Dimm> {
         self.rtl().map(|rtl| &rtl.dimm)
     }
 
-    /// The core cycle in which everything sent so far is done, by the cycle model.
+    /// Core cycle in which everything sent so far is done, by the cycle model.
     pub(super) fn predicted_end(&mut self) -> Option<u64> {
         match &mut self.engine {
             Engine::Rtl(rtl) => Some(rtl.prediction.as_mut()?.end(&rtl.dimm)),
@@ -576,12 +559,10 @@ impl NdpCore {
         }
     }
 
-    /// Cycles without progress after which a run is given up.
     pub(crate) fn watchdog_cycles(&self) -> u64 {
         self.options.watchdog_cycles
     }
 
-    /// Whether an instruction waits or is in work.
     pub fn is_busy(&self) -> bool {
         match &self.engine {
             Engine::Rtl(rtl) => rtl.pins.busy(&rtl.model),
@@ -589,10 +570,10 @@ impl NdpCore {
         }
     }
 
-    /// Reads one of the core's registers by way of the host's port.
+    /// Reads a register through the host's port.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; if no answer comes.
+    /// As [`NdpCore::step`]; a missing answer.
     pub fn register(&mut self, number: u64) -> Result<Burst> {
         self.alone(async |core| core.register_async(number).await)
     }
@@ -613,7 +594,6 @@ impl NdpCore {
         Ok(Status::of(&self.register_async(0).await?))
     }
 
-    /// The core's cycle counters.
     pub fn counters(&mut self) -> Result<Counters> {
         self.alone(Self::counters_async)
     }
@@ -622,7 +602,7 @@ impl NdpCore {
         Ok(Counters::of(&self.register_async(1).await?))
     }
 
-    /// Steps until an answer comes that the caller waits for; it is taken out, others stay.
+    /// Steps until a wanted answer comes, and takes it out; others stay.
     pub(super) async fn wait_for(&mut self, mut wanted: impl FnMut(&Answer) -> bool) -> Result<Answer> {
         let start = self.cycle();
         loop {
@@ -637,7 +617,6 @@ impl NdpCore {
         }
     }
 
-    /// The error for a core that shows no sign of life.
     pub(crate) fn hang(&self, state: &str) -> Error {
         fault!(
             "no handshake moved for {} cycles up to cycle {}; {state}; busy {}; stall seed {}",
@@ -648,12 +627,10 @@ impl NdpCore {
         )
     }
 
-    /// Counts the time of a run.
     pub(super) fn spend(&mut self, start: Instant) {
         self.wall += start.elapsed();
     }
 
-    /// Completes the wave file, if there is one.
     pub fn close_waves(&mut self) -> Result<()> {
         self.rtl_mut().map_or(Ok(()), |rtl| rtl.model.close_waves())
     }

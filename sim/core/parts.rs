@@ -1,12 +1,11 @@
 //! Which part of the core each cycle belongs to: one part per cycle, so that the parts' cycles add up to all cycles.
 //!
-//! Parts work side by side. A cycle counts for the first of them, in the order of the fields of [`PartCycles`], that is at work: what
-//! computes before what moves data, which is how a host sees where its time goes.
+//! Parts work side by side. A cycle counts for the first busy one in the order of the fields of [`PartCycles`]:
+//! computing before moving data, which is how a host sees where its time goes.
 
 use super::recording::PARTS;
 use serde::Serialize;
 
-/// Core cycles by the part that they belong to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PartCycles {
     pub gemv: u64,
@@ -16,21 +15,19 @@ pub struct PartCycles {
     pub load: u64,
     pub list: u64,
     pub zero: u64,
-    /// Moving data over the link, and nothing else.
     pub link: u64,
-    /// None: instructions on their way, writes to DRAM, waiting.
+    /// No part: instructions under way, writes to DRAM, waiting.
     pub idle: u64,
 }
 
 ndp_energy::sums!(PartCycles: gemv, activation, round, store, load, list, zero, link, idle);
 
 impl PartCycles {
-    /// Counts a cycle with these parts at work, a bit for each of [`PARTS`].
+    /// `busy` has a bit for each of [`PARTS`].
     pub(super) fn count(&mut self, busy: u64) {
         self.add(busy, 1);
     }
 
-    /// Counts cycles with these parts at work.
     pub(super) fn add(&mut self, busy: u64, cycles: u64) {
         let [load, list, store, zero, gemv, round, activation, send, receive]: [bool; PARTS.len()] =
             std::array::from_fn(|part| busy >> part & 1 == 1);
@@ -48,12 +45,11 @@ impl PartCycles {
         *of += cycles;
     }
 
-    /// All cycles.
     pub fn total(&self) -> u64 {
         self.gemv + self.activation + self.round + self.moving() + self.idle
     }
 
-    /// Cycles in which data were moved or words cleared, and nothing was computed.
+    /// Cycles that only moved data or cleared words.
     pub fn moving(&self) -> u64 {
         self.store + self.load + self.list + self.zero + self.link
     }

@@ -9,9 +9,8 @@ use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig, LinkConfig};
 use ndp_dram::CommandPins;
 use ndp_files::Result;
 
-/// Bits of the DRAM's data bus in one clock: two transfers of 64 bits.
+/// Two transfers of 64 bits in one clock.
 const BUS_BITS: u32 = 128;
-/// Bits of a request's tag.
 const TAG_BITS: u32 = 8;
 
 #[derive(Debug)]
@@ -22,7 +21,6 @@ struct RankPins {
     dq_in: InputPort,
 }
 
-/// All ports, looked up once.
 #[derive(Debug)]
 pub(super) struct CorePins {
     request: [InputPort; 5],
@@ -32,7 +30,7 @@ pub(super) struct CorePins {
     busy: OutputPort,
     /// Busy parts; an instruction taken, started, refused.
     strobes: [OutputPort; 4],
-    /// A selection has looked at a place; its elements.
+    /// Strobe of a selection, and its elements.
     selection: [OutputPort; 2],
     ranks: Vec<RankPins>,
     link: Option<LinkPins>,
@@ -46,7 +44,7 @@ struct LinkPins {
 }
 
 impl CorePins {
-    /// Looks every port up, with the width that the configuration implies.
+    /// Checks each port's width against the configuration.
     pub(super) fn new(model: &Model, config: &DesignConfig) -> Result<Self> {
         let input = |name: &str, width| model.input_of_width(name, width);
         let output = |name: &str, width| model.output_of_width(name, width);
@@ -103,7 +101,6 @@ impl CorePins {
         })
     }
 
-    /// Offers a request, or none.
     pub(super) fn drive_request(&self, model: &mut Model, request: Option<&HostRequest>) {
         let [valid, write, address, tag, data] = self.request;
         model.set(valid, request.is_some().into());
@@ -116,13 +113,11 @@ impl CorePins {
         }
     }
 
-    /// What the core sends over its link, if it has one.
     #[inline]
     pub(super) fn lanes(&self, model: &Model) -> Option<Lanes> {
         self.link.as_ref().map(|link| read_lanes(model, link.lanes_out))
     }
 
-    /// What the core hears over its link.
     #[inline]
     pub(super) fn drive_lanes(&self, model: &mut Model, lanes: &Lanes) {
         if let Some(link) = &self.link {
@@ -136,12 +131,10 @@ impl CorePins {
         }
     }
 
-    /// Sets the ready of the responses.
     pub(super) fn drive_response_ready(&self, model: &mut Model, ready: bool) {
         model.set(self.response_ready, ready.into());
     }
 
-    /// Whether a request would be taken.
     #[inline]
     pub(super) fn request_ready(&self, model: &Model) -> bool {
         model.get(self.request_ready) == 1
@@ -157,7 +150,6 @@ impl CorePins {
         Some(HostResponse { tag: model.get(tag) as u8, read })
     }
 
-    /// Whether an instruction waits or is in work.
     #[inline]
     pub(super) fn busy(&self, model: &Model) -> bool {
         model.get(self.busy) == 1
@@ -190,7 +182,6 @@ impl CorePins {
         (pins, write)
     }
 
-    /// What the rank drives in this clock.
     #[inline]
     pub(super) fn drive_rank(&self, model: &mut Model, rank: usize, data: [u64; 2]) {
         model.set_longs(self.ranks[rank].dq_in, &data);

@@ -1,8 +1,8 @@
-//! The cycle model beside the simulated core: what the host does at its port, it does in the model in the same cycles.
+//! The cycle model beside the simulated core: the host does the same at its port in the same cycles.
 //!
-//! The model sees nothing of what the core does, but for the elements that a `select` has selected: times depend on them. It runs after
-//! each program, from where it stood, so that windows, slots and refreshes begin where the core's do. Lists are read from the DRAM as
-//! they are when the program is over.
+//! Of the core's own actions the model sees only the elements selected by `select`, on which times depend. It runs
+//! after each program, from where it stood, so that windows, slots and refreshes stay aligned. Lists are read from the
+//! DRAM as they are after the program.
 
 use super::dimm::Dimm;
 use super::host::HostRequest;
@@ -11,8 +11,8 @@ use ndp_cycles::{Answer, ClockRelation, CycleModel, Host, Request, RequestKind};
 use ndp_isa::layout::words_of;
 use std::collections::VecDeque;
 
-/// What a request at the host's port is to the model. `writes`: the instructions, if it writes to the queue; what it tells the link, if
-/// it writes the link's register.
+/// The kind of a request at the host's port. `writes`: its instructions if it writes to the queue, its value if it
+/// writes the link's register.
 pub fn request_kind(
     config: &DesignConfig,
     address: u64,
@@ -32,7 +32,6 @@ pub fn request_kind(
     }
 }
 
-/// What a request is to the model.
 pub(super) fn request_of(config: &DesignConfig, request: &HostRequest) -> Request {
     let queue = 1 << config.dimm_burst_bits();
     let writes = (request.instructions(queue), request.link_control(queue));
@@ -40,46 +39,41 @@ pub(super) fn request_of(config: &DesignConfig, request: &HostRequest) -> Reques
     Request { kind, tag: request.tag }
 }
 
-/// The model, and what the host has done since it ran.
 #[derive(Debug)]
 pub(super) struct Prediction {
     model: CycleModel,
     log: PortLog,
 }
 
-/// What the host does at its port in a cycle of the core.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PortCycle {
     pub cycle: u64,
     pub offered: Option<HostRequest>,
     pub taken: bool,
     pub ready: bool,
-    /// What the core's trace outputs say of a selection: its elements of a place.
+    /// Elements of a place that the core has selected, from its trace outputs.
     pub mask: Option<u32>,
 }
 
-/// What the host did, in cycles of the core.
+/// Activity of a host since the model ran, in core cycles.
 #[derive(Clone, Debug)]
 pub(crate) struct PortLog {
     config: DesignConfig,
-    /// First core cycle without reset.
     origin: u64,
     /// With the cycle of the first offer.
     requests: VecDeque<(u64, Request)>,
-    /// The last of them is still being offered.
+    /// The last request is still being offered.
     offered: bool,
     last_offer: u64,
-    /// Cycles in which no response was taken.
     unready: VecDeque<u64>,
-    /// Elements that the core has selected, place by place.
+    /// Selected elements, place by place.
     masks: VecDeque<u32>,
-    /// For each tag whether the model has been offered a request with it that is one for the core, and has not answered it.
+    /// By tag: whether the model was offered a request to the core and has not answered it.
     pending: Vec<bool>,
-    /// The model's cycle of the last answer to one of these.
+    /// The model's cycle of its last answer to the host's requests to the core.
     answered: u64,
 }
 
-/// The host that the model sees.
 pub(crate) struct Replay<'a> {
     pub log: &'a mut PortLog,
     pub dimm: &'a Dimm,
@@ -120,7 +114,7 @@ impl Host for Replay<'_> {
         words_of(&self.dimm.read(burst.into()))
     }
 
-    /// Times depend on data by the selected elements alone, so these are the core's. A model that runs ahead of the core knows of
+    /// Selected elements are the only data that times depend on, so they come from the core. A model ahead of it has
     /// none.
     fn mask(&mut self, _cycle: u64) -> u32 {
         self.log.masks.pop_front().unwrap_or(0)
@@ -128,7 +122,7 @@ impl Host for Replay<'_> {
 }
 
 impl PortLog {
-    /// Of a core that leaves its reset in core cycle `origin`.
+    /// The core leaves its reset in core cycle `origin`.
     pub(crate) fn new(config: &DesignConfig, origin: u64) -> Self {
         Self {
             config: config.clone(),
@@ -143,7 +137,6 @@ impl PortLog {
         }
     }
 
-    /// What the host does in a cycle.
     pub(crate) fn host(&mut self, port: &PortCycle) {
         let PortCycle { cycle, offered, taken, ready, mask } = *port;
         self.masks.extend(mask);
@@ -157,30 +150,28 @@ impl PortLog {
         }
     }
 
-    /// Whether a request for the core is not answered by the model.
+    /// Whether the model still owes an answer to a request for the core.
     pub(crate) fn is_pending(&self) -> bool {
         let for_core = |(_, request): &(u64, Request)| !matches!(request.kind, RequestKind::Dram { .. });
         self.pending.contains(&true) || self.requests.iter().any(for_core)
     }
 
-    /// The cycle since reset after that of the last offer, and after the model's last answer to a request for the core.
+    /// First cycles since reset after the last offer, and after the model's last answer to a request for the core.
     pub(crate) fn last(&self) -> [u64; 2] {
         [self.last_offer - self.origin, self.answered].map(|cycle| cycle + 1)
     }
 }
 
 impl Prediction {
-    /// For a core that leaves its reset in core cycle `origin`.
     pub(super) fn new(config: &DesignConfig, origin: u64, clocks: ClockRelation) -> Self {
         Self { model: CycleModel::new(config, clocks), log: PortLog::new(config, origin) }
     }
 
-    /// What the host does in a cycle.
     pub(super) fn host(&mut self, port: &PortCycle) {
         self.log.host(port);
     }
 
-    /// The core cycle in which, by the model, what the host has sent is answered and done.
+    /// Core cycle in which everything sent is answered and done, by the model.
     pub(super) fn end(&mut self, dimm: &Dimm) -> u64 {
         let Self { model, log } = self;
         let [until, _] = log.last();

@@ -1,6 +1,4 @@
-//! A program from its data to its end: image into DRAM, instructions by way of the host's port.
-//!
-//! What it should have done is `compare`'s business.
+//! A program from its data to its end: image into DRAM, instructions through the host's port.
 
 use super::burst::Burst;
 use super::modelled::{Access, Modelled};
@@ -15,29 +13,27 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 pub(super) const BURST_INSTRUCTIONS: usize = 4;
-/// Core cycles between two looks at the status while the queue is full.
+/// Core cycles between reads of the status while the queue is full.
 const POLL_CYCLES: u64 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramRun {
-    /// The core cycle from which on it is counted.
+    /// Core cycle from which `cycles` counts.
     pub begin: u64,
-    /// Core cycles from the first instruction's offer until the core was not busy any more.
+    /// From the first instruction's offer until the core is not busy any more.
     pub cycles: u64,
-    /// The same by the cycle model, if [`super::CoreOptions::predict`] asks for it or the core is modelled. Beside RTL it is given the host's
-    /// requests of the session at their cycles, and nothing else.
+    /// Prediction of `cycles`, with [`super::CoreOptions::predict`] or a modelled core. Beside RTL the model only gets
+    /// the host's requests of the session at their cycles.
     pub model_cycles: Option<u64>,
-    /// Instruction words that were sent, without the `nop`s that fill the last burst.
+    /// Without the `nop`s that fill the last burst.
     pub words: u32,
-    /// To which part of the core each cycle belongs.
     pub parts: PartCycles,
-    /// What the DRAM was used for in these cycles, all ranks together.
+    /// Use of the DRAM in these cycles, all ranks together.
     pub dram: DramUse,
     pub before: Status,
     pub status: Status,
 }
 
-/// The core's DRAM seen as a memory that a program's data are written to.
 struct Poke<'a>(&'a mut NdpCore);
 
 impl Memory for Poke<'_> {
@@ -51,7 +47,7 @@ impl Memory for Poke<'_> {
 }
 
 impl NdpCore {
-    /// Writes a program's data into the DRAM, at once.
+    /// Backdoor access.
     pub fn place(&mut self, program: &Program) -> Result<()> {
         let config = self.config().clone();
         for data in &program.data {
@@ -60,16 +56,16 @@ impl NdpCore {
         Ok(())
     }
 
-    /// Sends instruction words and waits until the core is done with them. `between` is called before every cycle and may submit
-    /// requests of the host; of a modelled core it is not called while the host waits for the end.
+    /// Sends instruction words and waits until the core is done. `between` may submit requests; it is called before
+    /// every cycle, but for a modelled core not while the host waits for the end.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; if the core never ends.
+    /// As [`NdpCore::step`]; a core that never ends.
     pub fn run_words(&mut self, words: &[u128], mut between: impl FnMut(&mut Self)) -> Result<ProgramRun> {
         self.run_words_with(words, &mut between)
     }
 
-    /// The same without a parameter of type, so that it is compiled here and not, perhaps without optimisation, where it is used.
+    /// Without a type parameter, so that it is compiled here with this crate's optimisation.
     fn run_words_with(&mut self, words: &[u128], between: &mut dyn FnMut(&mut Self)) -> Result<ProgramRun> {
         self.alone(async |core| core.run_words_async(words, between).await)
     }
@@ -104,7 +100,7 @@ impl NdpCore {
             self.submit(queue, Some(burst_of(burst)));
             sent += BURST_INSTRUCTIONS as u32;
         }
-        // All bursts have to be acknowledged before `busy` says anything.
+        // Only after all acknowledgements does `busy` say anything.
         while !self.host.core_is_answered() {
             between(self);
             self.tick().await?;
@@ -129,10 +125,10 @@ impl NdpCore {
         Ok(ProgramRun { begin, cycles, model_cycles, words: words.len() as u32, parts, dram, before, status })
     }
 
-    /// Writes bursts of the DIMM by way of the host's port, and waits until all are acknowledged.
+    /// Writes bursts through the host's port, and waits for all acknowledgements.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; if an acknowledgement does not come.
+    /// As [`NdpCore::step`]; a missing acknowledgement.
     pub(crate) async fn write_async(&mut self, bursts: &[(u64, Burst)]) -> Result<()> {
         if self.serve(Access::Write(bursts), |_, _| {}) {
             return Ok(());
@@ -141,10 +137,10 @@ impl NdpCore {
         self.collect_async(bursts.len(), |answer| answer.request.write.is_some(), |_| {}).await
     }
 
-    /// Reads bursts of the DIMM by way of the host's port: by address, as several answers may be on their way. Of a core without data there are none.
+    /// Reads bursts through the host's port; the result is by address, and empty for a core without data.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; if an answer does not come.
+    /// As [`NdpCore::step`]; a missing answer.
     pub(crate) async fn read_async(&mut self, addresses: &[u64]) -> Result<HashMap<u64, Burst>> {
         let mut read = HashMap::with_capacity(if self.is_timing_only() { 0 } else { addresses.len() });
         if self.serve(Access::Read(addresses), |address, burst| _ = read.insert(address, burst)) {
@@ -159,7 +155,7 @@ impl NdpCore {
         Ok(read)
     }
 
-    /// Steps until so many answers from the DRAM have come; they are taken out, others stay.
+    /// Steps until this number of answers from the DRAM has come, and takes them out; others stay.
     async fn collect_async(
         &mut self,
         mut left: usize,
@@ -186,7 +182,7 @@ impl NdpCore {
         Ok(())
     }
 
-    /// A number that grows whenever data are read from a rank or written to it.
+    /// Grows whenever data are read from a rank or written to it.
     fn moved(&self) -> u64 {
         let of_model = self.modelled().map_or(0, Modelled::moved);
         let buses = self.ranks().iter().map(|rank| rank.statistics().bus);
@@ -194,7 +190,7 @@ impl NdpCore {
     }
 }
 
-/// Up to four instructions as a burst for the queue; `nop`s fill it.
+/// Up to four instructions, filled with `nop`s.
 fn burst_of(words: &[u128]) -> Burst {
     let mut data = Burst::default();
     for (place, word) in words.iter().enumerate() {
@@ -203,8 +199,8 @@ fn burst_of(words: &[u128]) -> Burst {
     data
 }
 
-/// For how long nothing has moved: no instruction was taken and no data were on a bus. A long instruction is no hang, as long as it
-/// moves data.
+/// Time in which no instruction was taken and no data were on a bus. A long instruction is no hang as long as it moves
+/// data.
 struct Quiet {
     taken: u32,
     limit: u64,
@@ -213,8 +209,8 @@ struct Quiet {
 }
 
 impl Quiet {
-    /// With transfers the core itself may wait for a link, for each of them so long and no longer. The activation unit moves no data of
-    /// DRAM: in each of three passes over the whole buffer the elements of each word may go round.
+    /// For each transfer the core may wait for a link, for a bounded time. The activation unit moves no data of DRAM:
+    /// in each of three passes over the whole buffer the elements of each word may go round.
     fn new(core: &NdpCore, taken: u32, transfers: usize, computes: bool) -> Self {
         let waits = 2 * transfers as u64 * u64::from(core.config().link().transfer_cycles());
         let gemv = core.config().gemv();
@@ -224,8 +220,7 @@ impl Quiet {
         Self { taken, limit: core.cycle() + patience, patience, moved: core.moved() }
     }
 
-    /// Whether it is longer than the watchdog allows. Looks at the buses only when that time is over, so it may see a hang up to
-    /// twice as late.
+    /// Whether the watchdog's time is over. Looks at the buses only then, so it may see a hang up to twice as late.
     fn too_long(&mut self, core: &NdpCore, taken: u32) -> bool {
         if core.cycle() <= self.limit {
             return false;

@@ -1,7 +1,6 @@
 //! What a core did, as far as its ports show it: instructions, requests of the host, commands to the DRAM.
 //!
-//! The core's trace outputs are a cycle late, which is made up for here: all cycles are those in which something
-//! happened. How it is shown is `trace`'s business.
+//! The core's trace outputs are a cycle late, which is corrected here: all cycles are those of the event itself.
 
 use super::burst::Burst;
 use super::dimm::Sample;
@@ -17,7 +16,7 @@ use std::collections::VecDeque;
 pub const PARTS: [&str; 9] =
     ["load", "list", "store", "zero", "gemv", "round", "activation", "send", "receive"];
 
-/// The part that executes an instruction; markers and `nop` have none.
+/// `None` for markers and `nop`.
 pub fn part_of(word: u128) -> Option<usize> {
     match Opcode::from_code(fields::OPCODE.get(word) as u8)? {
         Opcode::Nop | Opcode::Barrier | Opcode::Signal => None,
@@ -33,34 +32,32 @@ pub fn part_of(word: u128) -> Option<usize> {
     }
 }
 
-/// An instruction on its way through the core, in core cycles.
+/// In core cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstructionRecord {
-    /// The 128 bits.
     pub word: u128,
     pub taken: u64,
-    /// Handed to its part, if it was; without a part it is complete.
+    /// Handed to its part; an instruction without a part is complete then.
     pub started: Option<u64>,
     /// First cycle in which its part was not busy any more.
     pub ended: Option<u64>,
     pub refused: Option<u64>,
 }
 
-/// A request of the host, in core cycles.
+/// In core cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
     /// Burst; the bit above the DIMM's bursts selects the core's registers.
     pub address: u64,
     pub write: bool,
-    /// The instructions, if it writes them.
+    /// If it writes to the queue.
     pub instructions: Option<[u128; 4]>,
-    /// What it tells the link, if it writes its register.
+    /// Written value, if it writes the link's register.
     pub control: Option<u64>,
-    /// First cycle in which it was offered.
     pub offered: u64,
     pub taken: u64,
     pub answered: Option<u64>,
-    /// What was read, if it was a register.
+    /// The value read, for a register.
     pub register: Option<Burst>,
 }
 
@@ -69,67 +66,61 @@ pub struct Recording {
     pub config: DesignConfig,
     /// First core cycle without reset, or the one in which the recording began.
     pub origin: u64,
-    /// First core cycle that was not recorded any more.
+    /// First core cycle that was not recorded.
     pub end: u64,
     /// Clock of the DRAM from which the ranks count.
     pub dram_origin: u64,
-    /// Periods and edges of the clocks.
     pub clocks: Clocks,
-    /// In the order in which they were taken, `nop`s that fill a burst included.
+    /// In the order in which they were taken, with the `nop`s that fill a burst.
     pub instructions: Vec<InstructionRecord>,
-    /// In the order in which they were taken.
     pub requests: Vec<RequestRecord>,
-    /// Cycles in which the host took no response.
     pub unready: Vec<u64>,
-    /// Selected elements, a mask for every 32 that were looked at.
+    /// Selected elements, one mask for each 32 examined.
     pub masks: Vec<u32>,
-    /// Of each rank: commands with their clocks since `dram_origin`.
+    /// Per rank: commands with their clocks since `dram_origin`.
     pub commands: Vec<Vec<(u64, Command)>>,
-    /// What the ranks were used for: at the beginning of the recording, every [`super::SAMPLE_CLOCKS`] clocks from then on, and at its end.
+    /// Use of the ranks: at the begin, every [`super::SAMPLE_CLOCKS`] clocks, and at the end.
     pub samples: Vec<Sample>,
 }
 
 impl Recording {
-    /// Where the edges of the clocks lie, if the recording began with the core's first cycle without reset.
+    /// Relation of the clocks if the recording began with the core's first cycle without reset.
     pub fn relation(&self) -> ClockRelation {
         relation(self.clocks, self.origin, self.dram_origin)
     }
 }
 
-/// Clocks whose first edges without reset are these.
+/// `origin` and `dram_origin` are the first edges without reset.
 pub(super) fn relation(clocks: Clocks, origin: u64, dram_origin: u64) -> ClockRelation {
     ClockRelation::new(clocks.core_ps(), clocks.dram_ps(), clocks.lead_ps(origin, dram_origin))
 }
 
-/// The core's trace outputs in one cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Strobes {
     pub parts_busy: u64,
     pub take: bool,
     pub start: bool,
     pub refuse: bool,
-    /// Selected elements of a place.
     pub mask: Option<u32>,
 }
 
-/// Collects a [`Recording`].
 #[derive(Clone, Debug)]
 pub(super) struct Recorder {
-    /// What was seen so far; commands and samples come at its end.
+    /// Commands and samples are added at its end.
     pub recording: Recording,
     queue: u64,
-    /// Words in the queue. None is ever lost: the host looks for room first.
+    /// None is ever lost: the host checks for room first.
     words: VecDeque<u128>,
-    /// Since when the present request has been offered.
+    /// Cycle since which the current request is offered.
     offered: Option<u64>,
-    /// Place of the request that has a tag.
+    /// Index of the request with each tag.
     tagged: Vec<usize>,
-    /// What each part executes, and whether it has been seen busy since.
+    /// Instruction of each part, and whether the part was busy since it started.
     running: [Option<(usize, bool)>; PARTS.len()],
 }
 
 impl Recorder {
-    /// Of a core from its cycle `origin` on; its ranks count from clock `dram_origin`.
+    /// The core records from its cycle `origin`; its ranks count from clock `dram_origin`.
     pub(super) fn new(config: &DesignConfig, origin: u64, (clocks, dram_origin): (Clocks, u64)) -> Self {
         Self {
             recording: Recording {
@@ -153,7 +144,7 @@ impl Recorder {
         }
     }
 
-    /// What the trace outputs show before the rising edge of `cycle`.
+    /// The trace outputs before the rising edge of `cycle`.
     pub(super) fn sample(&mut self, cycle: u64, strobes: Strobes) {
         let cycle = cycle.saturating_sub(1);
         let Recording { instructions, masks, .. } = &mut self.recording;
@@ -187,7 +178,6 @@ impl Recorder {
         }
     }
 
-    /// What the host does in a cycle: whether it offers a request, whether it takes a response.
     pub(super) fn host(&mut self, cycle: u64, offers: bool, ready: bool) {
         if offers {
             self.offered.get_or_insert(cycle);

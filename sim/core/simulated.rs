@@ -1,7 +1,7 @@
 //! A core in RTL with its device ranks: one edge of each clock, and the pins before it.
 //!
-//! Before a rising edge of the core's clock the host decides what it offers and takes; before one of the DRAM's clock the
-//! device ranks see the command pins and drive the data bus. All outputs of the core are registers, so the order of the two
+//! Before a rising edge of the core's clock the host decides what it offers and takes; before one of the DRAM's clock
+//! the device ranks read the command pins and drive the data bus. All outputs of the core are registers, so the order
 //! does not matter.
 
 use super::dimm::Dimm;
@@ -18,36 +18,29 @@ use ndp_cycles::ClockRelation;
 use ndp_dram::Rank;
 use ndp_files::Result;
 
-/// What the host and an observer see of a cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
-    /// The request that was offered is taken.
     pub taken: bool,
-    /// A response that the host takes.
     pub response: Option<HostResponse>,
     pub strobes: Strobes,
 }
 
-/// The model of a core, and what is at its pins.
 #[derive(Debug)]
 pub(super) struct Simulated {
     pub model: Model,
     pub pins: CorePins,
     pub dimm: Dimm,
-    /// The cycle model of this core alone.
+    /// For this core alone.
     pub prediction: Option<Prediction>,
-    /// Clock of the DRAM at the first edge after the last reset.
     pub dram_origin: u64,
-    /// The link to other cores that are simulated side by side with this one.
     pub wire: Option<Wire>,
-    /// What happened since the others were told, for the model of all.
+    /// Events for the model of all cores.
     pub happened: Option<Happened>,
     config: DesignConfig,
     predict: bool,
 }
 
 impl Simulated {
-    /// Opens the model and resets it.
     pub fn open(rtl: &Rtl, config: &DesignConfig, options: &CoreOptions) -> Result<Self> {
         let model = Model::open(&rtl.clone().optimised(options.opt_level), &options.open_options(config))?;
         let mut core = Self {
@@ -67,7 +60,7 @@ impl Simulated {
         Ok(core)
     }
 
-    /// A warm reset: see [`super::NdpCore::reset`].
+    /// As [`super::NdpCore::reset`].
     pub fn reset(&mut self) {
         self.pins.drive_request(&mut self.model, None);
         self.pins.drive_response_ready(&mut self.model, false);
@@ -96,17 +89,15 @@ impl Simulated {
         }
     }
 
-    /// Where the edges of the clocks lie, if the core left its last reset in this cycle.
     pub fn relation(&self, origin: u64) -> ClockRelation {
         relation(self.model.clocks(), origin, self.dram_origin)
     }
 
-    /// What collects a recording from the present cycle on.
     pub fn recorder(&self) -> Recorder {
         Recorder::new(&self.config, self.model.cycle(), (self.model.clocks(), self.dram_origin))
     }
 
-    /// Up to and past the next rising edge of the core's clock, with what the host offers and whether it takes a response.
+    /// As [`super::NdpCore::step`].
     pub fn step(&mut self, offered: Option<&HostRequest>, ready: bool) -> Result<Seen> {
         if let Some(wire) = &mut self.wire {
             let sent = self.pins.lanes(&self.model).unwrap_or_default();
@@ -126,7 +117,6 @@ impl Simulated {
         Ok(Seen { taken, response, strobes })
     }
 
-    /// Tells the cycle model of a cycle.
     pub fn note(&mut self, port: &PortCycle) {
         if let Some(prediction) = &mut self.prediction {
             prediction.host(port);

@@ -1,8 +1,8 @@
-//! A core's end of a link between simulated cores: it runs ahead by as many cycles as the lanes take, then waits for the others.
+//! A core's end of a link: it runs ahead by as many cycles as the lanes take, then waits for the others.
 //!
-//! What a core hears in a cycle was sent [`QUANTUM`] cycles or more before. So cores run [`QUANTUM`] cycles each by itself, on any
-//! thread, and exchange what they have sent meanwhile; the result is that of cores in lockstep. A program of a core is a future that is
-//! pending while the core waits for the others: see [`crate::cluster::lockstep`].
+//! The core hears in a cycle what was sent at least [`QUANTUM`] cycles before. So cores run [`QUANTUM`] cycles by
+//! themselves, on any thread, and then exchange what they sent; the result is that of lockstep. A program is a future
+//! that is pending while its core waits: [`crate::cluster::lockstep`].
 
 use crate::error::waits;
 use crate::link::Lanes;
@@ -12,20 +12,17 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Cycles that a core runs without hearing of the others: one less than a channel takes.
+/// One cycle less than a channel's latency.
 pub const QUANTUM: usize = crate::link::network::LATENCY as usize - 1;
 
-/// The lanes of one direction in [`QUANTUM`] cycles.
 pub type Span = [Lanes; QUANTUM];
 
-/// Where a core and its surroundings exchange what went over the lanes.
 #[derive(Debug, Default)]
 pub struct Exchange {
     pub sent: Option<Span>,
     pub heard: Option<Span>,
 }
 
-/// The core's side of an [`Exchange`].
 #[derive(Debug)]
 pub(super) struct Wire {
     exchange: Arc<Mutex<Exchange>>,
@@ -40,7 +37,7 @@ impl Wire {
         Self { exchange, heard: Span::default(), sent: Span::default(), at: QUANTUM }
     }
 
-    /// What is heard in the next cycle, in which the core sends `sent`; none if the core has to wait for the others.
+    /// Exchanges one cycle; `None` if the core has to wait for the others.
     pub fn cycle(&mut self, sent: Lanes) -> Option<Lanes> {
         let heard = *self.heard.get(self.at)?;
         self.sent[self.at] = sent;
@@ -51,7 +48,7 @@ impl Wire {
         Some(heard)
     }
 
-    /// Whether the core may go on; if it has come to the end of a span, the next one is taken.
+    /// Whether the core may go on; takes the next span at the end of one.
     pub fn is_ready(&mut self) -> bool {
         if self.at == QUANTUM {
             let Some(heard) = self.lock().heard.take() else { return false };
@@ -60,18 +57,18 @@ impl Wire {
         true
     }
 
-    /// Whether the core has come to the end of a span, and the others have not.
+    /// Whether the core is at the end of a span, and the others are not.
     pub fn waits(&self) -> bool {
         self.at == QUANTUM && self.lock().heard.is_none()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Exchange> {
-        // Nothing panics while it is held.
+        // No holder panics.
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Pending once: lets whoever polls do something else.
+/// Pending once, so that the poller can do something else.
 pub(super) async fn pause() {
     let mut paused = false;
     std::future::poll_fn(
@@ -82,7 +79,7 @@ pub(super) async fn pause() {
     .await;
 }
 
-/// The result of a future that never waits: a core without a wire answers in this cycle, `cycle`.
+/// The result of a future that never waits, in cycle `cycle`.
 pub(crate) fn poll_immediate<T>(cycle: u64, future: impl Future<Output = Result<T>>) -> Result<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,

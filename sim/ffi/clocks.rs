@@ -1,10 +1,9 @@
 //! When the clocks rise in a model that has two of them.
 //!
-//! Rising edge `n` of the core's clock `clk_i` is at `n + 1/2` of its periods, that of the DRAM's clock `dram_clk_i` at `n` of its
-//! periods and a phase, which is a tenth of it if nothing else is asked for. Both are rounded down to ps. Of two edges in the same
-//! picosecond the DRAM's comes first, so there is an order that does not depend on the simulator. Without a common divisor of
-//! their periods the clocks meet at every distance, with one at as many as it leaves; with 1000 and 625 ps at eight, 62 ps apart
-//! at least.
+//! Rising edge `n` of `clk_i` is at `n + 1/2` of its periods, that of `dram_clk_i` at `n` of its periods plus a phase
+//! (by default a tenth of a period), both rounded down to ps. In the same picosecond the DRAM's edge comes first,
+//! whatever the simulator. With 1000 and 625 ps the clocks meet at eight distances, at least 62 ps apart; without a
+//! common divisor at every distance.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Edge {
@@ -14,7 +13,7 @@ pub enum Edge {
     Dram,
 }
 
-/// Periods of the two clocks, and where their edges lie. A model with one clock has that of the core.
+/// Periods of the two clocks, and where their edges lie. A model with one clock uses that of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
     core_ps: u64,
@@ -29,22 +28,19 @@ impl Clocks {
         Self { core_ps, dram_ps, phase_ps: dram_ps / 10 }
     }
 
-    /// The same with the DRAM's first edge at this time, modulo its period.
+    /// Moves the DRAM's first edge to this time, modulo its period.
     pub fn with_phase(self, ps: u64) -> Self {
         Self { phase_ps: ps % self.dram_ps, ..self }
     }
 
-    /// Period of the core's clock in ps.
     pub fn core_ps(self) -> u64 {
         self.core_ps
     }
 
-    /// Period of the DRAM's clock in ps.
     pub fn dram_ps(self) -> u64 {
         self.dram_ps
     }
 
-    /// When rising edge `n` of a clock is, in ps.
     pub fn rise_ps(self, edge: Edge, n: u64) -> u64 {
         match edge {
             Edge::Core => n * self.core_ps + self.core_ps / 2,
@@ -57,8 +53,8 @@ impl Clocks {
         self.rise_ps(Edge::Core, core) as i64 - self.rise_ps(Edge::Dram, dram) as i64
     }
 
-    /// When a clock falls that rises at `rise_ps`: half a period later, or a little less, so that with 1000 and 625 ps no clock
-    /// falls within 10 ps before the other rises.
+    /// Half a period after the rise, or a little less, so that with 1000 and 625 ps no clock falls within 10 ps before
+    /// the other rises.
     pub(super) fn fall_ps(self, edge: Edge, rise_ps: u64) -> u64 {
         match edge {
             Edge::Core => rise_ps + self.core_ps / 2,
@@ -74,17 +70,14 @@ impl Default for Clocks {
     }
 }
 
-/// Edges that were, and so the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Schedule {
-    /// Rising edges of `clk_i` so far.
     pub core: u64,
-    /// Rising edges of `dram_clk_i` so far.
+    /// Number of rising edges so far.
     pub dram: u64,
 }
 
 impl Schedule {
-    /// The next rising edge and its time in ps.
     pub(super) fn next(self, clocks: Clocks) -> (Edge, u64) {
         let (core, dram) = (clocks.rise_ps(Edge::Core, self.core), clocks.rise_ps(Edge::Dram, self.dram));
         if core < dram { (Edge::Core, core) } else { (Edge::Dram, dram) }

@@ -1,7 +1,7 @@
 //! What models cover: which lines of the Verilog run, and which bits change. `ndp verify coverage` makes a report of it.
 //!
-//! Of each library a folder gets the Verilog (`<library>.v`), its signals and where they are described (`<library>.signals`), and the counts of each
-//! process (`<library>.<process>.dat`, in Verilator's format), which are written again whenever a model ends.
+//! Per library a folder gets the Verilog (`<library>.v`), its signals with their origin (`<library>.signals`), and the
+//! counts of each process (`<library>.<process>.dat`, in Verilator's format), rewritten whenever a model ends.
 #![allow(unsafe_code)]
 
 use super::raw;
@@ -22,7 +22,6 @@ pub(super) struct Counts {
     pub stem: &'static str,
 }
 
-/// Where the counts of a model go.
 pub(super) struct Sink {
     counts: Counts,
     file: CString,
@@ -34,13 +33,11 @@ impl std::fmt::Debug for Sink {
     }
 }
 
-/// The folder that the options or the environment name.
 pub(super) fn folder(asked: Option<&PathBuf>) -> Option<PathBuf> {
     asked.cloned().or_else(|| std::env::var_os(COVERAGE).filter(|dir| !dir.is_empty()).map(PathBuf::from))
 }
 
 impl Sink {
-    /// Writes what a report needs besides the counts.
     pub(super) fn create(rtl: &Rtl, counts: Counts, folder: &Path) -> Result<Self> {
         let failed = |e: &dyn std::fmt::Display| {
             unbuilt(&rtl.name, vec![format!("coverage in {}: {e}", folder.display())])
@@ -58,10 +55,10 @@ impl Sink {
         Ok(Self { counts, file })
     }
 
-    /// Adds the counts of a model that is about to end to those of its library, and writes them.
+    /// Adds the counts of a model to those of its library, and writes them.
     ///
     /// # Safety
-    /// The model is of the library, open, and not used after that but to be closed.
+    /// The model is of the library, open, and used afterwards only to be closed.
     pub(super) unsafe fn write(&self, model: NonNull<raw::NdpModel>) {
         unsafe { (self.counts.write)(model.as_ptr(), self.file.as_ptr()) }
     }

@@ -1,7 +1,7 @@
 //! VCD text in, FST file out, as a stream.
 //!
-//! Understands what Verilator writes (scopes, two-state vectors, times), not VCD at large. Compression and file
-//! layout are the `fst-writer` crate's. The result carries no date: equal simulations give equal files.
+//! Understands what Verilator writes (scopes, two-state vectors, times), not VCD at large. The result carries no date:
+//! equal simulations give equal files.
 
 use fst_writer::{
     FstBodyWriter, FstFileType, FstHeaderWriter, FstInfo, FstScopeType, FstSignalId, FstSignalType,
@@ -27,11 +27,9 @@ enum State {
 
 pub(super) struct FstWriter {
     state: State,
-    /// First time of the dump.
     start: u64,
     /// The start of a line whose end has not arrived yet.
     rest: Vec<u8>,
-    /// Signal of each VCD identifier code.
     signals: HashMap<Vec<u8>, FstSignalId>,
 }
 
@@ -49,12 +47,12 @@ fn text_of(error: FstWriteError) -> String {
 }
 
 impl FstWriter {
-    /// Starts a file whose first time is `start`; it has to be open for reading too.
+    /// The file has to be open for reading too; `start` is the first time of the dump.
     pub(super) fn new(file: Output, start: u64) -> Self {
         Self { state: State::New(file), start, rest: Vec::new(), signals: HashMap::new() }
     }
 
-    /// Converts more text, which may end within a line.
+    /// The text may end within a line.
     pub(super) fn take_text(&mut self, text: &[u8]) -> Result<(), String> {
         let Some(end) = text.iter().rposition(|byte| *byte == b'\n') else {
             self.rest.extend_from_slice(text);
@@ -143,7 +141,7 @@ fn change(
             if body.size() >= FLUSH_BYTES {
                 body.flush()?;
             }
-            // What comes before the first change of time is the initial state.
+            // Before the first change of time comes the initial state.
             return if time == start { Ok(()) } else { body.time_change(time) };
         }
         [b'b', vector @ ..] => match vector.iter().position(|c| *c == b' ') {
@@ -159,11 +157,9 @@ fn change(
     }
 }
 
-/// Moves the initial state of a finished file to `start`. `fst-writer` always puts it at time 0, where a window
-/// that begins later would show unknown values.
-///
-/// An FST file is a list of blocks: a type, then a big-endian length that counts itself but not the type. Block 0
-/// is the header, block 8 value changes; both have their first time behind the length.
+/// Moves the initial state of a finished file to `start`. `fst-writer` puts it at time 0, so that a window that begins
+/// later would show unknown values. An FST file is a list of blocks: a type, then a big-endian length that counts
+/// itself but not the type. Block 0 (header) and block 8 (value changes) have their first time after the length.
 fn patch_start(file: &mut File, start: u64) -> std::io::Result<()> {
     const HEADER: u8 = 0;
     const VALUE_CHANGES: u8 = 8;

@@ -1,7 +1,7 @@
 //! Libraries of models: built when they are asked for, then loaded.
 //!
-//! How they are built and kept is `ndp_verilate`'s business. A library stays loaded until the program ends, so that a design that
-//! is opened again is found by its key.
+//! A library stays loaded until the program ends, so that a design that is opened again is found by its key.
+//! `ndp_verilate` builds and keeps libraries.
 #![allow(unsafe_code)]
 
 use super::coverage::Counts;
@@ -12,13 +12,11 @@ use ndp_verilate::{Cache, Failure, Rtl, Tools, Unit, Variant, tools};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The library of one variant of a model.
 #[derive(Clone, Copy)]
 pub(super) struct Library {
     pub shim: &'static Shim,
-    /// Its number, so that a port of one model is not used with another.
+    /// Keeps a port of one model from being used with another.
     pub number: u32,
-    /// What writes its counts, if it has any.
     pub counts: Option<Counts>,
 }
 
@@ -28,10 +26,9 @@ impl std::fmt::Debug for Library {
     }
 }
 
-/// The machine that models are built for, as cargo calls it.
+/// The target triple of models.
 pub const TARGET: &str = env!("NDP_TARGET");
 
-/// Libraries that are loaded, by their keys.
 static LOADED: Mutex<Vec<(String, Library)>> = Mutex::new(Vec::new());
 
 /// Where models are kept: `NDP_CACHE`, else the target directory of the build.
@@ -42,19 +39,18 @@ fn cache() -> Cache {
 
 static TOOLS: OnceLock<Result<Tools, Failure>> = OnceLock::new();
 
-/// Verilator and the compiler, looked for once.
 fn tools() -> Result<&'static Tools, Failure> {
     TOOLS.get_or_init(|| tools::find(TARGET)).as_ref().map_err(Clone::clone)
 }
 
-/// Versions of Verilator and of the C++ compiler, such as `5.006 2023-01-22`, if this process has looked for models. To ask them takes as long as a small
-/// run on the cycle model.
+/// Versions of Verilator and the C++ compiler, such as `5.006 2023-01-22`, if this process has looked for models:
+/// asking takes as long as a small run on the cycle model.
 pub fn versions() -> Option<[&'static str; 2]> {
     let tools = TOOLS.get()?.as_ref().ok()?;
     Some([&tools.verilator_version, &tools.compiler_version])
 }
 
-/// Loads a library. A symbol that is missing is an error here and not when it is called.
+/// A missing symbol is an error here, not when it is called.
 ///
 /// # Safety
 /// That of [`libloading::Library::new`].
@@ -69,8 +65,6 @@ unsafe fn open(path: &Path) -> Result<Shim, libloading::Error> {
     unsafe { Shim::from_library(library) }
 }
 
-/// What writes the counts of a library that has them.
-///
 /// # Safety
 /// The library was opened by [`open`] before.
 unsafe fn counts(unit: &Unit, path: &Path) -> Result<Counts, libloading::Error> {
@@ -81,7 +75,6 @@ unsafe fn counts(unit: &Unit, path: &Path) -> Result<Counts, libloading::Error> 
     Ok(Counts { write, stem: unit.entry.clone().leak() })
 }
 
-/// One variant of a model, loaded.
 pub(super) fn load(rtl: &Rtl, variant: Variant) -> Result<Library> {
     let failed = |lines: Failure| unbuilt(&rtl.name, lines);
     let (cache, tools) = (cache(), tools().map_err(failed)?);
@@ -94,8 +87,8 @@ pub(super) fn load(rtl: &Rtl, variant: Variant) -> Result<Library> {
     }
     // Not under the lock of the list: other models can be built meanwhile.
     let built = cache.library(&unit, tools).map_err(failed)?;
-    // SAFETY: the library was linked by `ndp_verilate` from the header that this program was built with: its text is part of the key. It
-    // belongs to the user or root, nobody else may write it, and its checksum equals the linked file's. When it is loaded it constructs Verilator's tables.
+    // SAFETY: `ndp_verilate` linked the library from the header that this program was built with (its text is part of
+    // the key). Only the user or root may write it, and its checksum is right. Loading constructs Verilator's tables.
     let shim = unsafe { open(&built.library) };
     let unloadable = |e: libloading::Error| failed(vec![format!("{}: {e}", built.path.display())]);
     let shim = shim.map_err(unloadable)?;

@@ -1,9 +1,8 @@
 //! The models behind a safe interface.
 //!
-//! A [`Model`] is opened from a block ([`Rtl`]) in one of its forms ([`Form`]), and built if nobody did so before. build.rs binds the C header
-//! `shim.h`; this module is the only place that calls it, and the only one with `unsafe` code. Ports are looked up once ([`InputPort`],
-//! [`OutputPort`]) and then read and written in place, without a call. Waves are asked for when a model is opened ([`OpenOptions`],
-//! [`WaveOptions`]). What the ports mean, and what should come out of them, is left to the callers.
+//! A [`Model`] is opened from a block ([`Rtl`]) in one of its forms ([`Form`]), and built if it is not in the cache.
+//! This module alone calls the C header `shim.h` and has `unsafe` code. Ports are looked up once ([`InputPort`],
+//! [`OutputPort`]) and then read and written in place, without a call. [`OpenOptions`] has the waves ([`WaveOptions`]).
 //!
 //! ```no_run
 //! use ndp_config::DesignConfig;
@@ -43,20 +42,17 @@ use ndp_files::Result;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// Blocks that were elaborated last, each with the text of its configuration: most programs open several cores of one.
+/// The blocks elaborated last, with the text of their configuration: most programs open several cores of one.
 static ELABORATED: Mutex<VecDeque<(String, Rtl)>> = Mutex::new(VecDeque::new());
-/// How many of them are kept; each takes some MB.
+/// Number of blocks that are kept; each takes some MB.
 const KEPT: usize = 8;
 
-/// A block of a configuration, elaborated.
-///
 /// # Errors
 /// An unknown block; a design that the generator refuses.
 pub fn rtl(hardware: &impl Hardware, block: &str) -> Result<Rtl> {
     elaborated(hardware, block, mutants::at_work()?)
 }
 
-/// The same with these mutants of its description, of which one is at work.
 fn elaborated(hardware: &impl Hardware, block: &str, mutants: Option<&mutants::AtWork>) -> Result<Rtl> {
     let list = || ELABORATED.lock().unwrap_or_else(PoisonError::into_inner);
     let key = format!("{block} of {hardware:?}{}", if mutants.is_some() { ", mutated" } else { "" });
@@ -74,12 +70,11 @@ fn elaborated(hardware: &impl Hardware, block: &str, mutants: Option<&mutants::A
     Ok(rtl)
 }
 
-/// The same without the mutants of a campaign: for what a test changes itself, which says nothing of them.
+/// Leaves out the mutants of a campaign, for tests that change the design themselves.
 pub fn unchanged(hardware: &impl Hardware, block: &str) -> Result<Rtl> {
     elaborated(hardware, block, None)
 }
 
-/// What bindgen made of `shim.h`.
 #[allow(
     unsafe_code,
     unsafe_op_in_unsafe_fn,

@@ -1,11 +1,11 @@
 //! One simulated instance of a design.
 //!
-//! Cycle `n` is what happens in the `n`-th call of [`Model::tick`], counted from 0: the inputs the caller has
-//! set are taken over at the rising edge of `clk_i`, and the outputs afterwards are those the registers produce
-//! until the next edge. In waves it spans `n` to `n + 1` periods of the clock with the rising edge in the middle.
+//! Cycle `n` is the `n`-th call of [`Model::tick`], counted from 0: the rising edge of `clk_i` takes the inputs over,
+//! and the outputs afterwards hold until the next edge. In waves it spans `n` to `n + 1` periods, with the rising edge
+//! in the middle.
 //!
-//! A design with a port `dram_clk_i` has two clocks ([`super::Edge`]). [`Model::step`] goes from one rising edge to the
-//! next; before it, the outputs are what the edge will see, and [`Model::next_edge`] says whose inputs to set.
+//! A design with a port `dram_clk_i` has two clocks ([`super::Edge`]). [`Model::step`] goes on by one rising edge;
+//! before it, the outputs are what the edge will see, and [`Model::next_edge`] says whose inputs to set.
 #![allow(unsafe_code)]
 
 use super::clocks::{Clocks, Edge, Schedule};
@@ -37,21 +37,20 @@ pub enum Form {
     Both,
 }
 
-/// The value of [`Form::default`]; set once, by `make_default` or by the first call of `default`.
 static FORM: OnceLock<Form> = OnceLock::new();
 
 impl Form {
-    /// Makes it the default, unless a model was opened before.
+    /// No effect after a model was opened.
     pub fn make_default(self) {
         FORM.get_or_init(|| self);
     }
 }
 
 impl Default for Form {
-    /// What [`Form::make_default`] says, else what the environment variable `NDP_FORM` names (`native`, `verilated`, `both`), else native.
+    /// The form of [`Form::make_default`], else that in `NDP_FORM` (`native`, `verilated`, `both`), else native.
     ///
     /// # Panics
-    /// If it names something else; `ndp` has looked before.
+    /// For another name in `NDP_FORM`; `ndp` checks it first.
     fn default() -> Self {
         *FORM.get_or_init(|| match std::env::var("NDP_FORM").as_deref() {
             Ok(name) => match <Self as clap::ValueEnum>::from_str(name, false) {
@@ -66,37 +65,34 @@ impl Default for Form {
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     pub form: Form,
-    /// Dump signals to a file. Models without waves run another, faster variant of the same design.
+    /// Models without waves run another, faster variant of the same design.
     pub waves: Option<WaveOptions>,
-    /// Registers and memories start with random contents of this seed instead of zeros: what a design computes
-    /// after its reset must not depend on it. The seed is reproducible for one variant and Verilator version. In lockstep both models have the
-    /// same.
+    /// Seed of random contents of registers and memories, instead of zeros: what a design computes after its reset must
+    /// not depend on them. Reproducible for one variant and Verilator version; the same for both models in lockstep.
     pub random_contents: Option<u32>,
     /// Periods of the clocks, and where their edges lie.
     pub clocks: Clocks,
-    /// Properties that do not hold are counted ([`Model::property_failures`]) and do no harm: for inputs that break what a design assumes, and
-    /// for Verilog that was changed, of which they are counted in any case.
+    /// Failed properties are only counted ([`Model::property_failures`]): for inputs that break a design's assumptions.
+    /// Verilog that was changed always counts.
     pub count_failures: bool,
-    /// Where to write what is covered, else the folder that the environment variable `NDP_COVERAGE` names. A model that covers is Verilated and
-    /// checks no properties; models with waves or in lockstep, and Verilog that was changed, write nothing.
+    /// Folder for coverage; by default that in `NDP_COVERAGE`. A model that covers is Verilated and checks no
+    /// properties; models with waves or in lockstep, and Verilog that was changed, write nothing.
     pub coverage: Option<PathBuf>,
 }
 
-/// What a module took of a model's time, all of its instances together.
+/// Share of a model's time in a module, all instances together.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct ModuleShare {
     pub module: String,
-    /// Seconds: the time of each function of the model, divided among the modules by their operations in it.
+    /// The time of each function is divided among the modules by their operations in it.
     pub seconds: f64,
     /// Operations on words, or on vectors of words of up to 16 instances.
     pub operations: f64,
 }
 
-/// A running model. Several can exist at once, of the same design or of different ones.
-///
-/// The GEMV unit has no path from an input to an output without a register, so that its outputs change in
-/// [`Model::tick`] alone. Where there is such a path (blocks without a clock; the digits of a multiplier unit, which
-/// its phase selects), outputs settle in [`Model::eval`].
+/// A running model. Outputs of the GEMV unit change only in [`Model::tick`]. Where a path leads from an input to an
+/// output without a register (blocks without a clock; the digits of a multiplier unit, which its phase selects), they
+/// settle in [`Model::eval`].
 #[derive(Debug)]
 pub struct Model {
     raw: NonNull<raw::NdpModel>,
@@ -107,23 +103,20 @@ pub struct Model {
     reset: Option<InputPort>,
     dram_reset: Option<InputPort>,
     clocked: bool,
-    /// There is a second clock.
     two_clocks: bool,
     clocks: Clocks,
     cycle: u64,
     dram_cycle: u64,
     /// Clocks that are up in the waves, and when they fall.
     falls: Vec<(Edge, u64)>,
-    /// What was dumped last of a model with two clocks.
+    /// Time of the last dump of a model with two clocks.
     last_dump_ps: Option<u64>,
     waves: Option<WaveSink>,
-    /// The model's count of properties that did not hold.
     failures: NonNull<u64>,
-    /// Nothing else is done with it.
+    /// Failures are counted, and do not panic.
     counts_failures: bool,
-    /// Where counts of what it covers go.
     covered: Option<Sink>,
-    /// The Verilated model that runs in lockstep.
+    /// Verilated model in lockstep.
     reference: Option<Box<Model>>,
 }
 
@@ -132,14 +125,13 @@ pub struct Model {
 unsafe impl Send for Model {}
 
 impl Model {
-    /// Opens a model of `rtl`, with all inputs and registers 0 unless the options say otherwise. If nobody has asked for it before,
-    /// it is built now, which takes seconds to minutes.
+    /// All inputs and registers are 0 unless the options say otherwise. A model that is not in the cache is built,
+    /// which takes seconds to minutes.
     ///
     /// # Errors
-    /// If the model cannot be built; if there is no room for it; with waves, also invalid [`WaveOptions`], or a file that
-    /// cannot be created.
+    /// A model that cannot be built; no memory; invalid [`WaveOptions`]; a wave file that cannot be created.
     pub fn open(rtl: &Rtl, options: &OpenOptions) -> Result<Self> {
-        // What is wrong with the waves is said before the model is built.
+        // Errors of the waves come before the model is built.
         let waves = options
             .waves
             .as_ref()
@@ -238,7 +230,6 @@ impl Model {
         if let Some(waves) = &model.waves {
             // SAFETY: the model was opened with waves, and this is the only call.
             if !unsafe { model.library.shim.ndp_trace_begin(model.raw.as_ptr(), waves.depth()) } {
-                // There is nothing to complete.
                 model.waves = None;
                 return Err(failure!(
                     "memory is exhausted: there is no room for the model of `{}`; fewer channels or DIMMs need less",
@@ -254,39 +245,31 @@ impl Model {
         &self.name
     }
 
-    /// All ports, clock and reset included.
+    /// Includes clock and reset.
     pub fn ports(&self) -> &[PortInfo] {
         &self.ports
     }
 
-    /// Looks an input up.
-    ///
     /// # Errors
     /// No such input; the message lists those of the design.
     pub fn input(&self, name: &str) -> Result<InputPort> {
         self.find(name, false, None).map(InputPort)
     }
 
-    /// Looks an output up.
-    ///
     /// # Errors
     /// No such output; the message lists those of the design.
     pub fn output(&self, name: &str) -> Result<OutputPort> {
         self.find(name, true, None).map(OutputPort)
     }
 
-    /// Looks up an input of a known width.
-    ///
     /// # Errors
-    /// As [`Model::input`], and the port has another width than the caller counts on.
+    /// As [`Model::input`], and a port of another width.
     pub fn input_of_width(&self, name: &str, width: u32) -> Result<InputPort> {
         self.find(name, false, Some(width)).map(InputPort)
     }
 
-    /// Looks up an output of a known width.
-    ///
     /// # Errors
-    /// As [`Model::output`], and the port has another width than the caller counts on.
+    /// As [`Model::output`], and a port of another width.
     pub fn output_of_width(&self, name: &str, width: u32) -> Result<OutputPort> {
         self.find(name, true, Some(width)).map(OutputPort)
     }
@@ -301,7 +284,7 @@ impl Model {
         self.slots[handle.index as usize]
     }
 
-    /// Drives an input; ports beyond 64 bits are filled up with zeros.
+    /// Drives an input; bits above 64 become 0.
     ///
     /// # Panics
     /// If the value is wider than the port, or the port is of another design.
@@ -313,7 +296,7 @@ impl Model {
         }
     }
 
-    /// Drives an input of any width, least significant word first.
+    /// Least significant word first.
     ///
     /// # Panics
     /// If there are not exactly [`InputPort::words`] words or the last one has bits above the width.
@@ -324,7 +307,7 @@ impl Model {
         }
     }
 
-    /// Drives an input; ports beyond 128 bits are filled up with zeros.
+    /// Drives an input; bits above 128 become 0.
     ///
     /// # Panics
     /// If the value is wider than the port.
@@ -335,7 +318,7 @@ impl Model {
         }
     }
 
-    /// Drives an input of several words of 64 bits, the least significant one first.
+    /// Drives words of 64 bits, least significant first.
     ///
     /// # Panics
     /// As [`Model::set_words`]; beyond 512 bits.
@@ -348,7 +331,7 @@ impl Model {
         self.set_words(port, &words[..2 * longs.len()]);
     }
 
-    /// Reads an output of several words of 64 bits, the least significant one first.
+    /// Reads words of 64 bits, least significant first.
     ///
     /// # Panics
     /// As [`Model::get_words`]; beyond 512 bits.
@@ -359,8 +342,6 @@ impl Model {
         std::array::from_fn(|i| u64::from(words[2 * i + 1]) << 32 | u64::from(words[2 * i]))
     }
 
-    /// Reads an output of up to 64 bits.
-    ///
     /// # Panics
     /// If the port is wider, or of another design.
     #[inline]
@@ -368,7 +349,7 @@ impl Model {
         self.slot(port.0).read()
     }
 
-    /// Reads an output of any width, least significant word first.
+    /// Least significant word first.
     ///
     /// # Panics
     /// If `words` does not have exactly [`OutputPort::words`] elements.
@@ -376,28 +357,26 @@ impl Model {
         self.slot(port.0).read_words(words);
     }
 
-    /// Reads an output of up to 128 bits.
-    ///
     /// # Panics
     /// If the port is wider.
     pub fn get_u128(&self, port: OutputPort) -> u128 {
         self.slot(port.0).read_wide()
     }
 
-    /// Number of cycles of the DRAM's clock simulated so far; 0 in a model without that clock.
+    /// 0 in a model without that clock.
     pub fn dram_cycle(&self) -> u64 {
         self.dram_cycle
     }
 
-    /// Number of cycles simulated so far, which is also the number of the next one.
+    /// Number of cycles simulated so far.
     pub fn cycle(&self) -> u64 {
         self.cycle
     }
 
-    /// Lets the inputs settle without moving the clock or counting a cycle.
+    /// Lets outputs follow the inputs without a clock edge.
     ///
     /// # Panics
-    /// In lockstep ([`Form::Both`]), if the models differ: one of them is wrong. So do all that move a clock.
+    /// In lockstep ([`Form::Both`]), if the models differ; so do all that move a clock.
     #[inline]
     pub fn eval(&mut self) {
         // SAFETY: `raw` is of this library, and open until `drop`.
@@ -405,7 +384,6 @@ impl Model {
         self.follow(Self::eval);
     }
 
-    /// Does the same to the model in lockstep, and compares the outputs.
     #[inline]
     fn follow(&mut self, action: impl FnOnce(&mut Self)) {
         if let Some(mut other) = self.reference.take() {
@@ -448,7 +426,7 @@ impl Model {
         }
     }
 
-    /// Where the time went since the model was opened; empty unless it is [`Form::Profiled`].
+    /// Where the time went since the model was opened; empty unless [`Form::Profiled`].
     pub fn profile(&mut self) -> Vec<ModuleShare> {
         let mut count = 0;
         // SAFETY: `raw` is of this library, and open until `drop`.
@@ -466,13 +444,12 @@ impl Model {
         rows.iter().map(share).collect()
     }
 
-    /// The clock that rises next.
     #[inline]
     pub fn next_edge(&self) -> Edge {
         if self.two_clocks { self.schedule().next(self.clocks).0 } else { Edge::Core }
     }
 
-    /// Goes on to the next rising edge of either clock and past it. With one clock the same as [`Model::tick`].
+    /// Goes past the next rising edge of either clock; with one clock as [`Model::tick`].
     pub fn step(&mut self) -> Edge {
         if !self.two_clocks {
             self.ticks(1);
@@ -511,7 +488,6 @@ impl Model {
         self.ticks(1);
     }
 
-    /// `cycles` cycles with the same inputs.
     #[inline]
     pub fn ticks(&mut self, cycles: u64) {
         if self.two_clocks {
@@ -531,14 +507,14 @@ impl Model {
         self.check_properties();
     }
 
-    /// How often a property of the design did not hold at an edge, all instances counted.
+    /// Number of failed properties, of all instances and edges.
     #[inline]
     pub fn property_failures(&self) -> u64 {
         // SAFETY: the count lives as long as the model, which changes it only in calls that borrow `self` mutably.
         unsafe { *self.failures.as_ptr() }
     }
 
-    /// The first property that did not hold: its name from the top down, and what it says.
+    /// The first failed property: hierarchical name and text.
     pub fn failed_property(&self) -> Option<String> {
         // SAFETY: `raw` is of this library, and open until `drop`; the text lives until the next call that changes the model.
         let failure = unsafe { CStr::from_ptr(self.library.shim.ndp_failure(self.raw.as_ptr())) };
@@ -546,7 +522,7 @@ impl Model {
     }
 
     /// # Panics
-    /// If a property did not hold: the design, or what drives its inputs, is wrong.
+    /// If a property failed: the design, or what drives its inputs, is wrong.
     #[inline]
     fn check_properties(&self) {
         if self.property_failures() != 0 && !self.counts_failures {
@@ -565,7 +541,7 @@ impl Model {
         );
     }
 
-    /// Drives `rst_ni` and `dram_rst_ni` low for `cycles` cycles and high again. A block without reset only spends the
+    /// Drives `rst_ni` and `dram_rst_ni` low for `cycles` cycles and high again; a block without reset only spends the
     /// time.
     pub fn reset(&mut self, cycles: u64) {
         self.hold_reset(true);
@@ -573,17 +549,16 @@ impl Model {
         self.hold_reset(false);
     }
 
-    /// Drives `rst_ni` and `dram_rst_ni`, where the design has them: low while they are held.
     pub fn hold_reset(&mut self, held: bool) {
         let resets = [self.reset, self.dram_reset];
         resets.into_iter().flatten().for_each(|reset| self.set(reset, (!held).into()));
     }
 
-    /// Completes the wave file, also before its window is over. Dropping the model does the same but cannot
-    /// report what went wrong. Without waves nothing happens.
+    /// Completes the wave file, even before its window is over. Dropping the model does the same but cannot report
+    /// errors.
     ///
     /// # Errors
-    /// If anything failed to be written since the model was opened.
+    /// A write that failed since the model was opened.
     pub fn close_waves(&mut self) -> Result<()> {
         let Some(mut waves) = self.waves.take() else { return Ok(()) };
         // SAFETY: the model was opened with waves, and they end only here.
@@ -595,7 +570,7 @@ impl Model {
         waves.finish(begun.map_or(self.cycle, |cycle| cycle.max(self.cycle)), self.last_dump_ps)
     }
 
-    /// A rising edge at its true time; what fell before it is shown first, and the inputs for it a little before, if there is time.
+    /// Shows what fell before the edge first, and the inputs for it a little before, if there is time.
     #[cold]
     fn rise_with_waves(&mut self, edge: Edge, time: u64) {
         let mut falls = std::mem::take(&mut self.falls);
@@ -626,7 +601,7 @@ impl Model {
         self.pass_text_on();
     }
 
-    /// Whether a time is dumped. Before the first one the values with which the window begins are.
+    /// Before the first dump, shows the values with which the window begins.
     fn shows(&mut self, time_ps: u64) -> bool {
         let cycle = time_ps / self.clocks.core_ps();
         let Some(waves) = self.waves.as_ref().filter(|waves| waves.contains(cycle)) else { return false };
@@ -637,7 +612,7 @@ impl Model {
         true
     }
 
-    /// Dumps at a time, or right after the last dump: where edges of the two clocks coincide, they are still shown one after the other.
+    /// Dumps at a time or right after the last dump, so that coinciding edges of two clocks are shown in turn.
     fn dump(&mut self, time_ps: u64) {
         let time_ps = self.last_dump_ps.map_or(time_ps, |last| time_ps.max(last + 1));
         self.last_dump_ps = Some(time_ps);
@@ -645,7 +620,6 @@ impl Model {
         unsafe { self.library.shim.ndp_trace_dump(self.raw.as_ptr(), time_ps) }
     }
 
-    /// Passes the VCD text on when enough has piled up.
     fn pass_text_on(&mut self) {
         if self.drain().is_none_or(|text| text.len() >= WaveSink::CHUNK)
             && let Some(mut waves) = self.waves.take()
@@ -662,7 +636,7 @@ impl Model {
         let (raw, shim) = (self.raw.as_ptr(), self.library.shim);
         let cycle = self.cycle;
         self.cycle += 1;
-        // Once the window is over the waves are complete, and the rest runs without them.
+        // After the window the waves are complete, and the rest runs without them.
         let Some(waves) = self.waves.as_ref().filter(|waves| waves.contains(cycle)) else {
             // SAFETY: `raw` is of this library, and open until `drop`.
             return unsafe { shim.ndp_tick(raw, 1) };
@@ -682,7 +656,7 @@ impl Model {
         self.pass_text_on();
     }
 
-    /// The VCD text that has piled up; none if some of it was lost.
+    /// The VCD text since the last pass; `None` if some of it was lost.
     fn drain(&self) -> Option<&[u8]> {
         let mut length = 0;
         // SAFETY: the model was opened with waves; the text stays where it is until the next call that changes
@@ -694,7 +668,7 @@ impl Model {
     }
 }
 
-/// Name of a port. Generated names are ASCII; anything else reads as empty.
+/// Generated names are ASCII; anything else reads as empty.
 fn name_of(port: &raw::NdpPort) -> &'static str {
     // SAFETY: the generated table has constants of a library, and libraries stay loaded.
     unsafe { CStr::from_ptr(port.name) }.to_str().unwrap_or_default()
@@ -702,7 +676,7 @@ fn name_of(port: &raw::NdpPort) -> &'static str {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        // Who wants to know whether the waves are complete calls `close_waves`.
+        // An incomplete file is reported only by `close_waves`.
         let _ = self.close_waves();
         if let Some(covered) = &self.covered {
             // SAFETY: the counts are those of the model's library; nothing follows but its end.

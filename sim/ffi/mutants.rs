@@ -8,19 +8,17 @@ use std::sync::OnceLock;
 
 /// Environment variable: a file with one mutant a line.
 pub const MUTANTS: &str = "NDP_MUTANTS";
-/// Environment variable: the line of the one that is at work, from 1; 0 for none.
+/// Environment variable: number of the active mutant (line from 1); 0 for none.
 pub const MUTANT: &str = "NDP_MUTANT";
 
 pub(super) struct AtWork {
     pub all: Vec<Mutant>,
-    /// Which is at work, from 1.
+    /// From 1.
     pub number: u32,
 }
 
-/// What the environment says.
-///
 /// # Errors
-/// A file that cannot be read or is none of mutants; a number without a mutant.
+/// A file that cannot be read or has no mutants; a number without a mutant.
 pub(super) fn at_work() -> Result<Option<&'static AtWork>> {
     static AT_WORK: OnceLock<Result<Option<AtWork>, String>> = OnceLock::new();
     let at_work =

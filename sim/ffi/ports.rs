@@ -1,11 +1,10 @@
 //! Names, directions and widths of ports, and the handles that stand for checked ones.
 //!
-//! A handle is made by looking a name up once. It is valid for every model of the same design, with or without
-//! waves, and costs an index when used. Where the values live is left to `storage`.
+//! A handle is made by looking a name up once. It is valid for every model of the same design, with or without waves,
+//! and costs an index when used.
 
 use ndp_files::{Result, failure};
 
-/// One line of the port table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortInfo {
     pub name: &'static str,
@@ -16,25 +15,21 @@ pub struct PortInfo {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Handle {
-    /// Number of the design, so that a handle cannot be used with another one.
+    /// Keeps a handle from being used with another design.
     pub design: u32,
     pub index: u32,
-    /// Width in bits.
     pub width: u32,
 }
 
-/// An input port of one design, to be driven by the harness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InputPort(pub(super) Handle);
 
-/// An output port of one design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OutputPort(pub(super) Handle);
 
 macro_rules! widths {
     ($($port:ident)+) => {$(
         impl $port {
-            /// Width in bits.
             pub fn width(self) -> u32 {
                 self.0.width
             }
@@ -49,7 +44,7 @@ macro_rules! widths {
 
 widths!(InputPort OutputPort);
 
-/// Looks a port up; `table` is the port table of `design_name`, which has number `design`.
+/// `table` is the port table of `design_name`, which has number `design`.
 pub(super) fn find(
     table: &[PortInfo],
     (design, design_name): (u32, &str),

@@ -1,8 +1,7 @@
 //! Where a model keeps the values of its ports.
 //!
-//! Verilator stores a port in the smallest unsigned integer that holds it, or in an array of 32-bit words, least
-//! significant first, beyond 64 bits; bits above the width are 0 and have to stay so. Reading and writing these
-//! places directly costs no call. Which port is meant has been checked by then.
+//! Verilator stores a port in the smallest unsigned integer that holds it, or beyond 64 bits in an array of 32-bit
+//! words, least significant first; bits above the width have to stay 0.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -10,16 +9,15 @@ use std::ptr::NonNull;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     data: NonNull<u8>,
-    /// Bytes of the integer, or of one word.
+    /// Of the integer, or of one word.
     bytes: u32,
     width: u32,
 }
 
 impl Slot {
     /// # Safety
-    /// `data` has to point to the storage of a port of `width` bits, an integer of `bytes` bytes or beyond 64
-    /// bits an array of words, aligned, and valid as long as the slot is used. While it is used nothing else may
-    /// access that storage.
+    /// `data` points to the storage of a port of `width` bits (an integer of `bytes` bytes, beyond 64 bits an array of
+    /// words), aligned and valid as long as the slot is used. While it is used nothing else may access that storage.
     pub(super) unsafe fn new(data: NonNull<u8>, bytes: u32, width: u32) -> Self {
         Self { data, bytes, width }
     }

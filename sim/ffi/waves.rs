@@ -1,9 +1,8 @@
 //! Wave files: which cycles, which levels, which format.
 //!
-//! Verilator writes the value changes of the waves variant as VCD text into memory, whatever the format: that needs no
-//! compression library, and is the same in all its versions. Here the text either goes to a file as it is, or through
-//! [`super::fst`] into the far smaller FST. Time is in ps. A failure to write is kept
-//! until the end, so that waves cannot change how a simulation runs.
+//! Verilator writes value changes as VCD text into memory: that needs no compression library, and is the same in all
+//! its versions. The text goes to a file as it is, or through [`super::fst`] into the far smaller FST. Times are in ps.
+//! A failure to write is kept until the end, so that waves cannot change how a simulation runs.
 
 use super::fst::FstWriter;
 use ndp_files::{OutputFile, Result, bail, ensure, failure};
@@ -11,17 +10,14 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-/// What to dump, and where to.
-///
 /// ```
 /// use ndp_sim::ffi::WaveOptions;
 /// let failing = WaveOptions { start_cycle: 900, stop_cycle: Some(1000), ..WaveOptions::new("fail.fst") };
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaveOptions {
-    /// The file; `.fst` or `.vcd` selects the format.
+    /// `.fst` or `.vcd` selects the format.
     pub path: PathBuf,
-    /// First cycle of the window.
     pub start_cycle: u64,
     /// First cycle after the window; `None` for no end.
     pub stop_cycle: Option<u64>,
@@ -44,23 +40,21 @@ enum Format {
 #[derive(Debug)]
 pub(super) struct WaveSink {
     options: WaveOptions,
-    /// Period of `clk_i`.
     period_ps: u64,
-    /// Without its name until it is complete.
+    /// Output under a temporary name; renamed when complete.
     output: OutputFile,
     format: Format,
-    /// The first thing that went wrong; nothing is written after it.
+    /// The first error; nothing is written after it.
     failure: Option<String>,
 }
 
 impl WaveSink {
-    /// Text is passed on in pieces of at least this size.
     pub(super) const CHUNK: usize = 1 << 18;
 
-    /// With two clocks, how long before an edge the inputs for it are shown, if the other clock's last edge is not nearer.
+    /// With two clocks: how long before an edge its inputs are shown, if the other clock's last edge is not nearer.
     pub(super) const SETTLED_PS: u64 = 10;
 
-    /// Checks the options and creates the file, for a `clk_i` of this period.
+    /// `period_ps` is that of `clk_i`.
     pub(super) fn create(options: &WaveOptions, period_ps: u64) -> Result<Self> {
         let (path, start) = (options.path.clone(), options.start_cycle);
         if let Some(stop) = options.stop_cycle
@@ -88,32 +82,28 @@ impl WaveSink {
         Ok(Self { options: options.clone(), period_ps, output, format, failure: None })
     }
 
-    /// Levels in the convention of `shim.h`.
+    /// 0 for all, as in `shim.h`.
     pub(super) fn depth(&self) -> u32 {
         self.options.depth.unwrap_or(0)
     }
 
-    /// The window's first cycle.
     pub(super) fn start_cycle(&self) -> u64 {
         self.options.start_cycle
     }
 
-    /// Whether a cycle is dumped.
     pub(super) fn contains(&self, cycle: u64) -> bool {
         cycle >= self.options.start_cycle && self.options.stop_cycle.is_none_or(|stop| cycle < stop)
     }
 
-    /// When a cycle begins: the falling edge, with the inputs for the rising one.
+    /// The falling edge, with the inputs for the rising one.
     pub(super) fn start_ps(&self, cycle: u64) -> u64 {
         cycle * self.period_ps
     }
 
-    /// When the rising edge of a cycle is.
     pub(super) fn edge_ps(&self, cycle: u64) -> u64 {
         cycle * self.period_ps + self.period_ps / 2
     }
 
-    /// Passes on the dump of a model, or notes its loss.
     pub(super) fn take_dump(&mut self, text: Option<&[u8]>) {
         match text {
             Some(text) => self.take_text(text),
@@ -132,11 +122,11 @@ impl WaveSink {
         self.failure = result.err();
     }
 
-    /// Completes the file; `cycle` is the number of cycles that were simulated, `last_ps` the last time of a dump, if it is known.
+    /// `cycle` is the number of simulated cycles, `last_ps` the time of the last dump.
     pub(super) fn finish(mut self, cycle: u64, last_ps: Option<u64>) -> Result<()> {
         let end = self.options.stop_cycle.map_or(cycle, |stop| stop.min(cycle));
         if end > self.options.start_cycle {
-            // Without it the last value would have no duration in a viewer.
+            // Gives the last value a duration in a viewer.
             let end_ps = self.start_ps(end).max(last_ps.map_or(0, |last| last + 1));
             self.take_text(format!("#{end_ps}\n").as_bytes());
         }

@@ -1,8 +1,7 @@
-//! Attention from DRAM to DRAM: keys and values are appended to caches, and each token is attended to with what they hold.
+//! Attention from DRAM to DRAM: keys and values are appended to caches, then each token attends to them.
 //!
-//! A cache is a matrix with a row for each token, one for keys and one for values of every sequence, layer and group of heads.
-//! How heads share rows and which instructions attention takes is in [`ndp_isa::planner::attention`]; here caches and operands are
-//! placed, programs run and results collected.
+//! A cache is a matrix with a row for each token, one for keys and one for values of every sequence, layer and group of
+//! heads. [`ndp_isa::planner::attention`] says how heads share rows and which instructions attention takes.
 
 use super::bit_flip::BitFlip;
 use super::transfer::values_of;
@@ -16,34 +15,33 @@ use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
 use std::ops::Range;
 
-/// Results and cycles of attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttentionRun {
     /// FP16 bits of the contexts, `[tokens x width]`.
     pub context: Vec<u16>,
-    /// FP16 bits of the keys that the core has appended, `[tokens x kv_width]`; none without [`GemvOptions::audit`](super::GemvOptions::audit).
+    /// FP16 bits of the appended keys, `[tokens x kv_width]`; empty without the option `audit`.
     pub keys: Vec<u16>,
     pub values: Vec<u16>,
     pub append: ProgramFigures,
     pub attend: ProgramFigures,
     pub products: u64,
-    /// Multiply-accumulates of the scores, and as many of the contexts.
+    /// Of the scores; the contexts take as many.
     pub macs: u64,
 }
 
 impl GemvUnit {
-    /// Appends the keys and values of a batch to the caches in DRAM, and attends to each of its tokens. Positions before the batch
-    /// that the core has not seen are written into the DRAM at once.
+    /// Appends the keys and values of a batch to the caches, and attends to each of its tokens. Earlier positions that
+    /// the core has not seen are written by backdoor access.
     ///
     /// # Errors
-    /// Heads or contexts that the design does not take, caches that the DRAM does not hold; else as
+    /// Heads or contexts that the design does not support; caches that do not fit in the DRAM; else as
     /// [`GemvUnit::product`].
     pub fn attend(&mut self, op: &AttentionOp<'_>) -> Result<AttentionRun> {
         self.alone(async |unit| unit.attend_async(op, None).await)
     }
 
-    /// The same in a future. `resident`: query, key and value of the only token, if they are in DRAM already; heads take whole beats of them
-    /// then.
+    /// `resident`: query, key and value of the only token, if they are already in DRAM; heads then take whole beats of
+    /// them.
     pub(crate) async fn attend_async(
         &mut self,
         op: &AttentionOp<'_>,
@@ -81,14 +79,14 @@ impl GemvUnit {
                 let (first, cols) = cut.columns(group);
                 for at in (0..sharing).step_by(queries as usize) {
                     let batch = queries.min(sharing - at);
-                    // Where an element of a vector lies in the query of the token, all heads side by side.
+                    // Element of the token's query, all heads side by side.
                     let place = move |vector: u32, element: u32| {
                         let column = first + element;
                         (column / width * sharing + at + vector) * width + column % width
                     };
                     let output = map.add_vectors(&format!("o {token} {group} {at}"), cols, batch)?;
                     let inputs = match &resident {
-                        // Where heads share keys, a row holds one head: each query is in one piece.
+                        // Where heads share keys, a row holds one head, so each query is in one piece.
                         Some([all, ..]) => {
                             let of = |vector| columns_of(&config, all, place(vector, 0), cols);
                             (0..batch).map(of).collect::<Result<_, _>>()?
@@ -125,7 +123,7 @@ impl GemvUnit {
         Ok(AttentionRun { context, keys, values, append, attend, products, macs })
     }
 
-    /// Places the cache of a span, with the positions before it; those of the span look like nothing that was ever stored.
+    /// Places the cache of a span, with the positions before it; those of the span get contents that are never stored.
     fn prepare(&mut self, op: &AttentionOp<'_>, cut: &HeadCut, span: &AttentionSpan<'_>) -> Result<()> {
         let cache = self.caches.entry(op, cut, span.sequence)?;
         let (held, groups) = (cache.held.min(span.position), cache.groups.clone());
@@ -147,7 +145,7 @@ impl GemvUnit {
         Ok(())
     }
 
-    /// The program that appends keys and values: block after block, two places in turn.
+    /// Blocks one after the other, in two places by turns.
     async fn append(
         &mut self,
         op: &AttentionOp<'_>,
@@ -195,7 +193,6 @@ impl GemvUnit {
         self.execute(&instructions).await
     }
 
-    /// Reads the bursts of a row of a matrix in DRAM.
     async fn row_bursts(&mut self, layout: &MatrixLayout, row: u32) -> Result<Vec<Burst>> {
         let places: Vec<u64> =
             layout.row_places(row).iter().map(|place| place.to_burst(self.core.config())).collect();
@@ -203,7 +200,7 @@ impl GemvUnit {
         Ok(places.into_iter().map(|place| self.fetched(place)).collect())
     }
 
-    /// Reads the bursts of a row of a matrix, and writes them to a row of the same matrix on another DIMM.
+    /// To a row of the same matrix on another DIMM.
     pub(crate) fn copy_row(
         &mut self,
         (layout, row): (&MatrixLayout, u32),
@@ -219,7 +216,6 @@ impl GemvUnit {
         Ok(())
     }
 
-    /// Reads a row of a matrix in DRAM.
     pub(crate) async fn row(&mut self, layout: &MatrixLayout, row: u32) -> Result<Vec<u16>> {
         let bursts = self.row_bursts(layout, row).await?;
         if layout.weights() != WeightFormat::Fp16 {
@@ -229,7 +225,7 @@ impl GemvUnit {
         Ok(values_of(&bursts).take(layout.cols() as usize).collect())
     }
 
-    /// Flips the flipped bit of a key, if a sequence has it.
+    /// Applies a flip of a key, once a sequence has that key.
     async fn flip_key(&mut self, op: &AttentionOp<'_>, cut: &HeadCut) -> Result<()> {
         let Some(BitFlip::Key { row, col, bit }) = self.flip else { return Ok(()) };
         let holds = |span: &&AttentionSpan<'_>| (row as usize) < span.position + span.tokens;
@@ -243,7 +239,7 @@ impl GemvUnit {
         Ok(())
     }
 
-    /// Flips the flipped bit of a result, if no product before had it.
+    /// Applies a flip of a result, if no product before had that result.
     fn flip_result(&mut self, context: &mut [u16], op: &AttentionOp<'_>) {
         if let Some(BitFlip::Result { row, batch, bit }) = self.flip
             && (row as usize) < op.width()
@@ -255,7 +251,7 @@ impl GemvUnit {
     }
 }
 
-/// Some columns of a single vector in DRAM, from the beginning of a beat on.
+/// Some columns of a single vector in DRAM, starting at a beat.
 pub(crate) fn columns_of(
     config: &DesignConfig,
     vector: &VectorBlock,
@@ -266,7 +262,6 @@ pub(crate) fn columns_of(
     VectorBlock::new(config, vector.burst(first / BEAT_ELEMS) as u32, cols, 1)
 }
 
-/// The keys or the values of a cache.
 pub(crate) type Rows = fn(&LayerCache, usize, usize) -> &[f16];
 
 /// One position of a cache, `[width]`: the rows of some heads side by side.

@@ -1,16 +1,14 @@
-//! A deliberate error: one wrong bit on the side of the hardware.
-//!
-//! A check that has never failed proves nothing, so tests (and a hidden option of the binary) flip one bit of what the
-//! hardware gets or of what it returns and expect the check to find it. The reference never sees it.
+//! A deliberate error: one wrong bit in what the hardware gets or returns. Tests, and a hidden option of the binary,
+//! expect the check to find it. The reference never sees it.
 
-/// Which bit is flipped, once, in the first product that has such a row and column or batch index.
+/// Flips one bit, once, in the first product that has such a row and column or batch index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitFlip {
     /// A bit of a weight on its way to the unit.
     Weight {
         row: u32,
         col: u32,
-        /// Bit, 0..16.
+        /// 0..16.
         bit: u32,
     },
     /// A bit of a cached key, in DRAM, before the first attention that sees it.
@@ -18,14 +16,14 @@ pub enum BitFlip {
         row: u32,
         /// Element of the key, all heads side by side.
         col: u32,
-        /// Bit, 0..16.
+        /// 0..16.
         bit: u32,
     },
     /// A bit of a result on its way back.
     Result {
         row: u32,
         batch: u32,
-        /// Bit, 0..16.
+        /// 0..16.
         bit: u32,
     },
 }

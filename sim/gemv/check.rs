@@ -5,10 +5,10 @@ use ndp_files::{Result, bail, fault};
 use ndp_isa::layout::{Burst, elements_of};
 use ndp_numerics::f16;
 
-/// Every value of `bits`, `[batch x rows]`, that is not the reference's, row by row.
+/// Every wrong value of `bits`, `[batch x rows]`, row by row.
 ///
 /// # Errors
-/// If there are not as many as the reference has.
+/// Another number of values than in the reference.
 pub fn compare(label: &str, rows: usize, reference: &[f16], bits: &[u16]) -> Result<Vec<Mismatch>> {
     if bits.len() != reference.len() {
         let (found, expected) = (bits.len(), reference.len());
@@ -29,7 +29,7 @@ pub fn compare(label: &str, rows: usize, reference: &[f16], bits: &[u16]) -> Res
     Ok(all)
 }
 
-/// Checks the burst that ends a vector of a stored block: beyond its last element, number `last` of the burst, there is +0.
+/// Checks that the last burst of a stored vector has +0 beyond the vector's last element, number `last` of the burst.
 pub(super) fn ends_in_zeros(address: u64, burst: &Burst, last: u32) -> Result<()> {
     let beyond = (0..).zip(elements_of(burst)).skip(last as usize + 1);
     match beyond.into_iter().find(|(_, bits)| *bits != 0) {
@@ -72,7 +72,6 @@ mod tests {
     #[test]
     fn a_value_beyond_a_vectors_end_is_caught() {
         for last in 0..32 {
-            // Within the vector anything may be.
             let all: Vec<u16> = (0..32).map(|element| if element <= last { 0x3C00 } else { 0 }).collect();
             assert!(ends_in_zeros(7, &pack_elements(all.iter().copied()), last).is_ok());
             for element in last as usize + 1..32 {

@@ -1,9 +1,9 @@
-//! Cycles of programs like those that ran before: a core without data need not run each of them.
+//! Estimated cycles: a core without data need not run programs like those that ran before.
 //!
-//! Programs of a kind differ in addresses, in how many rows their products take, and in how many refreshes fall into them. The first ones of about the
-//! same number of rows run; each one that follows takes what one of these has taken, drawn at random, and what the kind takes for the rows that
-//! it has more. So not only the mean is right, but also how far apart DIMMs are that wait for each other. Some programs run
-//! nevertheless, and say how far the estimates are off.
+//! Programs of a kind differ in addresses, numbers of rows, and refreshes. The first ones of about the same number of
+//! rows run. Each later one takes the cycles of one of these, drawn at random, plus the kind's cycles for its
+//! additional rows. So the mean is right, and also how far apart DIMMs are that wait for each other. Some later
+//! programs run too, to measure the error.
 
 use super::unit::ProgramFigures;
 use ndp_isa::Instruction;
@@ -11,70 +11,65 @@ use ndp_numerics::SplitMix64;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// Programs of about the same number of rows that run before others are estimated.
+/// Programs of about the same number of rows that run before estimates.
 const FIRST: usize = 8;
-/// Programs that are kept to draw from.
 const KEPT: usize = 32;
-/// One of so many estimates is compared with a run.
+/// One of this number of estimates is compared with a run.
 const CHECK_EVERY: u64 = 64;
 
-/// How many programs ran, and how good the estimates of the others are.
+/// Counts and quality of estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Estimated {
     pub run: u64,
-    /// Programs whose cycles were estimated.
     pub estimated: u64,
-    /// Estimates that were compared with a run.
     pub checked: u64,
-    /// Cycles of these runs.
+    /// Cycles of the runs that estimates were compared with, and their estimates.
     pub checked_cycles: u64,
     pub estimated_cycles: u64,
-    /// Distances of their estimates, added up.
+    /// Sum of the distances of these estimates.
     pub distance: u64,
 }
 
 ndp_energy::sums!(Estimated: run, estimated, checked, checked_cycles, estimated_cycles, distance);
 
 impl Estimated {
-    /// How far the estimates are off together, as a share of the cycles.
+    /// Error of the sum of all estimates, as a share of the cycles.
     pub fn error(&self) -> f64 {
         self.estimated_cycles.abs_diff(self.checked_cycles) as f64 / self.checked_cycles.max(1) as f64
     }
 
-    /// The mean distance of a single estimate, as a share of a program's cycles. Most of it are refreshes that fall into another program.
+    /// Mean error of a single estimate, as a share of its cycles: mostly refreshes that fall into another program.
     pub fn mean_distance(&self) -> f64 {
         self.distance as f64 / self.checked_cycles.max(1) as f64
     }
 }
 
-/// What programs have in common that differ in nothing but addresses and numbers of rows.
+/// Programs that differ only in addresses and numbers of rows.
 type Kind = Vec<u64>;
 
-/// The programs of a kind that ran.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// By about how many rows they have.
+    /// By [`about`] their number of rows.
     samples: BTreeMap<u32, Vec<(u32, ProgramFigures)>>,
-    /// Programs, sums of rows, cycles, squares of rows, and products of both.
+    /// Number of programs; sums of rows, cycles, squares of rows, and products of both.
     sums: [f64; 5],
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Estimates {
     kinds: HashMap<Kind, Known>,
-    /// Programs that could be estimated.
     asked: u64,
     random: SplitMix64,
     figures: Estimated,
 }
 
-/// Numbers of rows that are about the same: up to 31 four of them, then those within a twelfth.
+/// Classes of numbers of rows: four each up to 31, then those within a twelfth.
 fn about(rows: u32) -> u32 {
     if rows < 32 { rows / 4 } else { 8 + (8.0 * (f64::from(rows) / 32.0).log2()) as u32 }
 }
 
 impl Known {
-    /// Cycles for a row more.
+    /// Cycles for an additional row.
     fn slope(&self) -> f64 {
         let [n, x, y, xx, xy] = self.sums;
         let spread = n * xx - x * x;
@@ -92,7 +87,6 @@ impl Known {
     }
 }
 
-/// A program as its kind and its number of rows.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     kind: Kind,
@@ -100,8 +94,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// That of a program. Its selections will select `selected` elements, if it has any. None for one with messages: it takes as long as the other
-    /// side lets it.
+    /// `selected` is the number of elements that the program's selections will select. `None` for programs with
+    /// messages, which depend on the other side.
     pub fn of(program: &[Instruction], selected: u32) -> Option<Self> {
         let mut rows = 0;
         let mut counts = Vec::new();
@@ -119,7 +113,7 @@ impl Shape {
         }
         let rows =
             if program.iter().any(|i| matches!(i, Instruction::Select { .. })) { selected } else { rows };
-        // A number of rows is the length of what comes with it too.
+        // The number of rows is also the length of transfers with them.
         let length = |n: u32| if counts.contains(&n) { u64::MAX } else { n.into() };
         let part = |instruction: &Instruction| {
             let (a, b, c) = match *instruction {
@@ -146,13 +140,12 @@ impl Shape {
 }
 
 impl Estimates {
-    /// Of a core whose draws have this seed.
     pub fn new(seed: u64) -> Self {
         let random = SplitMix64::new(seed);
         Self { kinds: HashMap::new(), asked: 0, random, figures: Estimated::default() }
     }
 
-    /// What a program takes, if it need not run.
+    /// Estimate of a program, unless it has to run.
     pub fn of(&mut self, shape: &Shape) -> Option<ProgramFigures> {
         let found = self.look(shape)?;
         self.asked += 1;

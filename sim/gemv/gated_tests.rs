@@ -1,5 +1,5 @@
-//! Tests of gated MLPs on one core: the gate's results stay in the buffer, and FC2 takes the positive ones times the products of another matrix. In
-//! RTL and modelled, against software.
+//! Gated MLPs on one core: the gate's results stay in the buffer, and FC2 takes the positive ones times another
+//! matrix's products. RTL and model, against software.
 
 use super::partial::Cut;
 use super::product::{Product, Weights};
@@ -18,7 +18,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 const ROWS: u32 = 300;
 const COLS: u32 = 96;
 
-/// Three matrices in the DRAM of a core, a row for each neuron: gate, up, FC2.
+/// Gate, up and FC2 in the DRAM of a core, a row for each neuron.
 struct Mlp {
     unit: GemvUnit,
     tiles: [Tile; 3],
@@ -45,14 +45,14 @@ impl Mlp {
         Ok(Self { unit, tiles: layouts.map(|layout| (0, layout)), rows })
     }
 
-    /// What the gate lets through of a neuron: both factors.
+    /// Gate and product of a neuron.
     fn factors(&self, row: u32, x: &[f16]) -> [f16; 2] {
         let [gate, up, _] = &self.rows;
         [relu(dot(&gate[row as usize], x)), dot(&up[row as usize], x)]
     }
 }
 
-/// Some of the rows, in no order.
+/// Some of the rows, unordered.
 fn active() -> Vec<u32> {
     (0..ROWS).filter(|row| row % 3 != 1).map(|row| row * 7 % ROWS).collect()
 }

@@ -1,8 +1,9 @@
-//! Products on the NDP core, from DRAM to DRAM: what a host has to do for a matrix times a batch of vectors.
+//! Products on the NDP core, from DRAM to DRAM: a matrix times a batch of vectors.
 //!
-//! How products and attention are cut into instructions is in [`ndp_isa::planner`]. Reading order: [`Product`] (what is asked for), [`GemvUnit`] (places operands, runs, collects), `attention` (caches
-//! in DRAM, and attention over them), `partial` (products on several cores), `transfer` (ranges that go between them),
-//! `check` (comparison with a reference), `estimates` (programs that need not run), [`BitFlip`] (deliberate errors).
+//! [`ndp_isa::planner`] cuts them into instructions. Reading order: [`Product`] (request), [`GemvUnit`] (places
+//! operands, runs, collects), `attention` (with caches in DRAM), `partial` (products on several cores), `transfer`
+//! (ranges between them), `check` (comparison with a reference), `estimates` (programs that need not run), [`BitFlip`]
+//! (deliberate errors).
 
 mod attention;
 mod bit_flip;

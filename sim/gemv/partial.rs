@@ -1,9 +1,8 @@
 //! Products whose rows are on several cores: sums that stay, leave and meet.
 //!
-//! Each core computes the sums of its own rows (`begin_partial`) and hands them over (`hand_over_async`), as
-//! exact sums or rounded to FP16 ([`MergeFormat`]). One core, or each for some of the columns, adds what the others sent and finishes (`meet_async`). The host
-//! reads and writes it through the ports of the cores, or it goes over links (`transfer`) from where one core left it to where the other
-//! one takes it.
+//! Each core computes the sums of its own rows (`begin_partial`) and hands them over (`hand_over_async`), exact or as
+//! FP16 ([`MergeFormat`]). One core, or each for some of the columns, adds the others' sums and finishes
+//! (`meet_async`). The host moves sums through the ports of the cores, or links do (`transfer`).
 
 use super::check::ends_in_zeros;
 use super::product::Product;
@@ -37,33 +36,31 @@ pub enum MergeFormat {
     Fp16,
 }
 
-/// A partial result on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     Sums(PartialSums),
     /// FP16 bits, `[batch x cols]`.
     Fp16(Vec<u16>),
-    /// Either of them, in the DRAM of the core that adds it.
+    /// Either format, in the DRAM of the core that adds it.
     Arrived(Handed),
 }
 
-/// A partial result in the DRAM of a core, as it leaves one or has come to another.
+/// A partial result in the DRAM of its sender or receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handed {
     format: MergeFormat,
     /// First burst of each rank.
     address: u32,
-    /// Bursts that have something in them.
+    /// Bursts with contents.
     pub(crate) ranges: Vec<RowRange>,
 }
 
 impl Handed {
-    /// Bytes on their way.
     pub fn bytes(&self) -> u64 {
         64 * self.ranges.iter().map(|range| u64::from(range.count * range.ranks.count_ones())).sum::<u64>()
     }
 
-    /// What of it is for the core where some columns meet.
+    /// The part for the core where the columns of `cut` meet.
     pub(crate) fn slice(&self, config: &DesignConfig, batch: u32, cut: &Cut) -> Result<Self> {
         let format = self.format;
         if format == MergeFormat::Exact {
@@ -73,7 +70,7 @@ impl Handed {
             let place = ExportedSums::new(config, address, words)?;
             return Ok(Self { format, address, ranges: full_ranges(config, &place, batch, cut) });
         }
-        // Beats go round the ranks.
+        // Beats alternate among the ranks.
         let ranks = config.gemv().ranks();
         let per_rank = |cols: u32| (cols.div_ceil(BEAT_ELEMS) * batch).div_ceil(ranks);
         let address = self.address + per_rank(cut.own.start);
@@ -81,21 +78,20 @@ impl Handed {
         Ok(Self { format, address, ranges: vec![RowRange { address, count, ranks: (1 << ranks) - 1 }] })
     }
 
-    /// It at another burst of the same ranks.
+    /// The same, moved to another burst of the same ranks.
     pub(crate) fn at(&self, address: u32) -> Self {
         let moved =
             |range: &RowRange| RowRange { address: address + (range.address - self.address), ..*range };
         Self { format: self.format, address, ranges: self.ranges.iter().map(moved).collect() }
     }
 
-    /// The block of FP16 values that begins with the range.
     fn block(&self, config: &DesignConfig, (cols, batch): (u32, u32)) -> Result<VectorBlock> {
         VectorBlock::new(config, self.address * config.gemv().ranks(), cols, batch)
     }
 }
 
 impl Part {
-    /// That of some columns; `sums` are of their block, `[batch x block]`.
+    /// The part for the columns of `cut`; `sums` are of their block, `[batch x block]`.
     pub(crate) fn of_cut(
         format: MergeFormat,
         config: &DesignConfig,
@@ -114,7 +110,7 @@ impl Part {
         }
     }
 
-    /// The part of some columns where nothing is computed: as many bytes, all zero.
+    /// A part without data: as many bytes, all zero.
     pub(crate) fn timing_only(
         format: MergeFormat,
         config: &DesignConfig,
@@ -131,7 +127,6 @@ impl Part {
         })
     }
 
-    /// Bytes on their way.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Sums(sums) => sums.bytes(),
@@ -140,7 +135,7 @@ impl Part {
         }
     }
 
-    /// What of a part of `[batch x cols]` is for the core where some columns meet.
+    /// The part for the core where the columns of `cut` meet, of a part of `[batch x cols]`.
     pub(crate) fn slice(&self, config: &DesignConfig, (cols, batch): (u32, u32), cut: &Cut) -> Result<Self> {
         Ok(match self {
             Self::Sums(sums) => Self::Sums(sums.slice(cut)),
@@ -152,7 +147,7 @@ impl Part {
         })
     }
 
-    /// Flips a bit of the first value: what a test does to see that it is noticed. Not of one in DRAM: [`GemvUnit::corrupt_received`].
+    /// Flips a bit of the first value, for tests. For a value in DRAM: [`GemvUnit::corrupt_received`].
     pub fn spoil(&mut self, bit: u32) {
         match self {
             Self::Sums(sums) => sums.spoil(bit),
@@ -162,25 +157,23 @@ impl Part {
     }
 }
 
-/// Results that a core has selected, as the host learns it.
+/// Results that a core has selected, as read by the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selected {
-    /// Their rows, in ascending order; none of a core without data.
+    /// Ascending; empty for a core without data.
     pub rows: Vec<u32>,
-    /// Bytes that the host has read for it.
     pub bytes: u64,
 }
 
-/// The rows of each 32 elements among which a program selects.
 pub(crate) type NeuronMap = Vec<Vec<u32>>;
 
-/// Exported sums of a batch of vectors: the bursts of [`ExportedSums::bursts`] that hold a column's sum, in that order. A short row leaves
-/// most of a wave empty, which need not travel.
+/// Exported sums of a batch: those of the bursts of [`ExportedSums::bursts`] that hold a column's sum, in that order.
+/// Short rows leave most of a wave empty, which need not travel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialSums(Vec<Burst>);
 
 impl PartialSums {
-    /// Those of some columns; `sums` are of their block.
+    /// `sums` are of the block of `cut`.
     fn of_cut(config: &DesignConfig, batch: u32, cut: &Cut, sums: &[ExactSum]) -> Result<Self> {
         let cols = cut.cols();
         let expected = cols as usize * batch as usize;
@@ -192,7 +185,7 @@ impl PartialSums {
         let mut words = vec![vec![0u128; exported.slices() as usize]; exported.words() as usize];
         for (index, sum) in (0..).zip(sums) {
             let place = places.locate(index / cols, index % cols);
-            // A tail is held by several ranks, whose sums are added when they are rounded: one of them has it all.
+            // A tail is held by several ranks, whose sums are added when they are rounded: one rank gets all of it.
             let slice = place.ranks.trailing_zeros() * gemv.units_per_rank() + place.tile;
             words[(place.word * gemv.lanes() + place.lane) as usize][slice as usize] = format.to_word(sum);
         }
@@ -208,18 +201,17 @@ impl PartialSums {
         Self(taken.iter().filter_map(|index| self.0.get(*index as usize)).copied().collect())
     }
 
-    /// Bytes on their way.
     pub fn bytes(&self) -> u64 {
         self.0.len() as u64 * u64::from(ndp_config::BEAT_BITS / 8)
     }
 
-    /// Flips a bit of the first sum: what a test does to see that it is noticed.
+    /// Flips a bit of the first sum, for tests.
     pub fn spoil(&mut self, bit: u32) {
         self.0[0][bit as usize / 64] ^= 1 << (bit % 64);
     }
 }
 
-/// Of each burst of exported sums of a block, in the order of [`ExportedSums::bursts`], whether it holds one that belongs to a column of its own.
+/// For each burst of [`ExportedSums::bursts`], whether it holds a sum of a column of `cut`.
 fn full_bursts(config: &DesignConfig, place: &ExportedSums, batch: u32, cut: &Cut) -> Vec<bool> {
     let gemv = config.gemv();
     let layout = BufferLayout::new(config, cut.cols(), batch);
@@ -228,7 +220,7 @@ fn full_bursts(config: &DesignConfig, place: &ExportedSums, batch: u32, cut: &Cu
     let mut full = vec![false; (place.words() * of_word) as usize];
     let (mut element, end) = (cut.own.start - cut.block.start, cut.own.end - cut.block.start);
     while element < end {
-        // The elements of a tile differ in their lanes alone.
+        // The elements of a tile differ only in their lanes.
         let of_tile = (gemv.lanes() - element % gemv.lanes()).min(end - element);
         for vector in 0..batch {
             let BufferPlace { word, ranks, tile, lane } = layout.locate(vector, element);
@@ -244,7 +236,6 @@ fn full_bursts(config: &DesignConfig, place: &ExportedSums, batch: u32, cut: &Cu
     full
 }
 
-/// The bursts of exported sums of a block that hold a sum of a column of its own.
 fn held_bursts(
     config: &DesignConfig,
     place: &ExportedSums,
@@ -255,8 +246,8 @@ fn held_bursts(
     place.bursts().zip(full).filter(|(_, full)| *full).map(|(burst, _)| burst)
 }
 
-/// The bursts of exported sums of a block that hold a column's own sum: runs of them that are the same in several ranks together. What else is
-/// there need not travel: what `import` adds of it nobody looks at.
+/// Bursts with a sum of a column of `cut`, as runs that are the same in several ranks. The rest need not travel: nobody
+/// uses what `import` adds of it.
 fn full_ranges(config: &DesignConfig, place: &ExportedSums, batch: u32, cut: &Cut) -> Vec<RowRange> {
     let held = held_bursts(config, place, batch, cut);
     let mut full: Vec<(u32, u32)> = held.map(|burst| (burst.place.rank, burst.place.burst)).collect();
@@ -278,15 +269,15 @@ fn full_ranges(config: &DesignConfig, place: &ExportedSums, batch: u32, cut: &Cu
     ranges
 }
 
-/// Columns whose sums meet on a core, and the waves that they are among: a word of the buffer has a wave, and in each rank a stripe of it.
+/// Columns whose sums meet on a core, and their waves. A word of the buffer holds a wave, with a stripe in each rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// The columns: whole stripes, but for the end of a row.
+    /// Whole stripes, except at the end of a row.
     pub own: Range<u32>,
-    /// All columns of their waves. What is not their own has no meaning.
+    /// All columns of their waves. Others than `own` have no meaning.
     pub block: Range<u32>,
-    /// Which of the bursts of a row's [`PartialSums`] hold one of the columns; none if they are the whole row. Sums of earlier rounds are exact in
-    /// any format.
+    /// Bursts of a row's [`PartialSums`] with these columns; `None` for the whole row. Sums of earlier rounds are
+    /// always exact.
     taken: Option<Vec<u32>>,
 }
 
@@ -295,7 +286,7 @@ impl Cut {
         Self { own: 0..cols, block: 0..cols, taken: None }
     }
 
-    /// Columns of a row of `cols`, if sums in this form can be divided there.
+    /// `None` if sums in this format cannot be divided there.
     pub fn of(
         config: &DesignConfig,
         format: MergeFormat,
@@ -311,7 +302,7 @@ impl Cut {
             let in_first_rank = column.is_multiple_of(BEAT_ELEMS) && beats.is_multiple_of(ranks);
             column == cols || among_stripes && (format == MergeFormat::Exact || in_first_rank)
         };
-        // The core's own sums have to stay while it rounds what leaves.
+        // The core's own sums have to stay while it rounds those that leave.
         let stays = format == MergeFormat::Exact || rounds_beside_sums(config, (cols, batch));
         let block = own.start / wave * wave..own.end.next_multiple_of(wave).min(cols);
         if !stays || own.is_empty() || !divides(own.start) || !divides(own.end) {
@@ -328,7 +319,6 @@ impl Cut {
         self.block.end - self.block.start
     }
 
-    /// Whether an element of the block is one of the columns.
     fn owns(&self, element: u32) -> bool {
         self.own.contains(&(self.block.start + element))
     }
@@ -340,10 +330,10 @@ fn first_word(config: &DesignConfig, column: u32, batch: u32) -> u32 {
 }
 
 impl GemvUnit {
-    /// The next program begins with an AXPY whose sums stay in the buffer.
+    /// Lets the next program begin with an AXPY whose sums stay in the buffer.
     ///
     /// # Errors
-    /// As [`GemvUnit::product`]; one of several tiles or passes.
+    /// As [`GemvUnit::product`]; a product of several tiles or passes.
     pub(crate) async fn begin_partial(&mut self, product: &Product<'_>) -> Result<()> {
         let config = self.core.config().clone();
         let (sizes, epilogue) = (product.sizes()?, Epilogue::default());
@@ -359,12 +349,12 @@ impl GemvUnit {
         Ok(())
     }
 
-    /// How many results the last program has left in the buffer ([`GemvUnit::product_kept_async`]), if any.
+    /// Number of results that the last program left in the buffer ([`GemvUnit::product_kept_async`]).
     pub(crate) fn kept_outputs(&self) -> Option<usize> {
         self.kept.as_ref().map(|kept| kept.outputs.count() as usize)
     }
 
-    /// Whether the monitor has room for what will be selected of them.
+    /// Whether the monitor has room for their selections.
     pub(crate) fn monitors_kept(&self) -> bool {
         let places = |of: Range<usize>| of.len().div_ceil(BEAT_ELEMS as usize);
         let of = |kept: &Kept| kept.earlier_masks + kept.outputs.selections().map(places).sum::<usize>();
@@ -372,10 +362,9 @@ impl GemvUnit {
         all * 4 <= MONITOR_ENTRIES as usize
     }
 
-    /// The AXPY of the results that the last program has left in the buffer, of those that are positive, with rows of a matrix that have the numbers
-    /// of the rows that they come from. Its sums stay in the buffer as those of `begin_partial` do. The host has no part in it. If the results
-    /// are a gate's, `matrices` has the matrix that it gates too. A core without data has to be told the rows whose results are `positive`. If the
-    /// host `asks` which these are, it reads the monitor of the core.
+    /// Begins an AXPY of the positive results in the buffer with the rows of the same numbers, without the host; sums
+    /// stay as in `begin_partial`. If the results are a gate's, `matrices` also has the gated matrix. A timing-only
+    /// core needs the rows with `positive` results. If the host `asks` for these rows, it reads the core's monitor.
     pub(crate) fn begin_partial_of_kept(
         &mut self,
         matrices: (&MatrixLayout, Option<&MatrixLayout>),
@@ -400,7 +389,7 @@ impl GemvUnit {
         Ok(places)
     }
 
-    /// What the last program has selected, by the monitor of the core: `places` are the rows of each 32 elements.
+    /// Reads from the monitor what the last program selected; `places` are the rows of each 32 elements.
     pub(crate) async fn selected(&mut self, places: &[Vec<u32>]) -> Result<Selected> {
         let of_register = MONITOR_BYTES / 4;
         let registers = places.len().div_ceil(of_register);
@@ -418,8 +407,7 @@ impl GemvUnit {
         Ok(Selected { rows, bytes: (registers * MONITOR_BYTES) as u64 })
     }
 
-    /// Takes the sums that the last program has left out of the core, in one form or the other. Of a linked core they stay in DRAM,
-    /// where they can leave from.
+    /// Takes the last program's sums out of the core. In a linked core they stay in DRAM, ready to be sent.
     pub(crate) async fn hand_over_async(
         &mut self,
         format: MergeFormat,
@@ -454,7 +442,7 @@ impl GemvUnit {
         Ok((Part::Fp16(self.collect(Mode::Axpy, &sizes, &plan, &[]).await?), figures))
     }
 
-    /// Flips a bit of the first value of a part that has arrived: what a test does to see that it is noticed.
+    /// Flips a bit of the first value of a part that has arrived, for tests.
     pub(crate) async fn corrupt_received(&mut self, part: &Handed, batch: u32, cut: &Cut) -> Result<()> {
         let config = self.core.config().clone();
         let cols = cut.cols();
@@ -474,7 +462,6 @@ impl GemvUnit {
         self.flush().await
     }
 
-    /// Exports the sums that the last program has left.
     pub(crate) async fn export_async(
         &mut self,
         cols: u32,
@@ -491,8 +478,8 @@ impl GemvUnit {
         Ok((PartialSums(full.into_iter().map(|burst| self.fetched(burst)).collect()), figures))
     }
 
-    /// Adds `parts` to the sums that the last program has left, or to none if `own` is false, and finishes the product for some columns:
-    /// `[batch x block]`, as bias and residual are. The result goes to `output`, or anywhere.
+    /// Adds `parts` to the last program's sums, or to none if `own` is false, and finishes some columns:
+    /// `[batch x block]`, as bias and residual. The result goes to `output`, or anywhere.
     pub(crate) async fn meet_async(
         &mut self,
         (batch, cut): (u32, &Cut),
@@ -527,7 +514,7 @@ impl GemvUnit {
         Ok(GemvRun { bits, passes: plan.passes, figures })
     }
 
-    /// The FP16 bits of a block in DRAM, `[batch x elements]`.
+    /// FP16 bits, `[batch x elements]`.
     async fn block_bits(&mut self, block: VectorBlock) -> Result<Vec<u16>> {
         self.fetch_blocks([block]).await?;
         for vector in 0..block.batch() {
@@ -539,7 +526,6 @@ impl GemvUnit {
         Ok(places.into_iter().map(|(vector, element)| self.element(&block, vector, element)).collect())
     }
 
-    /// Writes what others have sent into the DRAM.
     async fn place_parts(
         &mut self,
         map: &mut DimmMap,
@@ -568,7 +554,7 @@ impl GemvUnit {
                     places.push(PartPlace::Sums(ExportedSums::new(&config, handed.address, words)?));
                 }
                 Part::Fp16(_) | Part::Arrived(_) => {
-                    // What is merged is a matrix: the host puts values that came as a block into its form.
+                    // A merged value is a matrix: the host converts values that came as a block.
                     let own = cut.own.end - cut.own.start;
                     let bits = match part {
                         Part::Fp16(bits) => bits.clone(),

@@ -10,8 +10,8 @@ use ndp_numerics::f16;
 use std::collections::HashSet;
 
 impl GemvUnit {
-    /// A DOT of the rows that the core predicts among those that take part, and ReLU; `[count]`, +0 for the others. `bias` is what the predictor adds
-    /// for each. The results stay in the buffer, as those of [`GemvUnit::product_kept_async`] do. Says which rows the core has predicted, too.
+    /// DOT and ReLU of the rows that the core predicts among those that take part, `[count]`, +0 for the others, and
+    /// the predicted rows. `bias` is the predictor's. Results stay as in [`GemvUnit::product_kept_async`].
     pub(crate) async fn predicted_async(
         &mut self,
         product: &Product<'_>,
@@ -35,7 +35,7 @@ impl GemvUnit {
         let rows: Vec<u32> = order.iter().map(row).collect();
         let places: Vec<Vec<u32>> = rows.chunks(BEAT_ELEMS as usize).map(<[u32]>::to_vec).collect();
         let predicted = self.selected(&places).await?.rows;
-        // The results of the predicted rows are side by side; what is stored behind them has to be +0.
+        // Predicted rows come first; what is stored after them has to be +0.
         let is_predicted: HashSet<u32> = predicted.iter().copied().collect();
         order.sort_by_key(|at| !is_predicted.contains(&row(at)));
         let bits = self.collect(Mode::Dot, &sizes, &plan, &order).await?;

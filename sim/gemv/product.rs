@@ -1,4 +1,4 @@
-//! A product as a unit is given it: rows of a matrix that take part, where the matrix comes from, and the vectors.
+//! A product for a unit: the rows that take part, the origin of the weights, and the vectors.
 
 use super::unit::Backdoor;
 use ndp_config::{DesignConfig, WeightFormat};
@@ -8,26 +8,23 @@ use ndp_isa::planner::{Epilogue, Mode, Plan, Sizes, Tile};
 use ndp_numerics::{QuantisedRow, SCALED, f16};
 use std::collections::HashMap;
 
-/// Where the weights of a product come from.
 #[derive(Clone, Copy, Debug)]
 pub enum Weights<'a> {
-    /// `[count x cols]`, the rows that take part, row-major: written into the DRAM before the product, by backdoor access.
+    /// `[count x cols]`, the rows that take part, row-major, written by backdoor access before the product.
     Given(&'a [f16], &'a Backdoor),
-    /// The same of INT8 or INT4 weights.
+    /// As `Given`, with INT8 or INT4 weights.
     Quantised(WeightFormat, &'a [&'a QuantisedRow], &'a Backdoor),
-    /// In DRAM already: tiles of columns, each with its first column.
+    /// Already in DRAM: tiles of columns, each with its first column.
     Resident(&'a [Tile]),
 }
 
-/// A product: rows of a matrix that take part, and the vectors.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a> {
-    /// Rows by rows or columns by columns.
+    /// Row by row or column by column.
     pub mode: Mode,
-    /// Rows of the matrix in DRAM.
     pub rows: u32,
     pub cols: u32,
-    /// The rows that take part, in order; none for all.
+    /// The rows that take part, in order; `None` for all.
     pub active: Option<&'a [u32]>,
     pub weights: Weights<'a>,
     /// DOT: `[batch x cols]`; AXPY: `[batch x count]`.
@@ -72,7 +69,6 @@ impl Product<'_> {
         })
     }
 
-    /// What the matrix is made of.
     pub fn format(&self) -> WeightFormat {
         match self.weights {
             Weights::Given(..) => WeightFormat::Fp16,
@@ -83,7 +79,7 @@ impl Product<'_> {
         }
     }
 
-    /// Where the matrix lies, by tiles of columns; for an AXPY also its cut. What is not in DRAM yet gets a place.
+    /// Layouts by tiles of columns, for an AXPY also their cut. Weights that are not in DRAM yet get a place.
     pub(super) fn matrices(
         &self,
         config: &DesignConfig,
@@ -123,13 +119,13 @@ impl Product<'_> {
         Ok(())
     }
 
-    /// For each place of the list, which of the active rows stands there.
+    /// For each place of the list, the index of its active row.
     pub(super) fn order(&self, sizes: &Sizes, layouts: &[&MatrixLayout]) -> Vec<u32> {
         self.active.map_or_else(|| (0..sizes.count).collect(), |active| row_order(layouts, active))
     }
 }
 
-/// [`Product::order`] of the last rows of each matrix: FC1 computes the same ones for each token. By the first burst of the matrix.
+/// [`Product::order`] of the last rows of each matrix, by its first burst: FC1 computes the same rows for each token.
 #[derive(Debug, Default)]
 pub(super) struct Orders(HashMap<u32, Ordered>);
 
@@ -141,7 +137,6 @@ struct Ordered {
 }
 
 impl Orders {
-    /// The order of a product's rows in these matrices.
     pub fn of(&mut self, product: &Product<'_>, sizes: &Sizes, layouts: &[&MatrixLayout]) -> Vec<u32> {
         let (Some(active), [layout]) = (product.active, layouts) else {
             return product.order(sizes, layouts);

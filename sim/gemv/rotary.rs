@@ -6,11 +6,11 @@ use ndp_isa::planner::{RotaryPiece, rotary_program};
 use ndp_model::RotaryOp;
 
 impl GemvUnit {
-    /// Rotates queries or keys: `[tokens x width]`.
+    /// `[tokens x width]`.
     pub fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<GemvRun> {
         let config = self.core.config().clone();
         let pairs: Vec<_> = op.pairs().collect();
-        // More than fit into 32 bits are refused by the layout.
+        // The layout refuses counts beyond 32 bits.
         let count = u32::try_from(pairs.len()).unwrap_or(u32::MAX);
         let mut map = self.free_map();
         let pieces = RotaryPiece::cut(&config, &mut map, count)?;

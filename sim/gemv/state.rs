@@ -1,4 +1,4 @@
-//! What a unit keeps between programs: the caches of keys and values in DRAM, and its end of the links.
+//! State of a unit between programs: caches of keys and values in DRAM, and its end of the links.
 
 use ndp_config::DesignConfig;
 use ndp_files::Result;
@@ -7,15 +7,14 @@ use ndp_isa::planner::HeadCut;
 use ndp_model::AttentionOp;
 use std::collections::BTreeMap;
 
-/// What a cache is for: sequence, layer, heads of keys, elements of a head, positions.
+/// Sequence, layer, heads of keys, elements of a head, positions.
 type CacheKey = (u32, usize, usize, usize, usize);
 
-/// Keys and values of one layer of one sequence.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
-    /// Positions that have been written.
+    /// Number of written positions.
     pub held: usize,
-    /// Of each group of heads: the matrix of the keys, that of the values.
+    /// Per group of heads: matrices of keys and of values.
     pub groups: Vec<[MatrixLayout; 2]>,
 }
 
@@ -30,7 +29,6 @@ impl Caches {
         Self { map: DimmMap::new(config), entries: BTreeMap::new() }
     }
 
-    /// What the caches leave of the DRAM.
     pub(super) fn free_map(&self) -> DimmMap {
         self.map.rest()
     }
@@ -39,12 +37,12 @@ impl Caches {
         &self.map
     }
 
-    /// The map, to place what stays.
+    /// To place what stays.
     pub(super) fn map_mut(&mut self) -> &mut DimmMap {
         &mut self.map
     }
 
-    /// The cache of a sequence; it is placed if there is none.
+    /// The cache of a sequence, placed if it is new.
     pub(super) fn entry(&mut self, op: &AttentionOp<'_>, cut: &HeadCut, sequence: u32) -> Result<&mut Cache> {
         let key = key_of(op, sequence);
         if !self.entries.contains_key(&key) {
@@ -67,12 +65,11 @@ fn key_of(op: &AttentionOp<'_>, sequence: u32) -> CacheKey {
     (sequence, op.layer(), op.kv_heads(), op.head_width(), op.capacity())
 }
 
-/// A unit's end of the links.
 #[derive(Debug)]
 pub(super) struct Transfers {
-    /// First burst of each rank of what leaves.
+    /// First burst of each rank of the outgoing data.
     pub leaving: u32,
-    /// The same of what comes, by the DIMM that sends it.
+    /// The same for incoming data, by the sending DIMM.
     pub coming: Vec<u32>,
     /// Messages that the core's register has counted: sent and received.
     pub counted: [u32; 2],

@@ -1,4 +1,4 @@
-//! A core's end of the links: `send` and `receive` move ranges of DRAM from where they are to where they are needed.
+//! A core's end of the links: `send` and `receive` move ranges of DRAM.
 
 use super::state::Transfers;
 use super::unit::{GemvUnit, ProgramFigures};
@@ -9,10 +9,9 @@ use ndp_files::{Error, Result, ensure, refusal};
 use ndp_isa::layout::DimmMap;
 use ndp_isa::{Instruction, Transfer};
 
-/// What has become of the transfers of a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
-    /// Messages that left and that came since it was asked last.
+    /// Messages since the last call.
     pub sent: u32,
     pub received: u32,
     pub status: LinkStatus,
@@ -29,7 +28,7 @@ impl HasCore for GemvUnit {
 }
 
 impl GemvUnit {
-    /// Links the core to others, `dimms` in all, as DIMM `node`, and keeps room for what leaves and comes in its DRAM.
+    /// Links the core as DIMM `node` of `dimms`, and reserves DRAM for outgoing and incoming data.
     ///
     /// # Errors
     /// A DRAM that is too small; a core without a link.
@@ -37,7 +36,7 @@ impl GemvUnit {
         let config = self.core.config().clone();
         ensure!(config.core().link(), "core.link = 0 must be in 1..=1");
         let gemv = config.gemv();
-        // As much as the sums of a whole buffer.
+        // Room for the sums of a whole buffer.
         let bursts = gemv.slice_words() * gemv.stripe_elems() / ndp_config::BEAT_ELEMS * gemv.ranks();
         let map = self.caches.map_mut();
         let keep =
@@ -52,22 +51,22 @@ impl GemvUnit {
         Ok(())
     }
 
-    /// First burst of each rank of what leaves, if the core is linked.
+    /// First burst of each rank for outgoing data, if the core is linked.
     pub(crate) fn leaving(&self) -> Option<u32> {
         Some(self.transfers.as_ref()?.leaving)
     }
 
-    /// First burst of each rank of what comes from a DIMM.
+    /// First burst of each rank for data from a DIMM.
     ///
     /// # Errors
-    /// A core without a link, or a DIMM that it is not linked to.
+    /// A core without a link to that DIMM.
     pub(crate) fn coming(&self, from: usize) -> Result<u32> {
         let coming = self.transfers.as_ref().map_or(&[][..], |transfers| &transfers.coming);
         let (key, value, max) = ("linked DIMM", from as u64, coming.len() as u64);
         coming.get(from).copied().ok_or_else(|| refusal!("{key} = {value} must be in 0..={max}"))
     }
 
-    /// Runs a program of transfers. What is sent must not wait for what comes: both kinds go in turn, each send before its receive.
+    /// Runs a program of transfers. Sends must not wait for receives, so both alternate, each send before its receive.
     pub(crate) async fn transfer_async(
         &mut self,
         sends: &[Transfer],
@@ -82,7 +81,7 @@ impl GemvUnit {
         self.execute(&instructions).await
     }
 
-    /// What has become of the transfers since it was asked last.
+    /// Transfers since the last call.
     pub(crate) async fn outcome_async(&mut self) -> Result<Outcome> {
         let status = self.core.link_status_async().await?;
         let now = [status.sent, status.received];
@@ -94,10 +93,10 @@ impl GemvUnit {
         })
     }
 
-    /// Lets cycles pass in which the host does nothing.
+    /// Lets cycles pass without the host.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; if they are more than the watchdog allows.
+    /// As [`NdpCore::step`]; more cycles than the watchdog allows.
     pub(crate) async fn pass_async(&mut self, cycles: u64) -> Result<()> {
         let allowed = self.core.watchdog_cycles();
         for _ in 0..cycles.min(allowed) {
@@ -106,7 +105,7 @@ impl GemvUnit {
         if cycles > allowed { Err(self.core.hang("the host takes nothing from its link")) } else { Ok(()) }
     }
 
-    /// Tells the link to go on after a fault, and to forget failures.
+    /// Clears faults and failures of the link.
     pub(crate) async fn retrain_async(&mut self) -> Result<()> {
         let address = 1 << self.core.config().dimm_burst_bits() | LinkStatus::REGISTER;
         self.core.submit(address, Some([3, 0, 0, 0, 0, 0, 0, 0]));
@@ -117,7 +116,7 @@ impl GemvUnit {
         Ok(())
     }
 
-    /// The counters of the link's controller, by number.
+    /// By number.
     pub(crate) async fn link_counters_async(&mut self) -> Result<[u32; 16]> {
         let mut counters = [0; 16];
         for (number, counter) in (LinkStatus::COUNTERS..).zip(&mut counters) {
@@ -127,15 +126,14 @@ impl GemvUnit {
     }
 }
 
-/// Leaves room, so that what comes is in other banks than what leaves at the same time: half of the pairs of banks, of which a stream has one for
-/// 256 bursts at a time (docs/rank-port.md).
+/// Leaves room, so that incoming data use other banks than outgoing ones: a gap of half of the pairs of banks, as a
+/// stream uses one pair for 256 bursts at a time (docs/rank-port.md).
 fn keep_apart(config: &DesignConfig, map: &mut DimmMap) -> Result<()> {
     const PAIR_BURSTS: u32 = 256;
     map.add_bursts("nothing", config.dram().banks() / 4 * PAIR_BURSTS * config.gemv().ranks())?;
     Ok(())
 }
 
-/// The FP16 bits of bursts.
 pub(crate) fn values_of(bursts: &[Burst]) -> impl Iterator<Item = u16> {
     bursts.iter().flat_map(|burst| (0..32).map(move |e| (burst[e / 4] >> (16 * (e % 4))) as u16))
 }

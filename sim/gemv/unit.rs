@@ -1,7 +1,7 @@
 //! A simulated NDP core as a machine for products: operands into its DRAM, a program, results out of it.
 //!
-//! Weights are in DRAM before the product: those of a model since its image was loaded, those of a single product by backdoor access.
-//! Everything else goes through the host's port: vectors, lists, instructions and results.
+//! Weights are in DRAM before a product: a model's since its image was loaded, those of a single product by backdoor
+//! access. Vectors, lists, instructions and results go through the host's port.
 
 use super::bit_flip::BitFlip;
 use super::check::ends_in_zeros;
@@ -27,28 +27,26 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Four FP16 values that no result is: NaNs other than the canonical one.
+/// Four NaNs other than the canonical one, which no result is.
 pub(super) const POISON_NAN: u64 = 0x7E5A_7E5A_7E5A_7E5A;
 
-/// How a unit is opened.
 #[derive(Clone, Debug)]
 pub struct GemvOptions {
-    /// How its core is opened; whether it records follows from `recorded_products`.
+    /// `recorded_products` decides whether it records.
     pub core: CoreOptions,
-    /// Record so many programs; 0 for none.
+    /// Number of programs to record.
     pub recorded_products: u32,
-    /// Programs before the first recorded one.
+    /// First of them.
     pub recorded_from: u64,
-    /// Keep when each instruction of each program began and ended: [`ProgramFigures::records`].
+    /// Fill [`ProgramFigures::records`].
     pub log_instructions: bool,
-    /// A deliberate error in the first product that has such a place.
     pub flip: Option<BitFlip>,
-    /// Before a program, overwrite the places of its results, so that an old result there cannot pass; behind it, read back what it has
-    /// appended to caches. Neither costs cycles of a program, but both keep the port busy.
+    /// Before a program, overwrite the places of its results, so that old ones cannot pass; afterwards, read back what
+    /// it appended to caches. No cycles of a program, but the port is busy.
     pub audit: bool,
-    /// Without data: programs like those that ran before need not run, and their cycles are estimates.
+    /// Without data: estimate the cycles of programs like those that ran before.
     pub estimate: bool,
-    /// Keep what the host writes and the programs that it starts: [`GemvUnit::take_programs`].
+    /// For [`GemvUnit::take_programs`].
     pub log_programs: bool,
 }
 
@@ -73,37 +71,32 @@ impl Default for GemvOptions {
     }
 }
 
-/// The right to write weights into the DRAM of a unit by backdoor access. A unit is opened with one; whoever drops it has nothing but the pins
-/// of the core from then on.
+/// The right to write weights by backdoor access. A unit is opened with one; whoever drops it only has the pins of the
+/// core from then on.
 #[derive(Debug)]
 pub struct Backdoor(());
 
-/// Cycles of one program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramFigures {
-    /// Its number among the programs of the core, from 0.
+    /// Among the programs of the core, from 0.
     pub number: u64,
-    /// The core cycle in which it began.
     pub first_cycle: u64,
-    /// From the offer of the first instruction until the core came to rest, all results in DRAM.
+    /// From the offer of the first instruction until the core is idle, all results in DRAM.
     pub cycles: u64,
-    /// The same by the cycle model, if [`CoreOptions::predict`] asks for it.
+    /// Prediction of `cycles`, with [`CoreOptions::predict`].
     pub model_cycles: Option<u64>,
-    /// To which part of the core each of them belongs.
     pub parts: PartCycles,
     pub instructions: u32,
-    /// Of these, those of each opcode that occurs.
+    /// `instructions` by opcode.
     pub opcodes: BTreeMap<Opcode, u32>,
-    /// Where the cycles went.
     pub counters: Counters,
-    /// What the DRAM was used for meanwhile, all ranks together.
+    /// Use of the DRAM in these cycles, all ranks together.
     pub dram: DramUse,
-    /// Its instructions in time, if [`GemvOptions::log_instructions`] asks for them.
+    /// With [`GemvOptions::log_instructions`].
     pub records: Vec<InstructionRecord>,
 }
 
 impl ProgramFigures {
-    /// Its cycles by what the logic of the core did.
     pub fn core_use(&self) -> CoreUse {
         let PartCycles { gemv, activation, round, .. } = self.parts;
         let axpy = gemv.min(self.counters.axpy.into());
@@ -112,14 +105,12 @@ impl ProgramFigures {
     }
 }
 
-/// Results and cycles of one product.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GemvRun {
     /// FP16 bits. DOT: `[batch x count]`; AXPY: `[batch x cols]`.
     pub bits: Vec<u16>,
-    /// Passes over the matrix, column tiles counted each.
+    /// Passes over the matrix; each column tile counts.
     pub passes: u32,
-    /// Cycles and instructions.
     pub figures: ProgramFigures,
 }
 
@@ -145,65 +136,60 @@ pub struct GemvUnit {
     pub(super) core: NdpCore,
     pub(super) flip: Option<BitFlip>,
     pub(super) audit: bool,
-    /// What the next program needs in DRAM.
+    /// Bursts to write before the next program.
     outbox: Vec<(u64, Burst)>,
-    /// What the host has read behind the last program.
+    /// Bursts that the host read after the last program.
     inbox: HashMap<u64, Burst>,
-    /// Keys and values that stay in DRAM; what else is placed there comes behind them.
+    /// Keys and values that stay in DRAM; everything else is placed after them.
     pub(super) caches: Caches,
     cycles: u64,
     programs: u64,
     recorded: Range<u64>,
     log_instructions: bool,
     recording: Option<Recording>,
-    /// Its end of the links, if it is linked to others.
     pub(super) transfers: Option<Transfers>,
-    /// What the last program has left in the buffer for the next one.
     pub(super) kept: Option<Kept>,
-    /// The lists of the last product, which are written behind the outbox.
+    /// Lists of the last product, written after the outbox.
     lists: Vec<(u64, Burst)>,
     orders: Orders,
     estimates: Option<Estimates>,
-    /// Instructions that begin the next program.
     begun: Option<Begun>,
-    /// Programs with what the host has written before each, if they are kept; the last one has no instructions yet.
+    /// Programs with the host's writes before each; the last one has no instructions yet.
     logged: Option<Vec<LoggedProgram>>,
-    /// The last program did not run: nothing that it needs is written, nothing that it leaves is read.
+    /// The last program was estimated: its operands are not written, its results are not read.
     skipped: bool,
 }
 
-/// Results of a product that are in the buffer, and where the lists of their rows lie in DRAM; none if there is one in the list memory.
+/// Results of a product in the buffer, and the DRAM places of their rows' lists; none if the list memory holds one.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub outputs: KeptOutputs,
     pub lists: Option<Vec<(u32, u32, u32)>>,
-    /// The rows that the lists name; behind a prediction the predicted ones first.
+    /// Rows in the order of the lists; after a prediction the predicted ones first.
     pub rows: Vec<u32>,
-    /// Masks that the monitor has before those of the selections that come.
+    /// Masks in the monitor before those of the coming selections.
     pub earlier_masks: usize,
-    /// What the lists leave of the DRAM.
+    /// The DRAM without the lists.
     pub map: DimmMap,
 }
 
-/// A program that a core has run.
 #[derive(Clone, Debug, Default)]
 pub struct LoggedProgram {
     pub label: String,
-    /// What the host has written since the program before, and the instructions.
+    /// With the host's writes since the program before.
     pub program: Program,
 }
 
-/// What a program begins with that is not all of it yet.
+/// The first instructions of a program.
 #[derive(Clone, Debug)]
 struct Begun {
     instructions: Vec<Instruction>,
     selections: Vec<u32>,
-    /// What its operands leave of the DRAM.
+    /// The DRAM without their operands.
     map: DimmMap,
 }
 
 impl GemvUnit {
-    /// Opens the core of a configuration and resets it.
     pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<(Self, Backdoor)> {
         let GemvOptions { recorded_products, recorded_from, log_instructions, flip, audit, .. } = *options;
         if recorded_products > 0 && options.core.backend != Backend::Rtl {
@@ -236,14 +222,14 @@ impl GemvUnit {
         Ok((unit, Backdoor(())))
     }
 
-    /// What the programs that follow are for, if they are kept.
+    /// Names the programs that follow, if they are kept.
     pub(crate) fn label(&mut self, label: &str) {
         if let Some(logged) = self.logged.as_mut().and_then(|logged| logged.last_mut()) {
             label.clone_into(&mut logged.label);
         }
     }
 
-    /// What has been written so far is an image: a program of its own that does nothing, if programs are kept.
+    /// Ends an image: the writes so far become a program without effect, if programs are kept.
     pub(crate) fn end_image(&mut self) {
         let Some(logged) = &mut self.logged else { return };
         if let Some(LoggedProgram { label, program }) = logged.last_mut() {
@@ -253,19 +239,17 @@ impl GemvUnit {
         logged.push(LoggedProgram::default());
     }
 
-    /// The programs that have run, if they are kept.
     pub fn take_programs(&mut self) -> Vec<LoggedProgram> {
         let mut logged = self.logged.take().unwrap_or_default();
         logged.retain(|logged| !logged.program.code.is_empty());
         logged
     }
 
-    /// Gives the core a DRAM in which something has its place already; before anything is placed.
+    /// Sets the occupied DRAM before anything is placed.
     pub(crate) fn occupy(&mut self, map: DimmMap) {
         *self.caches.map_mut() = map;
     }
 
-    /// The DRAM with what has its place already.
     pub(crate) fn occupied(&self) -> DimmMap {
         self.caches.map().clone()
     }
@@ -278,26 +262,23 @@ impl GemvUnit {
         &self.core
     }
 
-    /// What each rank was used for since reset: [`NdpCore::activity`].
     pub fn activity(&mut self) -> Vec<RankActivity> {
         self.core.activity()
     }
 
-    /// Where the simulation's time went: [`crate::ffi::Model::profile`].
     pub fn profile(&mut self) -> Vec<ModuleShare> {
         self.core.profile()
     }
 
-    /// What was recorded, if [`GemvOptions::recorded_products`] asked for it; nothing is recorded any more.
+    /// Ends the recording.
     pub fn take_recording(&mut self) -> Option<Recording> {
-        // Without a window that has begun there are instructions at most.
+        // Before the first recorded program the core has only seen instructions.
         let begun = self.programs > self.recorded.start && !self.recorded.is_empty();
         self.recording.take().or_else(|| self.core.take_recording().filter(|_| begun))
     }
 
-    /// Computes one dense product row by row.
     pub fn gemv(&mut self, op: &GemvOp<'_>, backdoor: &Backdoor) -> Result<GemvRun> {
-        // A size beyond 32 bits is refused by the layout like any other that is too large.
+        // The layout refuses sizes beyond 32 bits.
         let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         self.product(&Product {
             mode: Mode::Dot,
@@ -309,16 +290,13 @@ impl GemvUnit {
         })
     }
 
-    /// Computes one product.
-    ///
     /// # Errors
-    /// Operands of another size than stated; sizes that the design does not have; if a timing rule of the DRAM was
-    /// broken; else as [`NdpCore::run_words`].
+    /// Operands of the wrong size; sizes that the design does not support; a broken timing rule; else as
+    /// [`NdpCore::run_words`].
     pub fn product(&mut self, product: &Product<'_>) -> Result<GemvRun> {
         self.product_then(product, &Epilogue::default())
     }
 
-    /// Computes one product and what follows it.
     pub fn product_then(&mut self, product: &Product<'_>, epilogue: &Epilogue<'_>) -> Result<GemvRun> {
         self.alone(async |unit| unit.product_then_async(product, epilogue).await)
     }
@@ -331,7 +309,7 @@ impl GemvUnit {
         self.product_kept_async(product, epilogue, None).await
     }
 
-    /// The same; results of a DOT stay in the buffer too if `kept` says where, for an AXPY of rows of the same numbers in another matrix.
+    /// If `kept` says where, results of a DOT also stay in the buffer, for an AXPY with these rows of another matrix.
     pub(crate) async fn product_kept_async(
         &mut self,
         product: &Product<'_>,
@@ -350,8 +328,8 @@ impl GemvUnit {
                 Plan::axpy(&config, &mut map, &layouts, &tiling, &sizes, epilogue, Ending::Stored)?
             }
         };
-        // The order of the list is the host's to choose: neighbours open different banks, of two products in the second one, whose rows
-        // are chosen among those of the first one.
+        // The host chooses the order of the list: neighbours open different banks. For two products the second matrix
+        // decides, whose rows are chosen among those of the first.
         let layouts: Vec<&MatrixLayout> = match kept {
             Some((_, next)) => vec![next],
             None => plan.matrices.iter().map(|(_, layout)| layout).collect(),
@@ -368,15 +346,12 @@ impl GemvUnit {
         Ok(GemvRun { bits, passes: plan.passes, figures })
     }
 
-    /// Runs a future that waits for no other core.
     pub(super) fn alone<T>(&mut self, run: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
         poll_immediate(self.core.cycle(), run(self))
     }
 
-    /// Runs a program.
-    ///
     /// # Errors
-    /// An instruction that the core refuses; if a timing rule of the DRAM was broken; else as [`NdpCore::run_words`].
+    /// A refused instruction; a broken timing rule; else as [`NdpCore::run_words`].
     pub(crate) async fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures> {
         let (mut all, mut selections) = (Vec::new(), Vec::new());
         if let Some(begun) = self.begun.take() {
@@ -405,22 +380,21 @@ impl GemvUnit {
         Ok(figures)
     }
 
-    /// The next program begins with these instructions, whose operands have their places in `map`.
+    /// Begins the next program; operands are placed in `map`.
     pub(super) fn begin(&mut self, instructions: Vec<Instruction>, selections: Vec<u32>, map: DimmMap) {
         self.begun = Some(Begun { instructions, selections, map });
     }
 
-    /// What is free in the DRAM beside the caches and the operands of a program that has begun.
+    /// Free DRAM besides the caches and the operands of a begun program.
     pub(super) fn free_map(&self) -> DimmMap {
         self.begun.as_ref().map_or_else(|| self.caches.free_map(), |begun| begun.map.rest())
     }
 
-    /// The last program did not run, but was estimated.
     pub(super) fn has_skipped(&self) -> bool {
         self.skipped
     }
 
-    /// What is known of programs that did not run; nothing if all of them do.
+    /// None if all programs run.
     pub(crate) fn estimated(&self) -> Option<Estimated> {
         self.estimates.as_ref().map(Estimates::figures)
     }
@@ -480,12 +454,11 @@ impl GemvUnit {
         })
     }
 
-    /// Writes a burst of the DIMM before the next program.
     pub(super) fn write(&mut self, address: u64, burst: Burst) {
         self.outbox.push((address, burst));
     }
 
-    /// Writes what is to be written, and waits until it is.
+    /// Writes everything that is pending, and waits for the acknowledgements.
     pub(crate) async fn flush(&mut self) -> Result<()> {
         let mut outbox = std::mem::take(&mut self.outbox);
         outbox.append(&mut self.lists);
@@ -499,7 +472,7 @@ impl GemvUnit {
         self.core.write_async(&outbox).await
     }
 
-    /// Reads bursts of the DIMM; [`GemvUnit::fetched`] has them until the next call.
+    /// Reads bursts; [`GemvUnit::fetched`] has them until the next call.
     pub(crate) async fn fetch(&mut self, addresses: &[u64]) -> Result<()> {
         if self.skipped {
             return Ok(());
@@ -508,7 +481,7 @@ impl GemvUnit {
         Ok(())
     }
 
-    /// A burst that was fetched; zeros of a core without data.
+    /// Zeros for a core without data.
     pub(crate) fn fetched(&self, address: u64) -> Burst {
         if self.core.is_timing_only() {
             return Burst::default();
@@ -516,12 +489,10 @@ impl GemvUnit {
         self.inbox.get(&address).copied().unwrap_or([POISON_NAN; 8])
     }
 
-    /// Writes a row of a matrix into the DRAM, by backdoor access.
     pub(crate) fn poke_row(&mut self, backdoor: &Backdoor, layout: &MatrixLayout, row: u32, values: &[f16]) {
         self.poke(backdoor, layout.pack_row(row, values));
     }
 
-    /// Writes bursts into the DRAM, by backdoor access.
     pub(crate) fn poke(&mut self, _: &Backdoor, bursts: impl IntoIterator<Item = PackedBurst>) {
         for packed in bursts {
             let place = DimmAddress { rank: packed.rank, burst: packed.burst };
@@ -529,12 +500,12 @@ impl GemvUnit {
         }
     }
 
-    /// Writes a row of a matrix into the DRAM, before the next program.
+    /// Before the next program.
     pub(crate) fn write_row(&mut self, layout: &MatrixLayout, row: u32, values: &[f16]) {
         self.write_packed(layout.pack_row(row, values));
     }
 
-    /// Writes bursts into the DRAM, before the next program.
+    /// Before the next program.
     pub(crate) fn write_packed(&mut self, bursts: impl IntoIterator<Item = PackedBurst>) {
         for packed in bursts {
             let place = DimmAddress { rank: packed.rank, burst: packed.burst };
@@ -542,10 +513,9 @@ impl GemvUnit {
         }
     }
 
-    /// Writes a vector block into the DRAM.
     pub(super) fn place_block(&mut self, block: &VectorBlock, value: impl Fn(u32, u32) -> f16) {
         if self.core.is_timing_only() {
-            // Whatever the values are, they are written.
+            // The writes happen whatever the values are.
             (0..block.bursts()).for_each(|index| self.write(block.burst(index), Burst::default()));
             return;
         }
@@ -562,7 +532,7 @@ impl GemvUnit {
         }
     }
 
-    /// Makes a block look like no result: an earlier program may have left the same one there.
+    /// Overwrites a block: an earlier program may have left the same result there.
     pub(super) fn blank(&mut self, block: &VectorBlock) {
         if self.audit {
             let blank = if self.core.is_timing_only() { Burst::default() } else { [POISON_NAN; 8] };
@@ -576,13 +546,12 @@ impl GemvUnit {
         self.fetch(&addresses).await
     }
 
-    /// An element of a block that was fetched.
     pub(super) fn element(&self, block: &VectorBlock, vector: u32, element: u32) -> u16 {
         let (burst, at) = block.locate(vector, element);
         (self.fetched(burst)[at as usize / 4] >> (16 * (at % 4))) as u16
     }
 
-    /// Flips a bit of a matrix in DRAM: the host reads the burst and writes another one.
+    /// The host reads the burst and writes it changed.
     pub(crate) async fn flip(
         &mut self,
         layout: &MatrixLayout,
@@ -600,7 +569,7 @@ impl GemvUnit {
         self.flush().await
     }
 
-    /// Writes vectors and lists into the DRAM, and the matrix unless it is there.
+    /// Writes vectors and lists into the DRAM, and the matrix unless it is resident.
     pub(super) async fn place(
         &mut self,
         product: &Product<'_>,
@@ -641,12 +610,12 @@ impl GemvUnit {
         for Piece { block, first, vector: origin } in &plan.inputs {
             self.place_block(block, |vector, element| {
                 let index = first + element;
-                // Scalars come in the order of the list.
+                // Scalars are in the order of the list.
                 let source = if product.mode == Mode::Axpy { order[index as usize] } else { index };
                 product.vectors[(origin + vector) as usize * length + source as usize]
             });
         }
-        // Outputs of a DOT come in the order of the list.
+        // Outputs of a DOT are in the order of the list.
         let output =
             |index: u32| if product.mode == Mode::Dot { order[index as usize] } else { index } as usize;
         let outputs = sizes.outputs(product.mode) as usize;
@@ -693,7 +662,7 @@ impl GemvUnit {
                 for element in 0..piece.block.elements() {
                     let value = self.element(&piece.block, vector, element);
                     let index = piece.first + element;
-                    // Results of rows come in the order of the list.
+                    // Results of rows are in the order of the list.
                     let target = if mode == Mode::Dot { order[index as usize] } else { index };
                     bits[(piece.vector + vector) as usize * outputs + target as usize] = value;
                 }
@@ -709,17 +678,16 @@ impl GemvUnit {
         Ok(bits)
     }
 
-    /// Cycles simulated in all products, and the wall-clock time they took, the driver included.
+    /// Simulated cycles of all products, and wall-clock time including the driver.
     pub fn simulated(&self) -> (u64, Duration) {
         (self.cycles, self.core.wall())
     }
 
-    /// Whether a deliberate error was asked for and has not found its place yet.
+    /// Whether a requested bit flip has not happened yet.
     pub fn flip_is_pending(&self) -> bool {
         self.flip.is_some()
     }
 
-    /// Completes the wave file, if there is one.
     pub fn close_waves(&mut self) -> Result<()> {
         self.core.close_waves()
     }

@@ -1,9 +1,9 @@
-//! What a channel was used for, as `ndp_energy` counts it.
+//! A channel's use as `ndp_energy` counts it.
 
 use ndp_dram::hbm::{HbmActivity, HbmBankCounts};
 use ndp_energy::{HbmBank, HbmChannelEnergy, HbmCosts, HbmCounts, HbmEvent};
 
-/// Events of a channel, and those inside of its banks.
+/// Events of the channel, and those in its banks.
 pub fn counts(activity: &HbmActivity) -> (HbmCounts, Vec<HbmBank>) {
     let HbmActivity { cycles, active_cycles, refreshes, bank_refreshes, buffer_writes, macs, results, banks } =
         activity;

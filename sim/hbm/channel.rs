@@ -3,17 +3,16 @@
 use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, Rtl};
 use ndp_files::Result;
 
-/// Clocks in reset before the first one: the model's cycles are so many ahead of the channel's clocks.
+/// Clocks in reset before the first one: the model's cycles are ahead of the channel's clocks by this number.
 pub const RESET_CLOCKS: u64 = 3;
 
-/// What the channel says in a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelOutputs {
-    /// What it drives on the data bus: two transfers of 64 bits.
+    /// The driven data: two transfers of 64 bits.
     pub read: Option<[u64; 2]>,
     /// Answers to the row and the column command of this clock.
     pub status: [u8; 2],
-    /// Codes 64, 65, 66: a refresh is overdue, write data are missing, write data without WR.
+    /// Codes 64, 65, 66: overdue refresh, missing write data, write data without WR.
     pub reports: [bool; 3],
 }
 
@@ -37,7 +36,7 @@ impl PimChannel {
     /// Opens a channel, in reset for [`RESET_CLOCKS`].
     ///
     /// # Errors
-    /// As [`Model::open`]; a port that does not exist.
+    /// As [`Model::open`]; a missing port.
     pub fn open(rtl: &Rtl, options: &OpenOptions) -> Result<Self> {
         let mut model = Model::open(rtl, options)?;
         model.reset(RESET_CLOCKS);
@@ -59,7 +58,7 @@ impl PimChannel {
         })
     }
 
-    /// One clock: words on the command buses, and what the controller drives on the data bus.
+    /// Takes the words on the command buses and the controller's write data.
     pub fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> ChannelOutputs {
         let model = &mut self.model;
         model.set(self.row, row.into());
@@ -75,7 +74,6 @@ impl PimChannel {
         ChannelOutputs { read, status, reports }
     }
 
-    /// Some clocks in reset, without commands.
     pub fn reset(&mut self, clocks: u64) {
         for port in [self.row, self.column, self.data_valid] {
             self.model.set(port, 0);

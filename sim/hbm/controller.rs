@@ -1,8 +1,8 @@
 //! The Verilated controller, with a channel at its pins and a host at its queues.
 //!
-//! The channel is the device model, or the model and the Verilated channel in lockstep. Any refusal ends the run: the controller
-//! has to know every rule. Requests and operations are offered as they come, with stalls on request; data that are read are
-//! collected by kind, in the order in which they come.
+//! The channel is the device model, perhaps with the Verilated channel in lockstep. Any refusal ends the run: the
+//! controller has to know every rule. Requests and operations are offered in order, with optional stalls; read data are
+//! collected by kind, in order.
 
 use super::channel::{PimChannel, RESET_CLOCKS};
 use super::lockstep::Lockstep;
@@ -14,10 +14,10 @@ use ndp_files::{Result, fault};
 use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;
 
-/// Something to compute, and columns to read or write: what a scheduler of [`ndp_librapim::host`] asks for.
+/// Operations and accesses that a scheduler of [`ndp_librapim::host`] requests.
 pub use ndp_librapim::host::scheduler::{Stripe as Request, Transfer as Access, Work as Operation};
 
-/// Signals that are written; their cycles begin [`super::RESET_CLOCKS`] before the first clock.
+/// Cycles of waves begin [`super::RESET_CLOCKS`] before the first clock.
 #[derive(Clone, Debug, Default)]
 pub struct ControlledWaves {
     pub controller: Option<WaveOptions>,
@@ -30,30 +30,28 @@ enum Device {
     Both(Box<Lockstep>),
 }
 
-/// A controller with its channel.
 #[derive(Debug)]
 pub struct Controlled {
     config: HbmConfig,
     model: Model,
     device: Device,
-    /// What is to be asked for.
     pub requests: VecDeque<Request>,
     pub operations: VecDeque<Operation>,
-    /// Columns to write, in the order of the requests.
+    /// In the order of the requests.
     pub writes: VecDeque<Column>,
-    /// Columns to load, in the order of the operations.
+    /// In the order of the operations.
     pub loads: VecDeque<Column>,
-    /// What was read: of requests, results, sums.
+    /// Columns read by requests, results, sums.
     pub read: [Vec<Column>; 3],
-    /// Of 256 clocks, those in which nothing new is offered: requests, operations, columns to write, columns to load.
+    /// Of 256 clocks, those that offer nothing new: requests, operations, columns to write, columns to load.
     pub stalls: [u64; 4],
-    /// Requests whose commands have all been given.
+    /// Requests whose commands were all given.
     pub requests_done: u64,
-    /// Whether the data bus was used in the last clock.
+    /// In the last clock.
     pub bus_used: bool,
-    /// Commands in the clocks from this one on are kept.
+    /// Commands since the trace was set, with their clocks.
     pub trace: Option<Vec<(u64, HbmCommand)>>,
-    /// Answers, row and column, of refused commands, for hosts that ask for commands that the memory lacks. Without it a refusal is an error.
+    /// Answers (row, column) to refused commands, for memories that lack commands. `None` makes a refusal an error.
     pub refusals: Option<Vec<[u8; 2]>>,
     offered: [bool; 4],
     random: SplitMix64,
@@ -80,7 +78,7 @@ struct Ports {
     idle: OutputPort,
 }
 
-/// Fields packed from bit 0: value, bits.
+/// Packs (value, bits) from bit 0.
 fn packed(fields: &[(u32, u32)]) -> u64 {
     let place =
         |(word, low): (u64, u32), &(value, bits): &(u32, u32)| (word | u64::from(value) << low, low + bits);
@@ -94,8 +92,8 @@ fn bits_of(count: u32) -> u32 {
 impl Controlled {
     pub const BLOCK: &'static str = "pim_controller";
 
-    /// The controller of a memory with the device model of its channel, all banks cut at `boundary` (0: joined). With `channel` that
-    /// is Verilated too, in lockstep. `seed` is that of the registers' first contents and of stalls.
+    /// All banks are cut at `boundary` (0: joined). With `channel` the Verilated channel runs in lockstep. `seed` is
+    /// for the registers' first contents and for stalls.
     pub fn open(
         config: &HbmConfig,
         boundary: u16,
@@ -107,7 +105,7 @@ impl Controlled {
         Self::of_rtl(&rtl(config, Self::BLOCK)?, channel.as_ref(), config, boundary, seed, waves)
     }
 
-    /// The same for Verilog that differs from what is generated, such as mutants.
+    /// For Verilog that differs from what is generated, such as mutants.
     pub fn of_rtl(
         controller: &Rtl,
         channel: Option<&Rtl>,
@@ -194,12 +192,10 @@ impl Controlled {
         })
     }
 
-    /// Clocks so far.
     pub fn clock(&self) -> u64 {
         self.clock
     }
 
-    /// The device model of the channel.
     pub fn device(&self) -> &PseudoChannel {
         match &self.device {
             Device::Model(model) => model,
@@ -207,10 +203,10 @@ impl Controlled {
         }
     }
 
-    /// The same, for its contents. With the Verilated channel in lockstep those of the two would differ.
+    /// For changes of its contents.
     ///
     /// # Panics
-    /// With the Verilated channel.
+    /// With the Verilated channel, whose contents would differ.
     pub fn device_mut(&mut self) -> &mut PseudoChannel {
         match &mut self.device {
             Device::Model(model) => model,
@@ -263,10 +259,8 @@ impl Controlled {
         ])
     }
 
-    /// One clock.
-    ///
     /// # Errors
-    /// If the channel refuses a command, if its two sides differ.
+    /// A refused command; a difference between the channel's two sides.
     pub fn step(&mut self) -> Result<()> {
         let (row, column) = (self.model.get(self.ports.row) as u32, self.model.get(self.ports.column) as u32);
         let [drives, driven] = self.ports.driven;
@@ -295,7 +289,7 @@ impl Controlled {
             let reason = self.device().violations().last().map(ToString::to_string).unwrap_or_default();
             return Err(fault!("clock {clock}: the channel answers {status:?} to {commands}: {reason}"));
         }
-        // A refresh comes in any case, and rows that are opened and closed for nothing are no progress.
+        // Refreshes come in any case, and rows opened and closed for nothing are no progress.
         if column != 0 {
             self.last_progress = clock;
         }
@@ -303,7 +297,6 @@ impl Controlled {
             let both = [decode_row(row), decode_column(column)];
             trace.extend(both.into_iter().flatten().filter(|c| *c != HbmCommand::Nop).map(|c| (clock, c)));
         }
-        // What comes at the pins.
         let model = &mut self.model;
         model.set(self.ports.arriving[0], read.is_some().into());
         model.set_longs(self.ports.arriving[1], &read.unwrap_or_default());
@@ -313,12 +306,11 @@ impl Controlled {
         for (port, report) in self.ports.reports.into_iter().zip(reports) {
             model.set(port, report.into());
         }
-        // What the host offers.
         let waiting = [self.requests.len(), self.operations.len(), self.writes.len(), self.loads.len()];
         let mut offered = [false; 4];
         for (k, offer) in offered.iter_mut().enumerate() {
             let stalled = self.stalls[k] > 0 && self.random.next_u64() % 256 < self.stalls[k];
-            // What was offered stays until it is taken.
+            // Offers stay until they are taken.
             *offer = (!stalled || self.offered[k]) && waiting[k] > 0;
             self.model.set(self.ports.valid[k], (*offer).into());
         }
@@ -361,15 +353,14 @@ impl Controlled {
         Ok(())
     }
 
-    /// Whether nothing is left to do in the controller and on its queues.
     pub fn is_idle(&self) -> bool {
         self.requests.is_empty() && self.operations.is_empty() && self.model.get(self.ports.idle) != 0
     }
 
-    /// Steps until nothing is left, and a little longer for what is on the bus. Returns the clock in which nothing was left.
+    /// Steps until idle, and a little longer for the bus. Returns the clock in which it became idle.
     ///
     /// # Errors
-    /// As [`Controlled::step`]; if nothing happens for a long time.
+    /// As [`Controlled::step`]; no progress for a long time.
     pub fn drain(&mut self) -> Result<u64> {
         self.last_progress = self.clock;
         self.step()?;
@@ -391,7 +382,7 @@ impl Controlled {
         Ok(end)
     }
 
-    /// Both sides in reset in the middle of whatever they do, and nothing more to be done; the cells keep what they hold.
+    /// Resets both sides at any moment and drops all work; the cells keep their contents.
     pub fn reset(&mut self) -> Result<()> {
         match &mut self.device {
             Device::Model(model) => {
@@ -422,12 +413,12 @@ impl Controlled {
         }
     }
 
-    /// What the controller says was refused; 0 for nothing.
+    /// First refused row and column command that the controller saw; 0 for none.
     pub fn refused(&self) -> u64 {
         self.model.get(self.ports.refused)
     }
 
-    /// What the controller says was reported; 0 for nothing.
+    /// Kinds of reports that the controller saw, a bit each; 0 for none.
     pub fn reported(&self) -> u64 {
         self.model.get(self.ports.reported)
     }

@@ -1,8 +1,8 @@
 //! Timing diagrams of a channel, drawn from the commands that a controller gave: LibraPIM's Fig. 16.
 //!
-//! [`scenario`] runs the work of the figure on the Verilated controller: one run of MACs on a row of all banks with its result, and reads
-//! of the host. [`draw`] makes a picture of any scenario. Boxes are as wide as what they stand for takes: an activation two
-//! clocks of its bus, a column two clocks of the data bus, a row from its opening to its closing.
+//! [`scenario`] runs the work of the figure on the Verilated controller, [`draw`] makes a picture of any scenario.
+//! Boxes are as wide as their time: an activation two clocks of its bus, a column two clocks of the data bus, a row
+//! from opening to closing.
 
 use super::controller::{Access, Controlled, ControlledWaves, Operation, Request};
 use ndp_config::HbmConfig;
@@ -10,10 +10,9 @@ use ndp_dram::hbm::HbmCommand;
 use ndp_files::Result;
 use ndp_report::{Gantt, ReportError};
 
-/// Columns that the host reads in the scenario.
 const READS: u32 = 64;
 
-/// What a bar is for, in the order of their colours.
+/// Kinds of bars, in the order of their colours.
 const KINDS: [&str; 4] = [HOST, PIM, RESULT, OTHER];
 const HOST: &str = "host";
 const PIM: &str = "multipliers";
@@ -22,14 +21,13 @@ const OTHER: &str = "closing and refresh";
 
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Commands by clock; clock 0 is that of the first one.
+    /// Clock 0 is that of the first command.
     pub commands: Vec<(u64, HbmCommand)>,
-    /// Clocks from the first command to the last data on the bus.
+    /// From the first command to the last data on the bus.
     pub clocks: u64,
 }
 
-/// The work of the figure: 32 MACs on a row of all banks, their results, and 64 columns for the host; with banks cut in two (`cut`) or
-/// joined.
+/// 32 MACs on a row of all banks, their results, and 64 columns for the host; banks are cut in two (`cut`) or joined.
 pub fn scenario(config: &HbmConfig, cut: bool) -> Result<Scenario> {
     // At most the subarrays of a bank.
     let boundary = if cut { config.weight_subarrays() as u16 } else { 0 };
@@ -70,16 +68,16 @@ pub fn scenario(config: &HbmConfig, cut: bool) -> Result<Scenario> {
     Ok(Scenario { commands, clocks })
 }
 
-/// Whether the channel drives the data bus for it.
+/// Whether the channel drives the data bus.
 fn drives(command: &HbmCommand) -> bool {
     use HbmCommand::{Read, ReadResults, ReadSum, ReadToBuffer};
     matches!(command, Read { .. } | ReadToBuffer { .. } | ReadResults | ReadSum { .. })
 }
 
-/// Draws `scenario`, with room for `clocks` clocks.
+/// `clocks` is the width of the diagram.
 ///
 /// # Errors
-/// None but those of a chart, whose numbers are finite here.
+/// Never in practice: the numbers of the chart are finite.
 pub fn draw(
     scenario: &Scenario,
     config: &HbmConfig,
@@ -113,7 +111,7 @@ fn bars(scenario: &Scenario, config: &HbmConfig, lanes: usize) -> Vec<Bar> {
     let groups = config.bank_groups() as usize;
     let (multipliers, data) = (lanes - 2, lanes - 1);
     let mut bars = Vec::new();
-    // Rows that are open, host's and PIM's: from when.
+    // Open rows with their begin, the host's and those of PIM.
     let mut open: Vec<Option<(u64, String)>> = vec![None; 2 * groups];
     let close = |bars: &mut Vec<Bar>, open: &mut Vec<Option<(u64, String)>>, which: usize, at: u64| {
         if let Some((from, tip)) = open[which].take() {

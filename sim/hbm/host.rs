@@ -1,4 +1,4 @@
-//! The Verilated controller and its channel as a channel of [`ndp_librapim::host`], which gives it requests in place of commands.
+//! The Verilated controller with its channel as a channel of [`ndp_librapim::host`], which sends it requests.
 
 use super::controller::{Controlled, ControlledWaves};
 use crate::ffi::Rtl;
@@ -10,30 +10,28 @@ use ndp_librapim::host::scheduler::Given;
 use ndp_librapim::host::scheduler::{Stepped, Stripe, Transfer, Work};
 use ndp_librapim::host::{Pins, Scheduler};
 
-/// A controller in RTL with its channel.
 #[derive(Debug)]
 pub struct Hosted {
     system: Controlled,
     requested: u64,
-    /// Columns and results that have been asked for.
+    /// Requested columns and results.
     expected: [u64; 2],
     seen: [u64; 2],
 }
 
 impl Hosted {
-    /// The controller of a memory, and with `channel` its Verilated channel in lockstep with the device model; all banks are cut where
-    /// `config` says.
+    /// With `channel` the Verilated channel runs in lockstep with the device model; `config` says where all banks are
+    /// cut.
     pub fn open(config: &HbmConfig, channel: bool, waves: ControlledWaves) -> Result<Self> {
         Ok(Self::new(Controlled::open(config, Self::boundary(config), channel, 1, waves)?))
     }
 
-    /// The same for Verilog of a controller that differs from what is generated, such as a mutant.
+    /// For Verilog of a controller that differs from what is generated, such as a mutant.
     pub fn of_rtl(controller: &Rtl, config: &HbmConfig) -> Result<Self> {
         let (boundary, waves) = (Self::boundary(config), ControlledWaves::default());
         Ok(Self::new(Controlled::of_rtl(controller, None, config, boundary, 1, waves)?))
     }
 
-    /// At most the subarrays of a bank.
     fn boundary(config: &HbmConfig) -> u16 {
         if config.slicing() { config.weight_subarrays() as u16 } else { 0 }
     }

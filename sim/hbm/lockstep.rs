@@ -10,7 +10,6 @@ use ndp_dram::hbm::{
 use ndp_files::{Context, Result, fault};
 use ndp_librapim::host::Pins;
 
-/// Both sides of a channel.
 #[derive(Debug)]
 pub struct Lockstep {
     pub device: PseudoChannel,
@@ -19,19 +18,19 @@ pub struct Lockstep {
 }
 
 impl Lockstep {
-    /// The channel of a memory and its device model; both hold zeros.
+    /// Both sides hold zeros.
     pub fn open(config: &HbmConfig, options: &OpenOptions) -> Result<Self> {
         Self::of_rtl(&rtl(config, PimChannel::BLOCK)?, config, options)
     }
 
-    /// The same for Verilog that differs from what is generated, such as a mutant.
+    /// For Verilog that differs from what is generated, such as a mutant.
     pub fn of_rtl(rtl: &Rtl, config: &HbmConfig, options: &OpenOptions) -> Result<Self> {
         let mut device = PseudoChannel::new(config)?;
         device.keep_violations(usize::MAX);
         Ok(Self { device, rtl: PimChannel::open(rtl, options)?, seen: 0 })
     }
 
-    /// All channels of a memory. Each is one in RTL; that pairs keep apart on command buses which they share is for the device models to see.
+    /// All channels of a memory, each in RTL. Only the device models check the command buses that pairs share.
     pub fn all(config: &HbmConfig, options: impl Fn(usize) -> OpenOptions) -> Result<Vec<Self>> {
         let open = |(channel, mut device): (usize, PseudoChannel)| {
             device.keep_violations(usize::MAX);
@@ -40,15 +39,13 @@ impl Lockstep {
         PseudoChannel::all(config)?.into_iter().enumerate().map(open).collect()
     }
 
-    /// One clock of both sides.
-    ///
     /// # Errors
     /// The first signal that differs.
     pub fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<ChannelOutputs> {
         self.both(row, column, write).map(|(found, _)| found)
     }
 
-    /// The same; what either side says, which is equal.
+    /// The outputs of both sides, which are equal.
     fn both(
         &mut self,
         row: u32,
@@ -87,7 +84,7 @@ impl Lockstep {
         Err(fault!("clock {clock}: {signal} is {found} in RTL, {expected} in the device model; {commands}"))
     }
 
-    /// Both sides in reset for some clocks; the cells keep what they hold.
+    /// The cells keep their contents.
     pub fn reset(&mut self, clocks: u64) -> Result<()> {
         let storage: HbmStorage = self.device.storage().clone();
         self.device = PseudoChannel::with_storage(&self.device.config().clone(), storage)?;
@@ -98,7 +95,7 @@ impl Lockstep {
     }
 }
 
-/// For [`ndp_librapim::host`]: the RTL is what answers, the device model what checks it.
+/// The RTL answers, the device model checks.
 impl Pins for Lockstep {
     fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs> {
         self.both(row, column, write).map(|(_, both)| both).context("the channel failed")

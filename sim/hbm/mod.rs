@@ -1,8 +1,8 @@
 //! A channel of HBM-PIM in simulation: the Verilated channel in lockstep with the device model.
 //!
-//! [`channel`] is the channel at its pins; [`lockstep`] gives every clock to both and compares all that either says. What
-//! commands there are is left to the callers. [`controller`] is the Verilated controller before such a channel; [`host`] makes both of them a channel of `ndp_librapim::host`; [`diagram`]
-//! draws what it did; [`activity`] says what its energy depends on. `docs/hbm-pim.md` is the contract of both sides.
+//! [`channel`] is the channel at its pins; [`lockstep`] compares it with the device model in every clock;
+//! [`controller`] is the Verilated controller before such a channel; [`host`] makes both a channel of
+//! `ndp_librapim::host`; [`diagram`] draws commands; [`activity`] counts for energy. Contract: `docs/hbm-pim.md`.
 
 pub mod activity;
 pub mod channel;

@@ -1,4 +1,4 @@
-//! A Verilated bridge: its lanes, faults and resets.
+//! A Verilated bridge.
 
 use super::Lanes;
 use super::pins::{drive_lanes, read_lanes};
@@ -6,7 +6,7 @@ use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_config::DesignConfig;
 use ndp_files::Result;
 
-/// The bridge; the route to DIMM `n` is link `n`, to others there is none.
+/// Link `n` is the route to DIMM `n`; there are no others.
 #[derive(Debug)]
 pub struct Bridge {
     model: Model,
@@ -16,12 +16,12 @@ pub struct Bridge {
     reset: InputPort,
     misrouted: OutputPort,
     retrained: u64,
-    /// Flits that the bridge dropped for want of a route.
+    /// Flits dropped for want of a route.
     pub dropped: u64,
 }
 
 impl Bridge {
-    /// Opens the `link_bridge` of a configuration with random register contents, after reset.
+    /// Opens `link_bridge` with random register contents, after reset.
     pub fn open(config: &DesignConfig, seed: u64) -> Result<Self> {
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
         let mut model = Model::open(&rtl(config, "link_bridge")?, &options)?;
@@ -48,39 +48,34 @@ impl Bridge {
         })
     }
 
-    /// What a link of the bridge sends.
     pub fn lanes(&self, link: usize) -> Lanes {
         read_lanes(&self.model, self.lanes[link].1)
     }
 
-    /// What a link of the bridge hears.
     pub fn drive(&mut self, link: usize, lanes: &Lanes) {
         drive_lanes(&mut self.model, self.lanes[link].0, lanes);
     }
 
-    /// One cycle.
     pub fn tick(&mut self) {
         self.dropped += u64::from(self.model.get(self.misrouted).count_ones());
         self.model.tick();
     }
 
-    /// Links that are faulty, one bit each.
+    /// Faulty links, one bit each.
     pub fn faults(&self) -> u64 {
         self.model.get(self.fault)
     }
 
-    /// Sets `retrain_i`, a bit for each link.
+    /// One bit per link.
     pub fn set_retrain(&mut self, links: u64) {
         self.retrained = links;
         self.model.set(self.retrain, links);
     }
 
-    /// What `retrain_i` is set to.
     pub fn retrained(&self) -> u64 {
         self.retrained
     }
 
-    /// Holds the reset, or releases it.
     pub fn set_reset(&mut self, active: bool) {
         self.model.set(self.reset, u64::from(!active));
     }

@@ -1,8 +1,8 @@
 //! Eight serial lanes from one end of a link to the other: latency, skew, bit errors, bursts, dead lanes, stalls and cuts.
 //!
-//! Bits move in words of 25 per lane and cycle. Errors are independent with probability `ber` for each bit; only the distances
-//! between them are drawn, which are geometrically distributed, so that a rate of 1e-12 costs nothing. Everything is drawn from
-//! one seed: two channels with the same seed and the same calls behave alike.
+//! Bits move in words of 25 per lane and cycle. Bit errors are independent with probability `ber`; only the
+//! geometrically distributed distances between them are drawn, so a rate of 1e-12 costs nothing. Channels with the same
+//! seed and the same calls behave alike.
 
 use super::{LANE_BITS, Lanes};
 use ndp_cycles::Disturbance;
@@ -13,9 +13,9 @@ const MASK: u32 = (1 << LANE_BITS) - 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelEvent {
-    /// The delays were set, in bits, and count from this cycle on.
+    /// New delays in bits, from this cycle.
     Delays(u64, Vec<u32>),
-    /// A word was not what should have come.
+    /// A wrong word.
     Disturbed(Disturbance),
 }
 
@@ -23,18 +23,16 @@ pub enum ChannelEvent {
 pub struct Channel {
     lanes: Vec<Lane>,
     random: SplitMix64,
-    /// Probability that a bit is wrong.
     ber: f64,
     /// Bits to the next wrong one, over all lanes in turn.
     gap: u64,
-    /// Cycles for which all lanes give noise.
+    /// Cycles of noise on all lanes.
     cut: u64,
-    /// Cycles for which the lanes of the mask give noise.
+    /// Cycles of noise on the lanes of the mask.
     burst: (u64, u32),
     flipped: u64,
-    /// Cycles so far.
     cycle: u64,
-    /// Cycles by which what leaves the channel is heard later; only events know of it.
+    /// Cycles by which the output is heard later; only events include it.
     later: u64,
     events: Option<Vec<ChannelEvent>>,
 }
@@ -42,16 +40,16 @@ pub struct Channel {
 #[derive(Clone, Debug)]
 struct Lane {
     words: VecDeque<u32>,
-    /// Bits by which a word at the output is later than one at the input, beyond whole words.
+    /// Bits by which the output is later than the input, beyond whole words.
     shift: u32,
     /// Always 0.
     dead: bool,
-    /// Cycles for which the lane gives noise and what comes is kept.
+    /// Cycles for which the lane gives noise and holds its input.
     stalled: u64,
 }
 
 impl Channel {
-    /// `lanes` lanes without errors that take `latency` cycles, from one seed.
+    /// Lanes without errors, with a latency in cycles.
     pub fn new(lanes: u32, latency: u32, seed: u64) -> Self {
         let mut channel = Self {
             lanes: vec![Lane { words: VecDeque::new(), shift: 0, dead: false, stalled: 0 }; lanes as usize],
@@ -74,7 +72,7 @@ impl Channel {
         self.lanes.len() as u64
     }
 
-    /// Sets the delay of each lane in bits, at least one word; what was under way is lost.
+    /// Delays in bits, at least one word; words under way are lost.
     pub fn set_delays(&mut self, bits: &[u32]) {
         for (lane, bits) in self.lanes.iter_mut().zip(bits) {
             // A word comes out of the two oldest ones.
@@ -89,12 +87,12 @@ impl Channel {
         }
     }
 
-    /// Whoever listens hears what leaves the channel so many cycles later. Nothing is recorded yet.
+    /// Cycles by which receivers hear the output later. Call before recording.
     pub fn set_later(&mut self, cycles: u64) {
         self.later = cycles;
     }
 
-    /// Keeps what the channel does from now on, for who predicts what follows.
+    /// Records what the channel does from now, for predictions.
     pub fn record(&mut self) {
         let delays = self.lanes.iter().map(|lane| {
             // One word more is under way than the delay has.
@@ -103,12 +101,12 @@ impl Channel {
         self.events = Some(vec![ChannelEvent::Delays(self.cycle, delays.collect())]);
     }
 
-    /// What the channel did since it was asked last, if it keeps that.
+    /// Events since the last call.
     pub fn take_events(&mut self) -> Vec<ChannelEvent> {
         self.events.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Delays of `latency` cycles and up to `spread` bits more, drawn for each lane.
+    /// Draws a delay of `latency` cycles and up to `spread` bits more for each lane.
     pub fn skew(&mut self, latency: u32, spread: u32) -> Vec<u32> {
         let more = |random: &mut SplitMix64| (random.next_u64() % u64::from(spread + 1)) as u32;
         let bits: Vec<u32> =
@@ -117,38 +115,37 @@ impl Channel {
         bits
     }
 
-    /// Sets the bit error rate.
     pub fn set_ber(&mut self, ber: f64) {
         self.ber = ber;
         self.gap = self.draw_gap();
     }
 
-    /// All lanes give noise for some cycles; what is sent meanwhile is lost.
+    /// Noise on all lanes; what is sent meanwhile is lost.
     pub fn cut(&mut self, cycles: u64) {
         self.cut = cycles;
     }
 
-    /// The lanes of `mask` give noise for some cycles.
+    /// Noise on the lanes of `mask`.
     pub fn burst(&mut self, cycles: u64, mask: u32) {
         self.burst = (cycles, mask);
     }
 
-    /// A lane gives zeros from now on, or works again.
+    /// A dead lane gives zeros.
     pub fn set_dead(&mut self, lane: u32, dead: bool) {
         self.lanes[lane as usize].dead = dead;
     }
 
-    /// A lane stops for some cycles, and is later by so many from then on. Noise comes meanwhile.
+    /// Stops a lane for some cycles, with noise meanwhile; from then on it is later by as many.
     pub fn stall(&mut self, lane: u32, cycles: u64) {
         self.lanes[lane as usize].stalled = cycles;
     }
 
-    /// Bits that independent errors have changed.
+    /// Number of independent bit errors so far.
     pub fn flipped(&self) -> u64 {
         self.flipped
     }
 
-    /// Bits up to the next wrong one: `floor(ln(u) / ln(1 - ber))`.
+    /// Distance to the next wrong bit: `floor(ln(u) / ln(1 - ber))`.
     fn draw_gap(&mut self) -> u64 {
         if self.ber <= 0.0 {
             return u64::MAX;
@@ -163,7 +160,7 @@ impl Channel {
         self.random.next_u64() as u32 & MASK
     }
 
-    /// One cycle: takes what is sent, returns what arrives.
+    /// Takes what is sent, returns what arrives.
     pub fn step(&mut self, sent: &Lanes) -> Lanes {
         let mut out = [0; 8];
         let mut right = [0; 8];

@@ -1,39 +1,39 @@
 //! Beats that are sent, and the check of what arrives.
 //!
-//! A flow is an endless sequence of beats from one DIMM to another, each a function of the flow's number and its own. So the
-//! receiver needs no copy: the next beat of every flow is known, and a beat that is lost, repeated, changed or out of order is
-//! not the one that was next. It also says which one it is, for the message.
+//! A flow is an endless sequence of beats between two DIMMs, each a function of the flow's number and its own. So the
+//! receiver needs no copy: the next beat of every flow is known, and any other was lost, repeated, changed or
+//! reordered. A beat carries its number, for the message.
 
 use super::{Beat, LANE_BITS};
 use ndp_config::{BEAT_BITS, LinkConfig};
 use ndp_files::{Result, fault};
 use ndp_numerics::SplitMix64;
 
-/// Bits of a beat that say which one it is.
+/// Bits that identify a beat.
 const NUMBERS: u32 = 128;
 /// The marker of lane 0; the lowest three bits are the lane's number (docs/dimm-link.md, "Frame").
 const MARKER: u32 = 0x3E_6A17 << 3;
 
-/// A flow from a DIMM to a DIMM. After a reset of its source a new one begins.
+/// After a reset of its source a new flow begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     pub source: u32,
     pub dest: u32,
-    /// How often the sender was reset.
+    /// Number of resets of the sender.
     pub epoch: u32,
-    /// Beats of a message: all of this number, or any number up to 24 if it is 0.
+    /// Beats per message; 0 for any number up to 24.
     pub message_beats: u32,
-    /// Beats are such that lanes carry their markers within the payload, if every message fills a flit of so many lanes; 0: noise.
+    /// Lanes on which the payload contains markers, if messages fill flits of this number of lanes; 0 for noise.
     pub marked_lanes: u32,
 }
 
 impl Flow {
-    /// A number that no other flow has.
+    /// Unique among flows.
     pub fn number(&self) -> u64 {
         u64::from(self.source) << 40 | u64::from(self.dest) << 32 | u64::from(self.epoch)
     }
 
-    /// Beat `index`: number of the flow, its own, and six words of noise from both.
+    /// Number of the flow, its own, and six words of noise from both.
     pub fn beat(&self, index: u64) -> Beat {
         let mut random = SplitMix64::new(self.number() << 20 ^ index);
         let mut beat: Beat = std::array::from_fn(|_| random.next_u64());
@@ -44,7 +44,7 @@ impl Flow {
         beat
     }
 
-    /// Puts the marker of each lane wherever all that a lane carries in a word lies within the noise of a beat.
+    /// Puts the marker of each lane wherever a whole word of the lane lies within the noise of a beat.
     fn mark(&self, index: u64, beat: &mut Beat) {
         let place = (index % u64::from(self.message_beats)) as u32;
         let first = LinkConfig::HEADER_BITS + place * BEAT_BITS;
@@ -58,7 +58,7 @@ impl Flow {
         }
     }
 
-    /// Label of the message that beat `index` belongs to: noise, a function of the message's first beat.
+    /// Label of the message of beat `index`: noise, a function of the message's first beat.
     pub fn label(&self, index: u64) -> u32 {
         let first = match self.message_beats {
             0 => (0..=index).rev().find(|i| *i == 0 || self.is_last(i - 1)).unwrap_or(0),
@@ -68,7 +68,6 @@ impl Flow {
         bits as u32 & ((1 << LinkConfig::LABEL_BITS) - 1)
     }
 
-    /// Whether beat `index` is the last of its message.
     pub fn is_last(&self, index: u64) -> bool {
         match self.message_beats {
             0 => SplitMix64::new(self.number() ^ index << 1).next_u64().is_multiple_of(9) || index % 24 == 23,
@@ -85,7 +84,6 @@ pub struct Cursor {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its bits.
     pub beat: Beat,
     /// Last of its message.
     pub last: bool,
@@ -95,13 +93,12 @@ pub struct Arrival {
     pub label: u32,
 }
 
-/// The check of what one DIMM receives.
 #[derive(Clone, Debug)]
 pub struct Inbox {
     node: u32,
-    /// The next beat of each flow to this DIMM, by source.
+    /// Next beat of each flow to this DIMM, by source.
     pub cursors: Vec<Option<Cursor>>,
-    /// Sources whose flow may go on elsewhere or begin anew, once: after a reset.
+    /// Sources whose flow may, once, skip beats or begin anew: after a reset.
     pub lenient: Vec<bool>,
     pub beats: u64,
     pub flits: u64,
@@ -110,13 +107,11 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// The inbox of a DIMM, among `nodes`.
     pub fn new(node: u32, nodes: u32) -> Self {
         let count = nodes as usize;
         Self { node, cursors: vec![None; count], lenient: vec![false; count], beats: 0, flits: 0, skipped: 0 }
     }
 
-    /// Checks a beat against the one that is next.
     pub fn take(&mut self, cycle: u64, arrival: &Arrival) -> Result<()> {
         self.beats += 1;
         self.flits += u64::from(arrival.flit_last);

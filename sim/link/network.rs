@@ -1,4 +1,4 @@
-//! Links put together: two DIMMs on one link, or several around a bridge, with a check of everything in every cycle.
+//! Two DIMMs on one link, or several around a bridge, with a check of everything in every cycle.
 
 use super::Lanes;
 use super::bridge::Bridge;
@@ -11,16 +11,14 @@ use ndp_config::{DesignConfig, LinkConfig};
 use ndp_cycles::{Arrived, Beat, EndInputs, EndOutputs, LinkPair};
 use ndp_files::{Error, Result, fault};
 
-/// Cycles of a channel: the way through SerDes and board.
+/// Latency of SerDes and board in core cycles.
 pub const LATENCY: u32 = 12;
 
-/// The block at each end of a link.
 pub const END: &str = "link_controller";
 
 /// An error injected between a link and the check of what arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryFault {
-    /// One bit of a beat is wrong.
     Corrupt,
     Drop,
     Duplicate,
@@ -32,13 +30,13 @@ pub enum DeliveryFault {
 pub struct Cable {
     /// From the first end to the second, and back.
     pub channels: [Channel; 2],
-    /// Watchers of what the first and the second end send.
+    /// By sending end.
     pub probes: [Probe; 2],
     pub watched: bool,
 }
 
 impl Cable {
-    /// Two channels without skew or errors, from one seed.
+    /// Without skew or errors.
     pub fn new(names: [String; 2], config: &LinkConfig, seed: u64) -> Self {
         Self {
             channels: [0, 1].map(|d| Channel::new(config.lanes(), LATENCY, seed * 2 + d)),
@@ -47,7 +45,6 @@ impl Cable {
         }
     }
 
-    /// One cycle: what the ends send, and what they receive.
     pub fn step(&mut self, cycle: u64, sent: [Lanes; 2]) -> Result<[Lanes; 2]> {
         if self.watched {
             let said = [self.probes[1].said(), self.probes[0].said()];
@@ -63,40 +60,33 @@ impl Cable {
         self.channels[0].lanes()
     }
 
-    /// Sets the bit error rate of both directions.
     pub fn set_ber(&mut self, ber: f64) {
         self.channels.iter_mut().for_each(|channel| channel.set_ber(ber));
     }
 
-    /// Both directions give noise for some cycles.
     pub fn cut(&mut self, cycles: u64) {
         self.channels.iter_mut().for_each(|channel| channel.cut(cycles));
     }
 }
 
-/// DIMMs, cables, and a bridge if there are more than two.
 #[derive(Debug)]
 pub struct Network {
     pub nodes: Vec<Endpoint>,
-    /// One cable for two DIMMs, otherwise one for each, from the DIMM to the bridge.
+    /// One cable for two DIMMs, otherwise one from each DIMM to the bridge.
     pub cables: Vec<Cable>,
     pub inboxes: Vec<Inbox>,
-    /// The error to be injected into the next flit that arrives anywhere.
+    /// Error for the next flit that arrives anywhere.
     pub fault: Option<DeliveryFault>,
     /// Flits that the bridge dropped for want of a route.
     pub misrouted: u64,
-    /// If there are more than two DIMMs.
     pub bridge: Option<Bridge>,
     prediction: Option<LinkPair>,
     last_delivery: u64,
     cycle: u64,
-    /// Beats held back by an injected error.
     held: Vec<(usize, Arrival)>,
 }
 
 impl Network {
-    /// Two DIMMs on one link.
-    ///
     /// # Errors
     /// As [`Model::open`](crate::ffi::Model::open).
     pub fn pair(config: &DesignConfig, seed: u64) -> Result<Self> {
@@ -104,7 +94,7 @@ impl Network {
         Self::open([&end; 2], 2, config.link(), seed)
     }
 
-    /// So many DIMMs, their ends in turn of either Verilog, without a bridge.
+    /// `count` DIMMs without a bridge; their ends alternate between the two texts.
     pub fn open(ends: [&Rtl; 2], count: u32, config: &LinkConfig, seed: u64) -> Result<Self> {
         let nodes: Vec<Endpoint> = (0..count)
             .map(|n| Endpoint::open(ends[n as usize % 2], config, n, seed * 16 + u64::from(n)))
@@ -127,11 +117,11 @@ impl Network {
         })
     }
 
-    /// Compares two DIMMs on one link with the cycle model from the first cycle on: all handshakes, status outputs and counters. The model is
-    /// given what is offered and taken, and what the channels do. No end is reset from then on.
+    /// Compares a pair with the cycle model from its first cycle: all handshakes, status outputs and counters. The
+    /// model gets what is offered and taken, and what the channels do. No end may be reset.
     ///
     /// # Panics
-    /// If there is a bridge, or a cycle was made.
+    /// With a bridge, or after the first cycle.
     pub fn predict(&mut self, config: &LinkConfig) {
         assert!(self.bridge.is_none() && self.cycle == 0, "a pair that has not begun is needed");
         self.prediction = Some(LinkPair::new(config, LATENCY));
@@ -139,12 +129,11 @@ impl Network {
         self.nodes.iter_mut().for_each(|node| node.observed = true);
     }
 
-    /// Core cycles so far.
     pub fn cycle(&self) -> u64 {
         self.cycle
     }
 
-    /// Adds beats of a flow, and lets its receiver expect them.
+    /// Adds beats to a flow; its receiver expects them.
     pub fn send(&mut self, flow: Flow, beats: u64) {
         self.nodes[flow.source as usize].send(flow, beats);
         let cursor = &mut self.inboxes[flow.dest as usize].cursors[flow.source as usize];
@@ -158,7 +147,7 @@ impl Network {
         self.inboxes.iter().map(|inbox| inbox.flits).sum()
     }
 
-    /// Beats that were taken from the sources, or are still to be, and have not arrived.
+    /// Beats taken from the sources, or still to be, that have not arrived.
     pub fn missing(&self) -> u64 {
         let count = self.nodes.len() as u32;
         (0..count)
@@ -167,7 +156,7 @@ impl Network {
             .sum()
     }
 
-    /// The same for the flows of one DIMM to another; of flows from before a reset, what has not been overtaken.
+    /// [`Self::missing`] between two DIMMs; for flows from before a reset, what was not overtaken.
     pub fn missing_between(&self, source: u32, dest: u32) -> u64 {
         let sources = &self.nodes[source as usize].sources;
         let flows = sources.iter().filter(|(cursor, _)| cursor.flow.dest == dest);
@@ -179,10 +168,8 @@ impl Network {
             .sum()
     }
 
-    /// One core cycle of everything.
-    ///
     /// # Errors
-    /// As soon as a promise is broken, or the cycle model is wrong.
+    /// A broken promise, or a wrong cycle model.
     pub fn step(&mut self) -> Result<()> {
         self.cycle += 1;
         let sent: Vec<Lanes> = self.nodes.iter().map(Endpoint::lanes).collect();
@@ -209,12 +196,11 @@ impl Network {
         self.compare()
     }
 
-    /// Compares the cycle that was made with that of the model.
     fn compare(&mut self) -> Result<()> {
         let Some(model) = &mut self.prediction else { return Ok(()) };
         let mut inputs = [EndInputs::default(); 2];
         for (n, node) in self.nodes.iter().enumerate() {
-            // What this end hears comes from the other one.
+            // The other end sends what this one hears.
             for event in self.cables[0].channels[1 - n].take_events() {
                 match event {
                     ChannelEvent::Delays(cycle, bits) => model.set_delays(n, cycle, &bits),
@@ -244,7 +230,7 @@ impl Network {
         if self.fault.is_none() {
             return self.inboxes[node].take(self.cycle, &arrival);
         }
-        // A whole flit is held back, then treated; to swap, two of them.
+        // A whole flit is held back, then treated; for a swap two.
         self.held.push((node, arrival));
         let ends: Vec<usize> =
             (0..self.held.len()).filter(|i| self.held[*i].1.flit_last).map(|i| i + 1).collect();
@@ -263,10 +249,8 @@ impl Network {
         beats.iter().try_for_each(|(node, arrival)| self.inboxes[*node].take(self.cycle, arrival))
     }
 
-    /// Steps until everything has arrived.
-    ///
     /// # Errors
-    /// As [`Network::step`], and if nothing arrives for `patience` cycles.
+    /// As [`Network::step`]; no arrival for `patience` cycles.
     pub fn drain(&mut self, patience: u64) -> Result<()> {
         self.last_delivery = self.cycle;
         while self.missing() > 0 {
@@ -283,12 +267,11 @@ impl Network {
         Ok(())
     }
 
-    /// Steps some cycles.
     pub fn run(&mut self, cycles: u64) -> Result<()> {
         (0..cycles).try_for_each(|_| self.step())
     }
 
-    /// Steps until a condition holds; `false` if it does not within `cycles`.
+    /// `false` if `condition` does not hold within `cycles`.
     pub fn run_until(&mut self, cycles: u64, condition: impl Fn(&Self) -> bool) -> Result<bool> {
         for _ in 0..cycles {
             if condition(self) {
@@ -299,10 +282,10 @@ impl Network {
         Ok(condition(self))
     }
 
-    /// All counters of a DIMM's end, read one per cycle.
+    /// Reads one counter per cycle.
     ///
     /// # Errors
-    /// As [`Network::step`]; a counter that differs from the cycle model's.
+    /// As [`Network::step`]; a difference from the cycle model.
     pub fn counters(&mut self, node: usize) -> Result<[u64; COUNTERS.len()]> {
         let mut values = [0; COUNTERS.len()];
         for (number, value) in (0..).zip(&mut values) {
@@ -320,12 +303,11 @@ impl Network {
     }
 }
 
-/// The error for an end that is not what the cycle model says.
 fn differs(cycle: u64, node: usize, [found, predicted]: [String; 2]) -> Error {
     fault!("cycle {cycle}: DIMM {node} shows {found}; by the cycle model {predicted}")
 }
 
-/// What was at a controller's outputs, in the words of the model.
+/// A controller's outputs as the model names them.
 fn shown(seen: &Seen) -> EndOutputs {
     let Seen { ready, arrival, holds, status, .. } = *seen;
     let ControllerStatus { up, fault, cause, peer_fault, locked, aligned } = status;

@@ -7,7 +7,7 @@ use ndp_config::{BEAT_BITS, LinkConfig};
 use ndp_files::Result;
 use ndp_numerics::SplitMix64;
 
-/// Counters of a controller by number.
+/// By number.
 pub const COUNTERS: [&str; 16] = [
     "flits sent",
     "flits sent again",
@@ -27,7 +27,6 @@ pub const COUNTERS: [&str; 16] = [
     "longest latency",
 ];
 
-/// Reads packed lanes from a port.
 pub fn read_lanes(model: &Model, port: OutputPort) -> Lanes {
     let mut words = [0; 7];
     let count = port.words();
@@ -61,47 +60,41 @@ fn unpack(words: &[u32; 7]) -> Lanes {
 pub struct ControllerStatus {
     pub up: bool,
     pub fault: bool,
-    /// Why: bit 0 nothing heard, bit 1 nothing acknowledged.
+    /// Bit 0: nothing heard, bit 1: nothing acknowledged.
     pub cause: u32,
-    /// The other side is faulty.
     pub peer_fault: bool,
-    /// Lanes whose markers are found, one bit each.
+    /// Lanes with found markers, one bit each.
     pub locked: u32,
     pub aligned: bool,
 }
 
-/// What was at a controller's ports in a cycle.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// The flow whose beat was offered, and the beat's number.
+    /// Flow and number of the offered beat.
     pub offered: Option<(Flow, u64)>,
-    /// A beat would have been taken.
     pub ready: bool,
-    /// The beat that was offered to the core.
     pub arrival: Option<Arrival>,
-    /// It would have been taken.
+    /// Whether the core would take the arrival.
     pub takes: bool,
-    /// `retrain_i`.
     pub retrain: bool,
-    /// Beats were taken and not acknowledged.
+    /// Some taken beats are not acknowledged.
     pub holds: bool,
     pub status: ControllerStatus,
 }
 
-/// A controller with the core side's source and sink.
 #[derive(Debug)]
 pub struct Endpoint {
     pub model: Model,
-    /// What is to be sent: flows, and how many beats of each are left. The first one goes on at the next cycle.
+    /// Flows, and the number of beats left of each. The first one goes on at the next cycle.
     pub sources: Vec<(Cursor, u64)>,
-    /// In how many of 256 cycles the source offers nothing, and the sink takes nothing.
+    /// Of 256 cycles, those in which the source offers nothing, and the sink takes nothing.
     pub stalls: [u64; 2],
-    /// What was at the ports in the last cycle, if that is kept.
+    /// Last cycle's ports, if `observed`.
     pub seen: Option<Seen>,
     pub observed: bool,
     node: u32,
     turn: usize,
-    /// The flow whose message is being sent.
+    /// The flow of the current message.
     current: Option<usize>,
     offered: Option<(Flow, u64)>,
     random: SplitMix64,
@@ -123,7 +116,7 @@ impl Endpoint {
     /// Opens a `link_controller` with random register contents, after reset.
     ///
     /// # Errors
-    /// As [`Model::open`]; a port that does not exist.
+    /// As [`Model::open`]; a missing port.
     pub fn open(rtl: &Rtl, config: &LinkConfig, node: u32, seed: u64) -> Result<Self> {
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
         let mut model = Model::open(rtl, &options)?;
@@ -184,7 +177,7 @@ impl Endpoint {
         self.node
     }
 
-    /// Adds beats of a flow to what is to be sent, and those up to the end of the last message.
+    /// Adds beats of a flow, rounded up to a whole message.
     pub fn send(&mut self, flow: Flow, beats: u64) {
         let index = self.sources.iter().position(|(cursor, _)| cursor.flow == flow).unwrap_or_else(|| {
             self.sources.push((Cursor { flow, next: 0 }, 0));
@@ -197,7 +190,6 @@ impl Endpoint {
         }
     }
 
-    /// Beats that the controller has not taken yet.
     pub fn unsent(&self) -> u64 {
         self.sources.iter().map(|(_, left)| left).sum()
     }
@@ -218,7 +210,7 @@ impl Endpoint {
         }
     }
 
-    /// Holds the reset, or releases it. What was offered is forgotten.
+    /// The offered beat is forgotten.
     pub fn set_reset(&mut self, active: bool) {
         self.model.set(self.reset, u64::from(!active));
         if active {
@@ -227,13 +219,12 @@ impl Endpoint {
         }
     }
 
-    /// Sets `retrain_i`.
     pub fn set_retrain(&mut self, active: bool) {
         self.retrains = active;
         self.model.set(self.retrain, active.into());
     }
 
-    /// Selects the counter that [`Endpoint::counter`] returns after the next cycle.
+    /// For [`Endpoint::counter`] after the next cycle.
     pub fn select_counter(&mut self, number: u64) {
         self.model.set(self.counter.0, number);
     }
@@ -243,7 +234,7 @@ impl Endpoint {
         self.model.get(self.counter.1)
     }
 
-    /// Offers the next beat, if any is left: flows in turn, each for a whole message.
+    /// Flows take turns, each for a whole message.
     fn offer(&mut self) {
         if self.offered.is_none() {
             let count = self.sources.len();
@@ -269,7 +260,7 @@ impl Endpoint {
         self.model.set(self.tx[0], self.offered.is_some().into());
     }
 
-    /// One cycle: drives the lanes and both handshakes. Returns the beat that arrived.
+    /// Drives the lanes and both handshakes; returns the beat that arrived.
     pub fn step(&mut self, lanes: &Lanes) -> Option<Arrival> {
         drive_lanes(&mut self.model, self.lanes_in, lanes);
         self.offer();
@@ -299,7 +290,6 @@ impl Endpoint {
         arrival
     }
 
-    /// The beat that is offered to the core.
     fn arrival(&self) -> Option<Arrival> {
         let [valid, data, last, flit_last, dest, source, label] = self.rx;
         (self.model.get(valid) == 1).then(|| Arrival {

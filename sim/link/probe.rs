@@ -1,13 +1,13 @@
-//! Follows the flits that one end of a link sends and checks the protocol: CRC, numbers, credits, acknowledgements, replays.
-//!
-//! Looks at the lanes before the channel, so every flit has to be perfect. The decoder is written from docs/dimm-link.md, bit by bit.
+//! Follows the flits that one end of a link sends and checks CRC, numbers, credits, acknowledgements and replays. It
+//! looks at the lanes before the channel, so every flit has to be perfect. The decoder is written from
+//! docs/dimm-link.md, bit by bit.
 
 use super::{LANE_BITS, Lanes};
 use ndp_config::LinkConfig;
 use ndp_files::{Result, fault};
 use std::collections::VecDeque;
 
-/// 22 bits that all markers begin with, above the lane's number.
+/// First 22 bits of all markers, above the lane's number.
 const COMMA: u32 = 0b11_1110_0110_1010_0001_0111;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ struct Fields {
     limit: u8,
 }
 
-/// What an end has said that binds the other one.
+/// Statements of an end that bind the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Said {
     ack: Option<u8>,
@@ -28,24 +28,21 @@ pub struct Said {
     newest: Option<u8>,
 }
 
-/// The watcher of one end.
 #[derive(Clone, Debug)]
 pub struct Probe {
     name: String,
     config: LinkConfig,
     /// Bits of the flit so far; `None` until the first marker.
     bits: Option<Vec<bool>>,
-    /// Words since the last marker.
     place: u32,
     said: Said,
-    /// Number and bits of flits that were sent, without their headers, oldest first.
+    /// Number and bits of sent flits, without headers, oldest first.
     sent: VecDeque<(u8, Vec<bool>)>,
-    /// Data flits seen, repeated ones included, and those repeated.
+    /// Data flits with repeated ones, and the repeated ones.
     pub flits: [u64; 2],
 }
 
 impl Probe {
-    /// The watcher of the end that `name` says.
     pub fn new(name: impl Into<String>, config: &LinkConfig) -> Self {
         let (name, config) = (name.into(), config.clone());
         Self {
@@ -63,7 +60,7 @@ impl Probe {
         self.said
     }
 
-    /// Forgets all numbers: one of the ends is reset. With `framing` it is this one.
+    /// Forgets all numbers because one of the ends is reset; with `framing` this one.
     pub fn forget(&mut self, framing: bool) {
         self.said = Said::default();
         self.sent.clear();
@@ -76,10 +73,8 @@ impl Probe {
         (0..self.config.lanes()).all(|l| lanes[l as usize] == COMMA << 3 | l)
     }
 
-    /// One cycle of the lanes, and what the other end has said so far.
-    ///
     /// # Errors
-    /// A sender broke a rule of the protocol on its lanes names the rule.
+    /// A broken rule of the protocol, by its name.
     pub fn step(&mut self, cycle: u64, lanes: &Lanes, peer: Said) -> Result<()> {
         let marker = self.is_marker(lanes);
         let Some(bits) = &mut self.bits else {
@@ -131,7 +126,7 @@ impl Probe {
         if fields.kind != 1 && bits[72..72 + self.config.payload_bits() as usize].contains(&true) {
             return Err("payload in a flit that has none".to_owned());
         }
-        // Before both sides know each other, only the number counts, and not before the first ordinary flit.
+        // Before both sides know each other, and up to the first ordinary flit, only the number counts.
         if fields.kind >= 2 {
             self.said = Said::default();
             return Ok(());
@@ -143,7 +138,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Acknowledgements and credits only grow, and not beyond what there is.
+    /// Acknowledgements and credits only grow, up to what there is.
     fn numbers(&mut self, fields: &Fields, peer: Said) -> Result<(), String> {
         let Fields { ack, limit, .. } = *fields;
         let behind = |old: Option<u8>, new: u8| old.is_some_and(|old| new.wrapping_sub(old) >= 128);
@@ -160,7 +155,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Numbers follow one another, a repeated flit is what it was, and there is credit for each.
+    /// Numbers follow one another, a repeated flit is unchanged, and there is credit for each.
     fn payload(&mut self, fields: &Fields, bits: &[bool], peer: Said) -> Result<(), String> {
         let sequence = fields.sequence;
         let newest = *self.said.newest.get_or_insert(sequence);
@@ -176,7 +171,7 @@ impl Probe {
         {
             return Err(format!("flit {sequence}, though {ack} is not acknowledged: it cannot hold so many"));
         }
-        // Destination to label, and the payload of the beats that count.
+        // Destination to label, and the valid payload.
         let beats = 1 + (0..3).fold(0, |n, i| n | usize::from(bits[44 + i]) << i);
         let content: Vec<bool> = bits[36..65].iter().chain(&bits[72..72 + 512 * beats]).copied().collect();
         if sequence == newest {
@@ -191,7 +186,7 @@ impl Probe {
         if sequence.wrapping_sub(newest) < 128 {
             return Err(format!("flit {sequence}, and {newest} is next"));
         }
-        // An acknowledged flit may be under way once more while its place is filled anew; nobody takes it.
+        // An acknowledged flit may be under way once more while its place is refilled; nobody takes it.
         let acknowledged = peer.ack.is_some_and(|ack| ack.wrapping_sub(sequence).wrapping_sub(1) < 127);
         match self.sent.iter().find(|(number, _)| *number == sequence) {
             Some((_, before)) if *before != content && !acknowledged => {

@@ -1,15 +1,15 @@
-//! Commands of a rank with what they leave out: the row of a RD or WR, and how long a row was open.
+//! Commands of a rank with the implied row of a RD or WR, and the time that each row was open.
 
 use ndp_config::DramConfig;
 use ndp_dram::Command;
 
 const BURST_COLUMNS: u32 = 8;
-/// Index of a bank: bank group by bank group.
+/// Bank group by bank group.
 pub(super) fn bank_index(bank_group: u8, bank: u8) -> usize {
     usize::from(bank_group) * DramConfig::BANKS_PER_GROUP as usize + usize::from(bank)
 }
 
-/// A row that was open: from ACT until its precharge, or until the end.
+/// A row that was open from ACT until its precharge, or until the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpenRow {
     pub bank: usize,
@@ -19,7 +19,6 @@ pub(super) struct OpenRow {
     pub accesses: u64,
 }
 
-/// Follows the rows of a rank.
 #[derive(Debug)]
 pub(super) struct Rows {
     open: Vec<Option<OpenRow>>,
@@ -37,7 +36,7 @@ impl Rows {
         }
     }
 
-    /// A command in its clock; the result is its text with row and column.
+    /// Returns the command's text with row and column.
     pub(super) fn command(&mut self, dram: &DramConfig, clock: u64, command: &Command) -> String {
         let bank = command.bank().map_or(0, |(group, bank)| bank_index(group, bank));
         match *command {
@@ -81,7 +80,7 @@ impl Rows {
         }
     }
 
-    /// The end of the recording: what is still open is closed.
+    /// Closes all rows at the end of the recording.
     pub(super) fn finish(mut self, clock: u64) -> Vec<OpenRow> {
         (0..self.open.len()).for_each(|bank| self.close(bank, clock));
         self.closed

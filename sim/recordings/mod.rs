@@ -1,7 +1,7 @@
-//! A recording of a core, or of a system of several, as files: text for people and comparisons, a timeline for ui.perfetto.dev.
+//! Recordings of a core or a system as files: text for people and comparisons, a timeline for ui.perfetto.dev.
 //!
-//! Downstream of [`crate::core::Recording`]. Times are those of the waves: the rising edge in which something happened.
-//! Output is the same from run to run. Where it goes, and that it is complete or absent, is up to the binaries.
+//! Downstream of [`crate::core::Recording`]. Times are those of the waves, at the rising edge of an event. Output is
+//! the same from run to run.
 
 mod commands;
 mod system;
@@ -16,17 +16,15 @@ use crate::core::Recording;
 use crate::ffi::Edge;
 
 impl Recording {
-    /// When a core cycle's rising edge is, in ps.
     fn core_ps(&self, cycle: u64) -> u64 {
         self.clocks.rise_ps(Edge::Core, cycle)
     }
 
-    /// When a clock of the ranks is, in ps.
     fn dram_ps(&self, clock: u64) -> u64 {
         self.clocks.rise_ps(Edge::Dram, self.dram_origin + clock)
     }
 
-    /// What an address of the host is: a register of the core, or a burst of the DRAM.
+    /// Name of a register of the core, or of a burst of the DRAM.
     fn place_of(&self, address: u64) -> String {
         let core = 1 << self.config.dimm_burst_bits();
         if address & core == 0 {

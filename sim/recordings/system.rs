@@ -1,11 +1,11 @@
 //! The timeline of a whole system: a GPU, the bus, the host's memory channels, DIMMs with their cores, and links.
 //! A system without a GPU has no bus, and one DIMM has no links.
 //!
-//! Processes: the critical path, the GPU, the bus with a track for each direction and one for neurons that are copied to the GPU, the channels with a track each, the links with a track for
-//! each DIMM and direction and one for neurons that migrate, and each DIMM with a track for its programs, one for the front end and one for each
-//! part of its core. Devices have a counter of the power that they draw. Instructions are those that the simulated core executed, moved to the time of the system; times of GPU, bus and
-//! links follow from bandwidths. Every event names token, layer and operation, and a program also its number and the cycle of the core in
-//! which it began, which waves and command traces count.
+//! Processes: critical path, GPU, bus (a track per direction, one for neurons copied to the GPU), channels, links (a
+//! track per DIMM and direction, one for migrating neurons), and each DIMM (programs, front end, parts of its core).
+//! Devices have a counter of their power. Instructions are those of the simulated core, moved to the time of the
+//! system; times of GPU, bus and links follow from bandwidths. Events name token, layer and operation; programs also
+//! their number and first core cycle, which waves and command traces count.
 
 use super::timeline::fields_of;
 use crate::core::{PARTS, part_of};
@@ -16,56 +16,51 @@ use ndp_report::Timeline;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-/// Processes: the critical path, the GPU, the bus, the links, the channels, and the DIMMs from here on.
+/// Processes; DIMMs are numbered after them.
 const PATH: u32 = 1;
 const GPU: u32 = 2;
 const BUS: u32 = 3;
 const LINKS: u32 = 4;
 const CHANNELS: u32 = 5;
 const FIRST_DIMM: u32 = 6;
-/// The host, if it does anything that takes time: behind all DIMMs.
+/// After all DIMMs; only if the host takes any time.
 const HOST: u32 = 1000;
 const SSD: u32 = 1001;
 /// Tracks of the bus and the links for what the scheduler moves.
 const UPLOADS: u32 = 2;
 const MIGRATIONS: u32 = 0;
 
-/// Neurons that were moved while a token was generated.
+/// Neurons that moved while a token was generated.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moves {
     pub position: usize,
-    /// Neurons copied to the GPU, their bytes, and the time that the bus takes for them.
+    /// Neurons copied to the GPU, their bytes, and their time on the bus.
     pub uploads: u64,
-    /// Bytes of these.
     pub upload_bytes: u64,
-    /// Time of these on the bus.
     pub upload_ns: u64,
     pub migrations: u64,
     /// Bytes of these.
     pub migration_bytes: u64,
-    /// Time of these on the busiest link.
+    /// On the busiest link.
     pub migration_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct SystemTimeline<'a> {
     pub name: &'a str,
-    /// Period of the cores' clock in ps.
+    /// Of the cores' clock.
     pub core_ps: u64,
     pub dimms: u32,
     pub events: &'a [Event],
-    /// The critical path through them.
     pub path: &'a [Segment],
-    /// What the scheduler moved, token after token: drawn from the token's first projection on, in which it is hidden.
+    /// Per token, drawn from its first projection, in which moves are hidden.
     pub moves: &'a [Moves],
-    /// What devices draw: a counter each.
+    /// One counter per device.
     pub power: &'a [Power],
 }
 
-/// Writes the timeline.
-///
 /// # Errors
-/// What `out` says.
+/// A failed write.
 pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut timeline = Timeline::default();
     let has_gpu = system.events.iter().any(|event| event.place == Resource::Gpu);
@@ -188,7 +183,6 @@ fn add(event: &Event, core_ps: u64, timeline: &mut Timeline) {
     }
 }
 
-/// The instructions of a program that begins at `begin_ns`.
 fn add_instructions(
     process: u32,
     (begin_ns, core_ps): (u64, u64),
@@ -197,7 +191,7 @@ fn add_instructions(
     timeline: &mut Timeline,
 ) {
     let ps = |cycle: u64| begin_ns * 1000 + cycle.saturating_sub(program.first_cycle) * core_ps;
-    // Words that fill the last burst are no instructions.
+    // Without the words that fill the last burst.
     for (sequence, record) in program.records.iter().take(program.instructions as usize).enumerate() {
         let text = Code::disassemble(record.word).to_string();
         let mut args = Value::from(fields_of(record, sequence));
@@ -286,7 +280,7 @@ mod tests {
         let waited = shown.iter().find(|event| event["pid"] == PATH).unwrap();
         assert_eq!((&waited["name"], &waited["args"]["compute ns"]), (&json!("GPU: part"), &json!(30)));
         let zero = shown.iter().find(|event| event["args"]["core cycle"] == 1010).unwrap();
-        // Begun 10 cycles into a program that began at 100 ns, and 30 cycles long.
+        // 10 cycles into a program that began at 100 ns, and 30 cycles long.
         assert_eq!((&zero["args"]["begin ns"], &zero["dur"]), (&json!(110.0), &json!(0.03)));
         assert_eq!((&zero["args"]["token"], &zero["args"]["program"]), (&json!(7), &json!(9)));
         assert!(shown.iter().any(|event| event["name"] == "3 neurons to the GPU"));

@@ -1,17 +1,14 @@
 //! The command trace: one line per event, in the order of time.
 //!
-//! `<time in ns> <who> <what>`. Events of the same time are in the order ranks, core, host; no edges of the two clocks
-//! coincide.
+//! `<time in ns> <who> <what>`. At equal times the order is ranks, core, host; edges of the two clocks never coincide.
 
 use super::commands::Rows;
 use crate::core::Recording;
 use ndp_isa::Code;
 use std::io::{self, Write};
 
-/// Writes the trace.
-///
 /// # Errors
-/// What `out` says.
+/// A failed write.
 pub fn write_text(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     let mut events: Vec<(u64, String)> = Vec::new();
     for (rank, commands) in recording.commands.iter().enumerate() {
@@ -39,7 +36,7 @@ pub fn write_text(recording: &Recording, out: &mut dyn Write) -> io::Result<()> 
         core(Some(request.taken), format!("host   {what} {place}"));
         core(request.answered, format!("host   answer to {what} {place}"));
     }
-    // Stable: what was pushed first comes first.
+    // Stable, so the order of pushing stays.
     events.sort_by_key(|(time, _)| *time);
     writeln!(out, "# {}/ndp_core: time in ns, who, what", recording.config.name())?;
     for (ps, text) in events {

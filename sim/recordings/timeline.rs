@@ -1,8 +1,7 @@
 //! The timeline of a core.
 //!
-//! Processes: the core with a track for the front end and one per part, the host with as many tracks as it had requests
-//! on their way at once, and each rank with a track for its data bus, one for refreshes, and one per bank for the rows
-//! that it had open. Each rank has counters of the power that it draws, from one sample of what it was used for to the next.
+//! Processes: the core (front end and parts), the host (as many tracks as concurrent requests), and each rank (data
+//! bus, refreshes, open rows of each bank). Each rank has counters of its power between samples.
 
 use super::commands::Rows;
 use crate::core::{InstructionRecord, PARTS, Recording, part_of};
@@ -14,15 +13,15 @@ use ndp_report::Timeline;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-/// Clocks without data up to which two bursts of one direction are shown as one.
+/// Largest gap between two bursts of one direction that are shown as one.
 const MERGED_GAP_CLOCKS: u64 = 8;
 const BURST_BYTES: u64 = 64;
-/// Processes: the core, the host, and the ranks from here on.
+/// Processes; ranks are numbered from here.
 const CORE: u32 = 1;
 const HOST: u32 = 2;
 const FIRST_RANK: u32 = 3;
 
-/// Counters of a rank's power, which add up to all of it. A command counts in the sample in which it is given.
+/// Their sum is the rank's power. A command counts in the sample in which it is given.
 const POWERS: [(&str, &[DramPart]); 5] = [
     ("activate, W", &[DramPart::Activate]),
     ("read, W", &[DramPart::Read, DramPart::ReadBus]),
@@ -31,10 +30,10 @@ const POWERS: [(&str, &[DramPart]); 5] = [
     ("background, W", &[DramPart::ActiveStandby, DramPart::PrechargedStandby]),
 ];
 
-/// Writes the timeline, with power by what commands and clocks of a rank cost.
+/// `costs` turn commands and clocks of a rank into power.
 ///
 /// # Errors
-/// What `out` says.
+/// A failed write.
 pub fn write_timeline(recording: &Recording, costs: &DramCosts, out: &mut dyn Write) -> io::Result<()> {
     let mut timeline = Timeline::default();
     add_core(recording, &mut timeline);
@@ -46,7 +45,6 @@ pub fn write_timeline(recording: &Recording, costs: &DramCosts, out: &mut dyn Wr
     timeline.write(out)
 }
 
-/// The fields of an instruction, by their names in programs.
 pub(super) fn fields_of(instruction: &InstructionRecord, sequence: usize) -> Map<String, Value> {
     let mut args = Map::new();
     args.insert("sequence".into(), sequence.into());
@@ -96,7 +94,7 @@ fn add_core(recording: &Recording, timeline: &mut Timeline) {
     }
 }
 
-/// Requests overlap: each takes the first track that is free.
+/// Requests overlap: each takes the first free track.
 fn add_host(recording: &Recording, timeline: &mut Timeline) {
     timeline.process(HOST, "host");
     let mut free_from: Vec<u64> = Vec::new();

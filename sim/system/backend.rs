@@ -1,7 +1,5 @@
-//! The decoder's operations, dealt out to devices.
-//!
-//! Which device does what, and which results are compared with what; the operations themselves are in `meet` (Q, K, V and FC2),
-//! `rows` (FC1) and `heads` (attention).
+//! The decoder's operations, divided among the devices, and the comparison with the reference. The operations are in
+//! `reduce` (Q, K, V and FC2), `rows` (FC1) and `heads` (attention).
 
 use super::event_log::{Event, EventLog, Operation};
 use super::figures::{Differences, DimmFigures, MergeFigures, SystemFigures};
@@ -33,30 +31,27 @@ use ndp_traces::{Activity, ones};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 
-/// How several devices work together.
 #[derive(Clone, Debug)]
 pub struct SystemOptions {
-    /// The machine: the number of DIMMs, and the bandwidths from which the times of GPU, bus and links follow.
+    /// The machine: number of DIMMs, and bandwidths for the times of GPU, bus and links.
     pub system: SystemConfig,
-    /// Cores that are simulated at the same time. Changes nothing but the time that it takes.
+    /// Cores simulated in parallel; affects wall-clock time only.
     pub threads: usize,
-    /// So many positions are computed by the GPU alone; the DIMMs get their keys and values.
+    /// Leading positions that only the GPU computes; the DIMMs get their keys and values.
     pub prompt_on_gpu: usize,
     pub gpu_numerics: GpuNumerics,
-    /// In which form partial results travel.
+    /// Format in which partial results travel.
     pub merge: MergeFormat,
-    /// How the weights come into the DRAM.
     pub load: Load,
-    /// From what it is known which neurons of FC1 are computed.
     pub activity: ActivitySource,
-    /// If the DIMMs have slots for a part of the neurons of the MLP: how many, and for how long. The others are on the system's SSD.
+    /// Slots for a part of the MLP neurons; the others are on the system's SSD. `None` keeps all in the DIMMs.
     pub flash: Option<FlashOptions>,
-    /// The DIMM of which waves are dumped and programs recorded, if the unit's options ask for them.
+    /// DIMM of the waves and recordings that the unit's options ask for.
     pub observed_dimm: usize,
 }
 
 impl SystemOptions {
-    /// A system with exact sums throughout, one core after the other, and the DIMMs at work from the first position on.
+    /// Exact sums, one thread, and DIMMs that take part from the first position.
     pub fn new(system: &SystemConfig) -> Self {
         Self {
             system: system.clone(),
@@ -94,28 +89,27 @@ pub enum ActivitySource {
     Oracle,
 }
 
-/// What is loaded into the DRAM of the DIMMs before the first token, and the backdoors of their cores, by which that can be done.
+/// Weights to load before the first token, with the backdoors of the cores.
 struct Image {
     layers: Vec<Layer>,
     backdoors: Vec<Backdoor>,
 }
 
-/// A bit that is flipped on purpose.
+/// A bit flipped on purpose, to see the checks fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Of the next partial sums that go from device to device.
+    /// In the next partial sums that go from device to device.
     Sums,
-    /// Of the weights of each neuron in its slot, when neurons have moved over links.
+    /// In the weights of each neuron in its slot, when neurons have moved over links.
     Moves,
-    /// Of what a monitor says the next time that the host asks.
+    /// In the monitor's next answer to the host.
     Activity,
-    /// Of the weights of the next neuron that comes from the SSD, in its slot.
+    /// In the weights of the next neuron from the SSD, in its slot.
     Bundles,
-    /// Of the first weight of the low-rank predictor with which a DIMM predicts next.
+    /// In the first weight of the low-rank predictor of the DIMM that predicts next.
     Prediction,
 }
 
-/// Cores and a GPU that compute together.
 pub struct SystemBackend<P> {
     pub(super) config: DesignConfig,
     pub(super) options: SystemOptions,
@@ -123,39 +117,37 @@ pub struct SystemBackend<P> {
     pub(super) places: P,
     pub(super) gpu: Gpu,
     pub(super) reference: Reference,
-    /// Keys and values of each core's heads: sequence, layer, core.
+    /// By sequence, layer and core, for the core's heads.
     pub(super) caches: BTreeMap<(u32, usize, usize), LayerCache>,
     pub(super) event_log: EventLog,
-    /// A bit that is still to be flipped.
+    /// Bit that is still to be flipped.
     pub(super) fault: Option<Fault>,
     live: Option<OnlinePredictor>,
-    /// What was predicted of the block in front of attention.
+    /// Prediction for the attention block of the current token.
     predicted: Option<Vec<u64>>,
-    /// The core on which Q, K and V have met, of each; none if each head's have met where it is attended to.
+    /// For each of Q, K and V the core with the complete sums; `None` if each head's sums meet where it is attended to.
     pub(super) met_at: [Option<usize>; 3],
-    /// How columns are cut that meet on several cores, none if they cannot be: the same for each layer and token.
+    /// Cuts of columns that meet on several cores, `None` if impossible: the same for each layer and token.
     pub(super) cuts: HashMap<OwnColumns, Option<Cut>>,
-    /// Neurons of the MLP whose gate is open, of models with a gate, between FC1 and FC2.
+    /// MLP neurons with an open gate, between FC1 and FC2.
     open_gates: Option<Vec<u32>>,
-    /// The links between the cores, if they are simulated.
+    /// `None` if the host moves the data.
     pub(super) links: Option<Links>,
-    /// Where neurons are, and their weights.
+    /// Slots of the neurons, and their weights.
     pub(super) residence: SlotTable,
-    /// What is on the SSD, if the DIMMs do not hold all neurons.
     pub(super) flash: Option<Flash>,
     pub(super) shape: LlmShape,
-    /// What the DIMMs get before the first token.
+    /// Weights that are not loaded yet.
     image: Option<Image>,
-    /// Backdoor accesses while the weights were loaded.
     loading_accesses: u64,
 }
 
 impl<P: NeuronMap> SystemBackend<P> {
-    /// Opens the cores. The weights of `model` are written into their DRAM before the first operation.
+    /// Opens the cores. The weights of `model` are loaded before the first operation.
     ///
     /// # Errors
-    /// As [`GemvUnit::open`]; a model that does not fit the DIMMs; an observed DIMM that does not exist; a core with
-    /// fewer serial steps than FP16 has: the GPU would multiply by other weights.
+    /// As [`GemvUnit::open`]; a model that does not fit in the DIMMs; an observed DIMM that does not exist; a core with
+    /// fewer serial steps than FP16 has, as the GPU would multiply other weights.
     pub fn open(
         config: &DesignConfig,
         unit: &GemvOptions,
@@ -167,7 +159,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         Self::of_layers(config, unit, options, places, (&llm_shape(model)?, &model.layers))
     }
 
-    /// The same for decoder layers, which have this shape.
+    /// For decoder layers of this shape.
     pub fn of_layers(
         config: &DesignConfig,
         unit: &GemvOptions,
@@ -183,8 +175,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(system)
     }
 
-    /// Without data: modelled cores of which only the time is known, for a model of which only the sizes are known. Inputs of operations say which
-    /// neurons are active; what has been active behind FC1 says [`SystemBackend::trace`]. Nothing is loaded.
+    /// Without data: modelled cores that only count time, for a model of known sizes. Inputs of operations say which
+    /// neurons are active; [`SystemBackend::trace`] says it for FC1's outputs. Nothing is loaded.
     pub fn timing_only(
         config: &DesignConfig,
         unit: &GemvOptions,
@@ -260,7 +252,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok((system, backdoors))
     }
 
-    /// Of a timing-only system whose programs need not all run: how many did, and how good the estimates of the others are.
+    /// Counts and errors of estimates, for a timing-only system whose programs need not all run.
     pub fn estimated(&self) -> Option<Estimated> {
         let mut all = None;
         for core in self.cores.iter().filter_map(GemvUnit::estimated) {
@@ -269,33 +261,31 @@ impl<P: NeuronMap> SystemBackend<P> {
         all
     }
 
-    /// Of a timing-only system: what is active in the tokens that come next, together.
+    /// Sets the activity of the next tokens, which run together, in a timing-only system.
     pub fn trace(&mut self, tokens: Vec<Activity>) {
         self.reference.trace(tokens);
     }
 
-    /// The programs that each core has run, if [`GemvOptions::log_programs`] asks for them.
+    /// By core; needs [`GemvOptions::log_programs`].
     pub fn take_programs(&mut self) -> Vec<Vec<LoggedProgram>> {
         self.cores.iter_mut().map(GemvUnit::take_programs).collect()
     }
 
-    /// Where the weights of the model are.
     pub fn image_map(&self) -> ImageMap {
         self.residence.map()
     }
 
-    /// The events since this was asked last, for long runs; what follows is about later times.
+    /// Events since the last call, to save memory in long runs. Later events must be about later times.
     pub fn take_events(&mut self) -> Vec<Event> {
         self.event_log.take_events()
     }
 
-    /// Flips a bit: the checks have to notice.
     #[must_use]
     pub fn with_fault(self, fault: Fault) -> Self {
         Self { fault: Some(fault), ..self }
     }
 
-    /// Only neurons that are predicted active are computed. Low-rank predictors get places in the DRAM of the cores, which predict with them.
+    /// Computes only neurons that are predicted active. Cores predict with low-rank predictors from their DRAM.
     ///
     /// # Errors
     /// Low-rank predictors that do not fit; a system without data.
@@ -319,17 +309,17 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(self)
     }
 
-    /// With links in RTL between the cores: partial sums, Q, K, V and the weights of neurons that move go over them.
+    /// With links in RTL for partial sums, Q, K, V and moving neurons.
     ///
     /// # Errors
-    /// One DIMM or more than there are bridges for, a fault of a DIMM that does not exist; cores without links; a
-    /// bridge that cannot be built; if a link does not come up.
+    /// Fewer or more DIMMs than bridges support; a fault of a DIMM that does not exist; cores without links; a bridge
+    /// that cannot be built; a link that does not come up.
     pub fn with_links(mut self, links: &LinkOptions) -> Result<Self> {
         self.links = Some(Links::open(&self.config, &mut self.cores, links, self.options.threads)?);
         Ok(self)
     }
 
-    /// Asks the links what they have counted; the figures have it then.
+    /// Reads the links' counters into the figures.
     pub fn count_links(&mut self) -> Result<()> {
         if let Some(links) = &mut self.links {
             links.count(&mut self.cores)?;
@@ -338,15 +328,14 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(())
     }
 
-    /// Takes down what the cycle model says of the programs of linked cores.
+    /// Notes the cycle model's predictions for programs of linked cores.
     pub(super) fn learn(&mut self) {
         if let Some(links) = &mut self.links {
             self.event_log.predicted.append(&mut links.lockstep().take_predicted());
         }
     }
 
-    /// Writes the weights into the DRAM of the cores. The image is used up, and its backdoors with it: from then on there is no way to the
-    /// DRAM but the pins.
+    /// Loads the weights and drops the backdoors: from then on only the pins lead to the DRAM.
     fn load(&mut self) -> Result<()> {
         let Some(Image { layers, backdoors }) = self.image.take() else { return Ok(()) };
         if self.options.load == Load::Backdoor {
@@ -365,23 +354,23 @@ impl<P: NeuronMap> SystemBackend<P> {
             })?;
             self.learn();
         }
-        // From now on nobody but the cores' pins has anything to do with their DRAM.
+        // From now on only the cores' pins access their DRAM.
         self.loading_accesses = self.backdoor_accesses();
         Ok(())
     }
 
-    /// The device ranks of a DIMM, to look at what is in them.
+    /// For inspection.
     pub fn ranks(&self, dimm: usize) -> &[Rank] {
         self.cores[dimm].core().ranks()
     }
 
-    /// Bursts of the DIMMs' DRAM that were read or written by backdoor access since the weights were loaded.
+    /// Number of backdoor accesses since the weights were loaded.
     pub fn backdoor_accesses(&self) -> u64 {
         let all: u64 = self.cores.iter().map(|core| core.core().backdoor_accesses()).sum();
         all - self.loading_accesses
     }
 
-    /// Neurons change places over links as the scheduler wants it, until the projection that began at `begin` is over, or a move fails.
+    /// Moves neurons over links as scheduled, until the projection that began at `begin` is over, or a move fails.
     fn move_neurons(&mut self, begin: u64) -> Result<()> {
         let Some(links) = &mut self.links else { return Ok(()) };
         let (gap, mut now) = (self.event_log.now, begin);
@@ -412,7 +401,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(())
     }
 
-    /// Without links neurons change places between tokens: the host reads their weights from one DIMM and writes them to another.
+    /// Moves neurons between tokens without links: the host copies their weights from DIMM to DIMM.
     fn copy_neurons(&mut self) -> Result<()> {
         loop {
             let moves = self.residence.all_moves();
@@ -434,17 +423,16 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
     }
 
-    /// What has been done so far.
     pub fn figures(&self) -> &SystemFigures {
         &self.event_log.figures
     }
 
-    /// Everything that was done, in the order of the operations.
+    /// In the order of the operations.
     pub fn events(&self) -> &[Event] {
         &self.event_log.events
     }
 
-    /// Every output that differed from the reference; all of one operation at most, as the first one ends the run.
+    /// Wrong outputs, of at most one operation, as the first one ends the run.
     pub fn mismatches(&self) -> &[Mismatch] {
         &self.event_log.mismatches
     }
@@ -453,22 +441,21 @@ impl<P: NeuronMap> SystemBackend<P> {
         &self.places
     }
 
-    /// The live predictor, if there is one.
     pub fn live(&self) -> Option<&OnlinePredictor> {
         self.live.as_ref()
     }
 
-    /// Broken timing rules of the DRAM, of all cores.
+    /// Number of broken timing rules, all cores together.
     pub fn protocol_violations(&self) -> u64 {
         self.cores.iter().map(|core| core.core().protocol_violations()).sum()
     }
 
-    /// Whether a deliberate error was asked for and has found its place on no core yet.
+    /// Whether a requested bit flip has not happened on any core.
     pub fn flip_is_pending(&self) -> bool {
         self.cores.iter().all(GemvUnit::flip_is_pending)
     }
 
-    /// What was recorded of the observed DIMM.
+    /// Recording of the observed DIMM.
     pub fn take_recording(&mut self) -> Option<Recording> {
         self.cores[self.options.observed_dimm].take_recording()
     }
@@ -479,22 +466,21 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ran { backdoor_accesses, recording, ..Ran::new(self.event_log, &self.cores) }
     }
 
-    /// Completes the wave file of the observed DIMM, if there is one.
+    /// Completes the observed DIMM's wave file.
     pub fn close_waves(&mut self) -> Result<()> {
         self.cores.iter_mut().try_for_each(GemvUnit::close_waves)
     }
 
-    /// Whether sums are exact wherever they are.
     pub(super) fn is_exact(&self) -> bool {
         self.options.gpu_numerics == GpuNumerics::Exact && self.options.merge == MergeFormat::Exact
     }
 
-    /// The prompt, as far as it is the GPU's.
+    /// Whether this is a part of the prompt that only the GPU computes.
     fn on_gpu(&self) -> bool {
         self.event_log.step.position < self.options.prompt_on_gpu
     }
 
-    /// What comes is part of this operation; the first one of a pass begins a batch.
+    /// Begins an operation; the first one of a pass begins a batch.
     fn begin(&mut self, layer: Option<u32>, operation: Operation, batch: usize) -> Result<()> {
         if self.event_log.begin(layer, operation, batch) && !self.on_gpu() {
             self.load()?;
@@ -512,19 +498,17 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(())
     }
 
-    /// Bytes of the weights of a product.
     fn weight_bytes(&self, op: &GemvOp<'_>) -> u64 {
         let weights = if op.class() == GemvClass::Head { WeightFormat::Fp16 } else { self.shape.weights() };
         weights.bytes((op.rows() * op.cols()) as u64)
     }
 
-    /// A dense product that only the GPU computes.
     fn dense(&mut self, what: &'static str, op: &GemvOp<'_>) {
         let end = self.event_log.gpu((what, self.event_log.now), self.weight_bytes(op), op.batch(), &[]);
         self.event_log.advance(end);
     }
 
-    /// Q, K or V: the inputs that take part are those that are not zero, or those that are predicted.
+    /// Q, K or V from the inputs that are not zero, or those that are predicted.
     fn qkv(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>> {
         let product = op.product();
         if self.event_log.step.operation == Operation::Q
@@ -537,7 +521,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
         if self.event_log.step.operation == Operation::Q {
             self.predict_on_host(product.cols(), self.predicted.is_some());
-            // Which neurons of the MLP are active follows from what is known now.
+            // The MLP's active neurons follow from what is known now.
             let known_ns = match self.options.flash {
                 Some(_) if self.predicted.is_some() => {
                     self.event_log.host_predicts(self.shape.ffn() as usize)
@@ -556,8 +540,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.meet(&LinearOp::new(product, op.bias(), op.finish())?, (layer, BlockKind::Attention), &neurons)
     }
 
-    /// The host's predictor takes its step for a block of so many neurons. All wait for what says which are computed; what only says where has time
-    /// until the token ends.
+    /// Runs the host's predictor for a block. All wait if it decides which neurons are computed; if it only decides
+    /// where, it may take until the token ends.
     fn predict_on_host(&mut self, neurons: usize, is_awaited: bool) {
         let is_wanted = self.options.activity != ActivitySource::Oracle && self.places.learns();
         if is_awaited || is_wanted {
@@ -568,7 +552,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
     }
 
-    /// Refuses a layer that the DIMMs cannot compute: other functions than ReLU, heads of another width than the shape says.
+    /// Refuses layers that the DIMMs cannot compute: other functions than ReLU, other widths of heads than the shape's.
     fn check_layer(&self, op: &LinearOp<'_>) -> Result<()> {
         match op.finish() {
             Finish::Activate(activation) | Finish::Gate { activation, .. } => check_activation(activation),
@@ -577,7 +561,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
     }
 
-    /// FC1: all neurons, those that turn out active, which an oracle knows, or those that are predicted.
+    /// FC1 of all neurons, the active ones (for an oracle), or the predicted ones.
     fn fc1(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>> {
         let exact = self.reference.linear(op)?;
         let rows = op.product().rows();
@@ -610,7 +594,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
     }
 
-    /// What a gate is multiplied with, of the neurons whose gate is open. Cores that have the gate compute it with FC2, at once.
+    /// The product that a gate multiplies, for neurons with an open gate. Cores that have the gate compute it with FC2.
     fn behind_gate(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>> {
         if self.on_gpu() {
             return self.linear_on_gpu("prompt", op);
@@ -630,7 +614,6 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.by_neuron(op, layer, (&open, None), &exact)
     }
 
-    /// A linear layer that only the GPU computes.
     fn linear_on_gpu(&mut self, what: &'static str, op: &LinearOp<'_>) -> Result<Vec<f16>> {
         self.dense(what, op.product());
         if self.reference.is_timing_only() {
@@ -644,17 +627,16 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(result)
     }
 
-    /// The host asks the monitor of a core which outputs of FC1 are positive: it knows no other way, and somebody wants to know it of each token.
+    /// Whether the host has to read from the monitor which outputs of FC1 are positive: somebody needs it per token.
     pub(super) fn asks_monitor(&self, dimm: usize, tokens: usize) -> bool {
         self.wants_activity() && tokens == 1 && self.cores[dimm].monitors_kept()
     }
 
-    /// Where neurons are computed, or which, follows from what was active.
+    /// Whether the computed neurons, or their places, depend on past activity.
     pub(super) fn wants_activity(&self) -> bool {
         self.options.activity != ActivitySource::Oracle && (self.live.is_some() || self.places.learns())
     }
 
-    /// Compares results with those of exact sums.
     pub(super) fn count_differences(&mut self, exact: &[f16], actual: &[f16]) {
         let Differences { compared, different, largest } = &mut self.event_log.figures.differences;
         for (exact, actual) in exact.iter().zip(actual) {
@@ -665,7 +647,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
     }
 
-    /// Bits as values if none of them differs from what they have to be, `[batch x rows]`.
+    /// Converts bits, `[batch x rows]`, to values if all equal the reference.
     pub(super) fn verdict(
         &mut self,
         label: &str,
@@ -682,12 +664,12 @@ impl<P: NeuronMap> SystemBackend<P> {
 }
 
 impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
-    /// A product without what follows it: on the GPU.
+    /// On the GPU.
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         self.begin(None, Operation::Head, op.batch())?;
         self.dense("logits", op);
         if op.class() == GemvClass::Head {
-            // Where the next token's neurons are follows from what the host predicts.
+            // The next token's places depend on the host's prediction.
             self.event_log.await_host();
             self.places.end(op.batch() as u32);
         }
@@ -713,7 +695,7 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
             Operation::Fc1 if product.class() == GemvClass::Up => self.behind_gate(op, layer),
             Operation::Fc1 => self.fc1(op, layer),
             Operation::Fc2 if !self.on_gpu() => {
-                // A product behind a gate that is open may be zero.
+                // A product behind an open gate may be zero.
                 let neurons = self.open_gates.take().unwrap_or_else(|| active_inputs(product));
                 self.meet(op, (layer, BlockKind::Mlp), &neurons)
             }
@@ -738,7 +720,7 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
         if !self.on_gpu() {
             return self.by_heads(op, &exact);
         }
-        // Keys and values of all positions that are seen, read once.
+        // Keys and values of all visible positions, read once.
         let positions = op.spans().iter().map(|span| span.position + span.tokens).sum::<usize>();
         let bytes = 4 * (positions * op.kv_width()) as u64;
         let end = self.event_log.gpu(("prompt", self.event_log.now), bytes, op.tokens(), &[]);
@@ -752,8 +734,8 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
     }
 }
 
-/// Refuses a model that systems of DIMMs cannot compute: other functions than ReLU, heads that are not as wide together as the layer. It takes no time, so it
-/// can come before anything is loaded or computed in software.
+/// Refuses a model that DIMMs cannot compute: other functions than ReLU, heads that are together not as wide as the
+/// layer. It takes no time, so it can run before anything is loaded.
 pub fn check_model(model: &Model) -> Result<()> {
     check_activation(model.config.activation())?;
     check_heads(model.config.query_width(), model.config.hidden_size())
@@ -774,7 +756,6 @@ fn check_heads(width: usize, hidden: usize) -> Result<()> {
     Err(unfit_model("width of all heads", width, &expected))
 }
 
-/// The refusal of a model for what it has.
 pub(crate) fn unfit_model(what: &str, found: impl Display, expected: &str) -> Error {
     refusal!("the model's {what} = {found}: systems of DIMMs run models with {expected}")
 }
@@ -797,7 +778,7 @@ pub(super) fn flip_weights(
     Ok(())
 }
 
-/// The place of an FP16 number among all of them; both zeros are one.
+/// Rank of an FP16 number among all of them; both zeros are equal.
 fn order(value: f16) -> i32 {
     let magnitude = i32::from(value.to_bits() & 0x7FFF);
     if fp16::is_sign_negative(value) { -magnitude } else { magnitude }

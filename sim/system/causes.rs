@@ -1,8 +1,8 @@
-//! Where a token's time goes: each nanosecond of each device has a cause, and the critical path says what the token has waited for.
+//! Causes of a token's time: each nanosecond of each device has one; the critical path shows what the token waited for.
 //!
-//! An [`Event`] begins when its device is free, after what it needs has arrived, and what follows has its result some time after it has ended.
-//! So the critical path is found backwards: from the end of the last token to an event whose result arrived then, from there to what
-//! that event had waited for. A device that has nothing to do waits for the device that the critical path is at.
+//! An [`Event`] begins when its device is free and its inputs have arrived; its result arrives some time after its end.
+//! So the critical path is found backwards: from the end of the last token to an event whose result arrived then, and
+//! on to what that event waited for. An idle device waits for the device on the critical path.
 
 use super::event_log::Event;
 use super::figures::SystemFigures;
@@ -39,7 +39,6 @@ ndp_config::named! {
     }
 }
 
-/// Nanoseconds by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shares([u64; Cause::ALL.len()]);
 
@@ -50,7 +49,7 @@ impl Shares {
         shares
     }
 
-    /// Those of a program that takes `ns`, in proportion to its cycles.
+    /// In proportion to the cycles of a program that takes `ns`.
     pub(super) fn of_program(program: &ProgramFigures, ns: u64) -> Self {
         let ProgramFigures { cycles, parts, counters, .. } = program;
         // Cycles of the ranks while a product runs, added up.
@@ -78,7 +77,6 @@ impl Shares {
         shares.scaled(ns)
     }
 
-    /// The same proportions of another time.
     fn scaled(&self, ns: u64) -> Self {
         let (total, mut sum) = (u128::from(self.total().max(1)), 0);
         let until = |sum: u64| (u128::from(sum) * u128::from(ns) / total) as u64;
@@ -93,12 +91,11 @@ impl Shares {
         self.0[cause as usize]
     }
 
-    /// All nanoseconds.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// The causes that there are, and their nanoseconds.
+    /// Causes with any time.
     pub fn iter(&self) -> impl Iterator<Item = (Cause, u64)> {
         Cause::ALL.into_iter().zip(self.0).filter(|(_, ns)| *ns > 0)
     }
@@ -116,16 +113,14 @@ impl Serialize for Shares {
     }
 }
 
-/// A piece of the critical path. The pieces follow each other without a gap.
+/// A piece of the critical path; pieces follow each other without a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The event, by its number: the one that worked, waited in the queue, or whose result was on its way.
+    /// Index of the event that worked, queued, or whose result was under way.
     pub event: usize,
-    /// Begin in the time of the system.
+    /// In the time of the system.
     pub begin_ns: u64,
-    /// End in the time of the system.
     pub end_ns: u64,
-    /// What the time was spent on.
     pub shares: Shares,
 }
 
@@ -134,23 +129,23 @@ pub struct DeviceTime {
     #[serde(serialize_with = "by_name")]
     pub place: Resource,
     pub busy_ns: Shares,
-    /// Time in which it did not, by the device that the critical path was at.
+    /// Waiting time, by the device on the critical path.
     #[serde(serialize_with = "with_names")]
     pub waits_for_ns: BTreeMap<Resource, u64>,
 }
 
-/// Where the time of all generated tokens went.
+/// Time of all generated tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Breakdown {
     pub tokens: u64,
-    /// Their time, added up: that of the critical path, and that of each device.
+    /// Sum over the tokens; the critical path and each device add up to it.
     pub ns: u64,
-    /// The part of the critical path that no event explains.
+    /// Part of the critical path without an event.
     pub unexplained_ns: u64,
     #[serde(serialize_with = "with_names")]
     pub critical_path_ns: BTreeMap<Resource, Shares>,
     pub devices: Vec<DeviceTime>,
-    /// The critical path, in the order of time.
+    /// In the order of time.
     #[serde(skip)]
     pub path: Vec<Segment>,
 }
@@ -173,7 +168,7 @@ impl Breakdown {
         Self::of_tokens(figures.dimms.len() as u32, (tokens, begin, begin + ns), events)
     }
 
-    /// Of so many tokens, which begin and end at these times.
+    /// For `tokens` generated between `begin` and `end`.
     pub(super) fn of_tokens(dimms: u32, (tokens, begin, end): (u64, u64, u64), events: &[Event]) -> Self {
         let ns = end - begin;
         let path = critical_path(events, (begin, end));
@@ -201,7 +196,7 @@ impl Breakdown {
         }
     }
 
-    /// Adds that of tokens that came behind; their path is left out.
+    /// Adds later tokens, without their path.
     pub(super) fn add(&mut self, other: &Self) {
         self.tokens += other.tokens;
         self.ns += other.ns;
@@ -221,7 +216,7 @@ impl Breakdown {
         }
     }
 
-    /// The critical path by kinds of devices, in the order of [`Resource::GROUPS`].
+    /// By kinds of devices, in the order of [`Resource::GROUPS`].
     pub fn critical_groups(&self) -> Vec<(&'static str, Shares)> {
         let group = |group| {
             let own = self.critical_path_ns.iter().filter(|(place, _)| place.group() == group);
@@ -235,7 +230,7 @@ impl Breakdown {
 }
 
 impl DeviceTime {
-    /// Time in which it waited, by kinds of devices, in the order of [`Resource::GROUPS`].
+    /// Waiting time by kinds of devices, in the order of [`Resource::GROUPS`].
     pub fn waits_for_groups(&self) -> [u64; Resource::GROUPS.len()] {
         Resource::GROUPS.map(|group| {
             self.waits_for_ns.iter().filter(|(place, _)| place.group() == group).map(|(_, ns)| ns).sum()
@@ -243,9 +238,9 @@ impl DeviceTime {
     }
 }
 
-/// From the end to the begin; then in the order of time.
+/// Built from the end to the begin; returned in the order of time.
 fn critical_path(events: &[Event], (begin, end): (u64, u64)) -> Vec<Segment> {
-    // Of those whose results arrive at a time the one that waited least: it says most about what came before.
+    // Among results that arrive together, the one that waited least says most about what came before.
     let mut arrivals: BTreeMap<u64, usize> = BTreeMap::new();
     // The host comes last, as it may predict what nobody waits for.
     let rank = |event: &Event| {
@@ -278,7 +273,6 @@ fn critical_path(events: &[Event], (begin, end): (u64, u64)) -> Vec<Segment> {
     path
 }
 
-/// The time of a device between two times.
 fn device(
     (place, mut own): (Resource, Vec<&Event>),
     events: &[Event],

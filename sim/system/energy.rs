@@ -1,16 +1,16 @@
-//! Where a token's energy goes: by device, by part of the device, by operation.
+//! Energy of a token by device, part of the device, and operation.
 //!
-//! What is counted, and of what it is a product:
+//! What is counted:
 //!
-//! - **DRAM, programs**: commands, open time and bits of each program, as the rank has counted them, times the currents of the data sheet.
-//! - **DRAM, host's accesses**: the data of the memory channels in bursts of 64 bytes, each a RD or WR. How many share a row is not known:
+//! - **DRAM, programs**: the rank's counts of commands, open time and bits, times the data sheet's currents.
+//! - **DRAM, host's accesses**: the channels' data in bursts of 64 bytes, each a RD or WR. Sharing of rows is unknown:
 //!   the value takes one ACT for the bursts of a row of one rank, the range goes from none to one for each burst.
 //! - **DRAM, between programs**: closed banks and a refresh in every interval for the rest of the time.
 //! - **Cores**: cycles by what the logic does, times the power that was measured for such work.
 //! - **Links, channels, bus**: bytes of the payload times the energy of a bit. Flits that are repeated are left out.
 //! - **GPU, host, SSD**: idle and busy power times their times in the event log. Synchronisation counts as idle.
 //!
-//! Whatever no operation is responsible for, idle times and refreshes between programs, is the row without an operation.
+//! Idle times and refreshes between programs are the row without an operation.
 
 use super::causes::Cause;
 use super::event_log::{Event, Operation};
@@ -23,22 +23,19 @@ use std::collections::BTreeMap;
 
 const BURST_BYTES: u64 = (BEAT_BITS / 8) as u64;
 
-/// What energy goes to in a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EnergyPart {
     Program(DramPart),
     HostAccess(DramPart),
     Between(DramPart),
     Core(CorePart),
-    /// Bits on their way.
     Bits,
-    /// The device has nothing to do.
     Idle,
     Busy,
 }
 
 impl EnergyPart {
-    /// Whether it grows with what is moved or computed near the memory; the rest grows with time.
+    /// Whether it grows with moved or computed data; the rest grows with time.
     fn moves(self) -> bool {
         match self {
             Self::Program(part) => {
@@ -69,19 +66,18 @@ impl Serialize for EnergyPart {
     }
 }
 
-/// An entry: what a device used for an operation.
+/// Energy that a device used for an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EnergyRow {
     pub device: String,
     pub part: EnergyPart,
-    /// The operation; none is responsible for idle times.
+    /// None for idle times.
     pub operation: Option<Operation>,
-    /// How much, all tokens together.
+    /// All tokens together.
     #[serde(flatten)]
     pub energy: Energy,
 }
 
-/// What events and times of a system cost.
 #[derive(Clone, Debug)]
 pub struct EnergyCosts {
     dram: DramCosts,
@@ -91,28 +87,28 @@ pub struct EnergyCosts {
     machine: SystemConfig,
     ranks: u64,
     clock_ps: u64,
-    /// Weights of the model, if there is something to compare with.
+    /// Weights of the model, to compare [`Alternative`]s.
     model_bytes: Option<u64>,
     has_gpu: bool,
 }
 
-/// What a device draws from a time on: a DIMM with its core, the GPU, the host or the SSD.
+/// Power of a DIMM with its core, the GPU, the host or the SSD, from a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Power {
     pub place: Resource,
     pub from_ns: u64,
-    /// How much, in W: the mean of a program, or of a time without work.
+    /// In W: mean over a program, or over a time without work.
     pub watts: f64,
 }
 
-/// How else a token could be computed.
+/// Another way to compute a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Alternative {
     pub name: &'static str,
     /// Bytes of weights that move.
     pub bytes: u64,
     pub ns: u64,
-    /// DRAM commands, bits on their way, and the logic of cores at work.
+    /// DRAM commands, bits under way, and busy logic of cores.
     pub moving: Energy,
     /// Standby and refresh of the DRAM, idle cores, GPU and host, over that time.
     pub devices: Energy,
@@ -125,7 +121,6 @@ impl Alternative {
 }
 
 impl EnergyCosts {
-    /// Of a system with DIMMs of a design.
     pub fn new(design: &DesignConfig, machine: &SystemConfig, constants: &EnergyConstants) -> Self {
         Self {
             dram: DramCosts::new(&constants.dram, design.dram()),
@@ -140,20 +135,18 @@ impl EnergyCosts {
         }
     }
 
-    /// The same without a GPU.
     #[must_use]
     pub fn without_gpu(self) -> Self {
         Self { has_gpu: false, ..self }
     }
 
-    /// The same, to be compared with other ways to compute a token of a model ([`EnergyBreakdown::alternatives`]).
+    /// To be compared with other ways to compute a token of a model ([`EnergyBreakdown::alternatives`]).
     #[must_use]
     pub fn for_model(self, model: &LlmShape) -> Self {
         let bytes = model.neurons_bytes() + model.projection_bytes() + model.embedding_bytes();
         Self { model_bytes: Some(bytes), ..self }
     }
 
-    /// Bursts that the host reads or writes.
     fn host_access(&self, bytes: u64, read: bool) -> [(DramPart, Energy); 3] {
         let bursts = bytes.div_ceil(BURST_BYTES);
         let part = if read { DramPart::Read } else { DramPart::Write };
@@ -169,17 +162,16 @@ impl EnergyCosts {
     }
 }
 
-/// What was counted of tokens, before the times in which devices had nothing to do are paid for.
+/// Counts of tokens, before idle times are added.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EnergyTally {
     tokens: u64,
     entries: Entries,
-    /// Times without work.
     idle_ns: BTreeMap<Resource, u64>,
-    /// All of the time, and that of the GPU at work.
+    /// All time, and busy time of the GPU.
     ns: u64,
     gpu_ns: u64,
-    /// Bytes that products of weights have read from the DRAM of the DIMMs.
+    /// Bytes that products read from the DIMMs' DRAM for weights.
     weight_bytes: u64,
 }
 
@@ -189,16 +181,16 @@ type Entries = BTreeMap<(Resource, EnergyPart, Option<Operation>), Energy>;
 pub struct EnergyBreakdown {
     pub tokens: u64,
     pub total: Energy,
-    /// By device, part and operation; their sum is the total.
+    /// By device, part and operation; they add up to the total.
     pub rows: Vec<EnergyRow>,
-    /// This way to compute a token, and others.
+    /// The measured way to compute a token, and others.
     pub alternatives: Vec<Alternative>,
     #[serde(skip)]
     entries: Entries,
 }
 
 impl EnergyTally {
-    /// Counts tokens that begin and end at these times.
+    /// Counts `tokens` computed between `begin` and `end`.
     pub fn add(&mut self, costs: &EnergyCosts, (tokens, begin, end): (u64, u64, u64), events: &[Event]) {
         self.tokens += tokens;
         self.ns += end - begin;
@@ -283,8 +275,8 @@ impl EnergyTally {
         }
     }
 
-    /// A token as it was computed, with the weights that the DIMMs have read moved to the GPU, and with all weights read by the host's processor.
-    /// Caches of keys and values are left out of the last two.
+    /// A token as computed, with the weights that the DIMMs read moved to the GPU, and with all weights read by the
+    /// host's processor. The last two leave out caches of keys and values.
     fn alternatives(&self, costs: &EnergyCosts, entries: &Entries) -> Vec<Alternative> {
         let (Some(model_bytes), tokens @ 1..) = (costs.model_bytes, self.tokens) else { return Vec::new() };
         let mut own = Alternative {
@@ -332,7 +324,7 @@ impl EnergyTally {
 }
 
 impl EnergyBreakdown {
-    /// Of a run, its prompt left out.
+    /// For a run without its prompt.
     pub fn new(costs: &EnergyCosts, figures: &SystemFigures, events: &[Event]) -> Self {
         let (tokens, _, ns) = figures.generated();
         let mut tally = EnergyTally::default();
@@ -340,7 +332,7 @@ impl EnergyBreakdown {
         tally.breakdown(costs)
     }
 
-    /// Sums of the entries by something that they have in common.
+    /// Sums entries with the same key.
     pub fn by<K: Ord>(
         &self,
         key: impl Fn(Resource, EnergyPart, Option<Operation>) -> K,
@@ -354,9 +346,9 @@ impl EnergyBreakdown {
 }
 
 impl EnergyCosts {
-    /// What DIMMs, GPU, host and SSD draw while events happen. The host's accesses to the DRAM, and bits on their way, are left out.
+    /// Power of DIMMs, GPU, host and SSD during events, without the host's accesses to the DRAM and bits under way.
     pub fn power(&self, events: &[Event]) -> Vec<Power> {
-        // fJ in a ns are uW.
+        // fJ per ns are uW.
         let watts = |energy: Energy, ns: u64| energy.watts(1_000 * ns);
         let of = |place, busy: Option<&Event>| match (place, busy) {
             (Resource::Dimm(_), Some(event)) => {
@@ -389,14 +381,13 @@ impl EnergyCosts {
         power
     }
 
-    /// What draws power whatever it does.
+    /// Devices that always draw power.
     fn devices(&self) -> impl Iterator<Item = Resource> {
         let gpu = self.has_gpu.then_some(Resource::Gpu);
         let ssd = self.machine.ssd().map(|_| Resource::Ssd);
         (0..self.machine.dimms().count).map(Resource::Dimm).chain(gpu).chain([Resource::Host]).chain(ssd)
     }
 
-    /// The GPU, the host or the SSD, so many nanoseconds idle and busy.
     fn device(&self, place: Resource, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
         match place {
             Resource::Gpu => self.system.gpu(idle_ns, busy_ns),

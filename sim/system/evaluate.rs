@@ -1,11 +1,11 @@
 //! One trace, all policies: the figures of Hermes' sections III, IV-C and V-C from a single pass.
 //!
-//! The last sequence of the trace is the text that is generated; its prompt sets the states of the predictor. The sequences before it
-//! are what was profiled offline: placement and the table of parents come from them. A trace with a single sequence is profiled with
-//! its own prompt.
+//! The last sequence of the trace is the text to generate; its prompt sets the predictor's states. The sequences before
+//! it are the offline profile, for placement and the table of parents. A single sequence is profiled with its own
+//! prompt.
 //!
-//! Each policy has a system of its own, which is that of a text with data ([`SystemBackend`]) but for the data: the same host asks modelled
-//! cores for the same programs ([`TracedText`]).
+//! Each policy has a system of its own: that of a text ([`SystemBackend`]) without data, where the same host gives
+//! modelled cores the same programs ([`TracedText`]).
 
 use super::backend::{ActivitySource, SystemBackend, SystemOptions};
 use super::causes::Breakdown;
@@ -34,33 +34,30 @@ use std::rc::Rc;
 
 #[derive(Clone, Debug)]
 pub struct EvaluateOptions {
-    /// Policies, in the order of the report.
+    /// In the order of the report.
     pub policies: Vec<Policy>,
-    /// Tokens of the profile from which parents are sampled, at most; each takes memory for its bits.
+    /// Most tokens of the profile from which parents are sampled; each takes memory for its bits.
     pub table_tokens: usize,
-    /// Tokens in a window of remapping.
+    /// Tokens per window of remapping.
     pub window: u32,
     pub seed: u64,
     pub rules: PredictorRules,
-    /// From what it is known which neurons are computed.
     pub activity: ActivitySource,
-    /// In which form partial results travel.
     pub merge: MergeFormat,
     /// Whether links are modelled; else their times follow from their bandwidth.
     pub linked: bool,
-    /// Cores that are modelled at the same time. Changes nothing but the time that it takes.
+    /// Cores modelled in parallel; affects wall-clock time only.
     pub threads: usize,
-    /// Positions for which caches have room; those of the text if nothing is said.
+    /// Positions of the caches; by default those of the text.
     pub positions: Option<usize>,
-    /// Tokens that are generated at most.
+    /// Most tokens to generate.
     pub tokens: Option<u64>,
-    /// Programs like those that ran before need not run: their cycles are estimates.
+    /// Estimate the cycles of programs like those that ran before.
     pub fast: bool,
-    /// If the DIMMs have slots for a part of the neurons of the MLP.
     pub flash: Option<FlashOptions>,
-    /// What energy follows from; none is counted without.
+    /// Constants of energy; `None` counts none.
     pub energy: Option<EnergyConstants>,
-    /// Where neurons are at first under all policies but the random one; the offline method places them if nothing is said.
+    /// First placement of all policies except the random one; by default the offline method's.
     pub placement: Option<Placement>,
 }
 
@@ -94,9 +91,9 @@ fn ratio(part: u64, whole: u64) -> f64 {
 pub struct PredictorResult {
     pub name: &'static str,
     pub accuracy: f64,
-    /// See [`Confusion::precision`].
+    /// As [`Confusion::precision`].
     pub precision: f64,
-    /// See [`Confusion::recall`].
+    /// As [`Confusion::recall`].
     pub recall: f64,
     pub attention: Confusion,
     pub mlp: Confusion,
@@ -107,50 +104,47 @@ pub struct PredictorResult {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyResult {
     pub policy: Policy,
-    /// Mean time of a token in microseconds.
+    /// Mean time of a token in us.
     pub token_us: f64,
     pub tokens_per_second: f64,
-    /// Mean time of all MLP blocks of a token in microseconds: what Fig. 13 compares.
+    /// Mean time of all MLP blocks of a token in us, which Fig. 13 compares.
     pub mlp_us: f64,
-    /// Mean time of a token by operation, in microseconds.
+    /// Mean time of a token by operation, in us.
     pub operation_us: BTreeMap<Operation, f64>,
-    /// Time of the prompt in microseconds.
     pub prompt_us: f64,
     /// Share of the active neurons that the GPU computed.
     pub gpu_share: f64,
-    /// Most loaded DIMM over the mean, mean over tokens.
+    /// Load of the fullest DIMM over the mean, averaged over tokens.
     pub imbalance: f64,
     pub windows: WindowBalance,
-    /// Mean bytes copied to the GPU per token.
+    /// Mean over tokens.
     pub upload_bytes_per_token: f64,
     /// Mean bytes that changed DIMMs per token.
     pub migration_bytes_per_token: f64,
-    /// Moves that were planned and not made.
+    /// Moves planned but not made.
     pub migrations_dropped: u64,
-    /// If not all programs ran: how many did, and how good the estimates of the others are.
+    /// Counts and errors of estimates, if not all programs ran.
     pub estimated: Option<Estimated>,
     pub time: Breakdown,
-    /// What came from the SSD, if the DIMMs do not hold all neurons.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flash: Option<FlashSummary>,
-    /// Where the energy went, if it was counted.
     pub energy: Option<EnergyBreakdown>,
     pub tokens: Vec<TokenFigures>,
-    /// Every token: what the scheduler moved.
+    /// For each token what the scheduler moved.
     pub records: Vec<TokenRecord>,
 }
 
-/// How well the offline placement solves its problem.
+/// Quality of the offline placement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PlacementResult {
-    /// Time of the objective, in microseconds.
+    /// Value of the objective.
     pub objective_us: f64,
     pub bound_us: f64,
     /// `objective / bound - 1`.
     pub gap: f64,
     /// Bytes of neurons on the GPU.
     pub gpu_bytes: u64,
-    /// Whether it was given; else it is that of the offline method.
+    /// Given by the user, not computed by the offline method.
     pub given: bool,
 }
 
@@ -161,11 +155,11 @@ pub struct Ablation {
     pub to: Policy,
     /// Time of `from` over time of `to`, MLP blocks.
     pub ratio: f64,
-    /// The paper's (Fig. 13, section V-C).
+    /// From the paper (Fig. 13, section V-C).
     pub paper: f64,
 }
 
-/// Ratios that the paper gives (section V-C).
+/// Section V-C of the paper.
 const PAPER: [(Policy, Policy, f64); 5] = [
     (Policy::Random, Policy::Partition, 1.63),
     (Policy::Partition, Policy::Adjustment, 1.33),
@@ -174,25 +168,20 @@ const PAPER: [(Policy, Policy, f64); 5] = [
     (Policy::Partition, Policy::LayerAdjustment, 1.11),
 ];
 
-/// Everything that one run finds out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
     pub model: String,
-    /// What its layers are made of.
     pub weights: WeightFormat,
     pub system: String,
     pub dimms: u32,
     pub trace: String,
-    /// From what it was known which neurons are computed.
     pub activity: ActivitySource,
-    /// In which form partial results travelled.
     pub merge: MergeFormat,
-    /// Tokens profiled, of the prompt, and generated.
     pub profiled_tokens: u64,
-    /// Tokens of the prompt of the last sequence.
+    /// Of the last sequence.
     pub prompt_tokens: u64,
     pub generated_tokens: u64,
-    /// Share of neurons that were active.
+    /// Share of active neurons.
     pub density: f64,
     /// Mean similarity of generated tokens at distance 1, 2, ...: `|A & B| / ((|A| + |B|) / 2)`.
     pub similarity: Vec<f64>,
@@ -202,7 +191,7 @@ pub struct Evaluation {
     pub ablation: Vec<Ablation>,
 }
 
-/// A predictor that runs beside the policies, and how it fares.
+/// A predictor that runs beside the policies, and its result.
 struct Judge {
     predictor: Predictor,
     result: PredictorResult,
@@ -238,11 +227,10 @@ impl Judge {
     }
 }
 
-/// What the first part of a trace gives: everything that is known before the first generated token.
+/// Everything known before the first generated token.
 struct Prepared {
     known: Known,
     states: NeuronStates,
-    /// The prompt, token after token.
     prompt: Vec<Activity>,
 }
 
@@ -296,11 +284,11 @@ impl Run {
     }
 }
 
-/// Reads a trace and evaluates all policies on it. `progress` is called after every token of a policy with the tokens so far and all of them.
+/// `progress` gets the tokens so far and their total after every token of a policy.
 ///
 /// # Errors
-/// A broken trace, one of another model or with nothing generated, a model or a placement that does not fit the system;
-/// else as [`SystemBackend::timing_only`] and its operations.
+/// A broken trace, one of another model or without generated tokens; a model or placement that does not fit; else as
+/// [`SystemBackend::timing_only`] and its operations.
 pub fn evaluate<R: Read>(
     reader: &mut TraceReader<R>,
     design: &DesignConfig,
@@ -385,7 +373,7 @@ pub fn evaluate<R: Read>(
     })
 }
 
-/// A policy's system behind the prompt.
+/// Makes a policy's system and runs the prompt.
 fn begin(
     prepared: &Prepared,
     (design, model, [system, placed]): (&DesignConfig, &LlmShape, [&SystemConfig; 2]),
@@ -437,7 +425,7 @@ fn begin(
     Ok(Run { policy, online, text })
 }
 
-/// Reads profile and prompt; returns the first generated token of the last sequence too.
+/// Also returns the first generated token of the last sequence.
 fn prepare<R: Read>(
     reader: &mut TraceReader<R>,
     shape: &NeuronShape,

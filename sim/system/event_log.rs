@@ -1,10 +1,10 @@
-//! Who did what when: the clock of the whole system, and a record of each thing that was done.
+//! The clock of the whole system, and a record of everything that devices did.
 //!
-//! Cycles of cores are those of the simulation at the core's clock, and so are those of links in RTL. The GPU, the bus, the host's predictor and memory
-//! channels, and links that are not simulated take the times of the [`SystemConfig`], rounded up to nanoseconds. What goes between GPU and DIMM takes the
-//! bus and the DIMM's channel. The channel also carries each program's instructions before it begins, and the host's read of the status that says that
-//! it is over. A core or the GPU begins when its inputs are there, the meeting of sums when the last of them is; nothing overlaps from one product
-//! to the next.
+//! Cycles of cores are simulated, at the core's clock, as are those of links in RTL. The GPU, the bus, the host's
+//! predictor and memory channels, and links that are not simulated take the times of the [`SystemConfig`], rounded up
+//! to ns. Transfers between GPU and DIMM take the bus and the DIMM's channel. The channel also carries each program's
+//! instructions before it begins, and the host's read of the status at its end. A core or the GPU begins when its
+//! inputs have arrived, a meeting of sums with the last of them; products do not overlap.
 
 use super::causes::{Cause, Shares};
 use super::figures::{SystemFigures, TokenFigures};
@@ -41,7 +41,7 @@ ndp_config::named! {
 }
 
 impl Operation {
-    /// The operation that a product is for, by its class and its label.
+    /// By the product's class and label.
     pub(super) fn of(product: &GemvOp<'_>) -> Self {
         match product.class() {
             GemvClass::Qkv if product.label().ends_with(".k_proj") => Self::K,
@@ -55,56 +55,52 @@ impl Operation {
     }
 }
 
-/// What a memory channel carries from the DRAM of a DIMM or to it.
+/// An access of a memory channel to the DRAM of a DIMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     pub dimm: u32,
     pub is_read: bool,
 }
 
-/// Something that was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Position of the token; of several that run together the first one.
+    /// First position of the tokens that run together.
     pub position: usize,
-    /// Decoder layer; none for the logits.
+    /// None for the logits.
     pub layer: Option<u32>,
-    /// The operation that it was part of.
     pub operation: Operation,
     pub what: &'static str,
     pub place: Resource,
-    /// When what it needs was there, in the time of the system.
+    /// When its inputs were available, in the time of the system.
     pub asked_ns: u64,
-    /// Begin: later if its place had something else to do.
+    /// Later than `asked_ns` if its place was busy.
     pub begin_ns: u64,
     pub end_ns: u64,
-    /// When its result was where it is needed.
+    /// When its result arrived where it is needed.
     pub seen_ns: u64,
-    /// What it spent its time on.
     pub shares: Shares,
-    /// Bytes that were carried.
     pub bytes: u64,
-    /// Whose DRAM they are from or for, if a channel carried them.
+    /// For an event of a channel.
     pub access: Option<Access>,
     pub neurons: Vec<u32>,
-    /// The program, if a core did it.
+    /// For an event of a core.
     pub program: Option<ProgramFigures>,
 }
 
-/// Which way data go between the host and a DIMM.
+/// Direction of data between the host and a DIMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// From the GPU to the DIMM.
+    /// GPU to DIMM.
     Down,
-    /// From the DIMM to the GPU.
+    /// DIMM to GPU.
     Up,
-    /// From the host to the DIMM.
+    /// Host to DIMM.
     FromHost,
-    /// From the DIMM to the host.
+    /// DIMM to host.
     ToHost,
 }
 
-/// A time in which bus, channel or link carry something.
+/// A time in which bus, channel or link are busy.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     begin: u64,
@@ -118,7 +114,6 @@ impl Way {
     }
 }
 
-/// The times of an [`Event`].
 #[derive(Clone, Copy, Debug)]
 struct Span {
     asked: u64,
@@ -128,13 +123,13 @@ struct Span {
 }
 
 impl Span {
-    /// Nothing to wait for, before or behind.
+    /// Without waits before or after.
     fn new(begin: u64, end: u64) -> Self {
         Self { asked: begin, begin, end, seen: end }
     }
 }
 
-/// What is being done at the moment.
+/// The current operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Step {
     pub position: usize,
@@ -142,25 +137,24 @@ pub(super) struct Step {
     pub operation: Operation,
 }
 
-/// The clock, the figures and the record.
 #[derive(Clone, Debug)]
 pub(super) struct EventLog {
     pub figures: SystemFigures,
     pub events: Vec<Event>,
     pub step: Step,
-    /// Every result that differed from the reference; all of one operation at most, as the first one ends the run.
+    /// Wrong results, of at most one operation, as the first one ends the run.
     pub mismatches: Vec<Mismatch>,
-    /// Tokens of the batch that runs, which begins at the position of the step.
+    /// Tokens of the current batch, which begins at the position of the step.
     batch: usize,
-    /// What everything so far has taken.
+    /// The current time in ns.
     pub now: u64,
-    /// When the host's predictor has done what it was asked for.
+    /// When the host's predictor is free.
     host_free: u64,
     system: SystemConfig,
     core: CoreConfig,
-    /// When bus, channels and links are taken, in the order of time.
+    /// Busy times of bus, channels and links, in order.
     taken: BTreeMap<Resource, Vec<Taken>>,
-    /// Cycles by the model of programs of linked cores, by core and first cycle.
+    /// Predicted cycles of linked cores' programs, by core and first cycle.
     pub predicted: BTreeMap<(usize, u64), u64>,
 }
 
@@ -181,7 +175,7 @@ impl EventLog {
         }
     }
 
-    /// An operation begins. Returns whether a pass over all layers begins with it.
+    /// Begins an operation; returns whether it begins a pass over all layers.
     pub fn begin(&mut self, layer: Option<u32>, operation: Operation, batch: usize) -> bool {
         let is_first = layer == Some(0) && operation == Operation::Q;
         let mut position = self.step.position;
@@ -193,7 +187,7 @@ impl EventLog {
         is_first
     }
 
-    /// Counts results that were compared with the reference, and takes down those that differ.
+    /// Counts compared results, and notes the wrong ones.
     pub fn judge(&mut self, outputs: u64, mismatches: Vec<Mismatch>) -> Result<()> {
         self.figures.outputs_checked += outputs;
         self.figures.mismatches += mismatches.len() as u64;
@@ -202,7 +196,6 @@ impl EventLog {
         found.map_or(Ok(()), |found| Err(found.into()))
     }
 
-    /// A pass of one token begins.
     pub fn begin_token(&mut self) {
         let dimms = self.figures.dimms.len();
         self.figures.tokens.push(TokenFigures {
@@ -213,22 +206,22 @@ impl EventLog {
         });
     }
 
-    /// The events so far, which are forgotten: nothing that comes begins before now.
+    /// Removes and returns the events so far: nothing later begins before now.
     pub fn take_events(&mut self) -> Vec<Event> {
         for taken in self.taken.values_mut() {
-            // What ended last may still be followed by a turnaround.
+            // A turnaround may still follow the last end.
             let keep = taken.len().saturating_sub(1);
             taken.drain(..keep);
         }
         std::mem::take(&mut self.events)
     }
 
-    /// Counts cycles of the present operation that all wait for.
+    /// Counts cycles of the current operation that all wait for.
     pub fn critical(&mut self, cycles: u64) {
         self.figures.critical(self.step.operation, cycles);
     }
 
-    /// Everybody has waited until `end`.
+    /// All have waited until `end`.
     pub fn advance(&mut self, end: u64) {
         let passed = end.saturating_sub(self.now);
         self.now += passed;
@@ -241,7 +234,7 @@ impl EventLog {
         }
     }
 
-    /// A program of a core that the host sends at `begin`; returns when the host knows that it is over.
+    /// A program that the host sends at `begin`; returns when the host sees its end.
     pub fn program(
         &mut self,
         dimm: usize,
@@ -254,7 +247,7 @@ impl EventLog {
         self.status(dimm, end)
     }
 
-    /// The instructions of a program go to a core, four to a burst; returns when they are there.
+    /// Sends the instructions of a program, four to a burst; returns when they have arrived.
     fn instructions(&mut self, dimm: usize, begin: u64, program: &ProgramFigures) -> u64 {
         let bytes = 64 * u64::from(program.instructions.div_ceil(4));
         self.figures.bytes.channel_control += bytes;
@@ -267,7 +260,7 @@ impl EventLog {
         self.channel(dimm, ("status", begin), 64, (Way::ToHost, Cause::Control))
     }
 
-    /// The same of a core that has its instructions, without asking it.
+    /// A program whose instructions have arrived, without a read of the status.
     fn run(
         &mut self,
         dimm: usize,
@@ -280,14 +273,14 @@ impl EventLog {
         }
         let end = begin + self.core.cycles_to_ns(self.figures.count(dimm, &program));
         let shares = Shares::of_program(&program, end - begin);
-        // Events are the same whether somebody predicts or not.
+        // Events are the same with and without predictions.
         program.model_cycles = None;
         let event = self.push(Resource::Dimm(dimm as u32), what, Span::new(begin, end), shares);
         (event.neurons, event.program) = (neurons.to_vec(), Some(program));
         end
     }
 
-    /// Work of the GPU: a product of weights of so many bytes, between two synchronisations. Q, K and V are one block, and so are FC1 and FC2.
+    /// A product on the GPU with `weights` bytes, between two synchronisations that Q, K and V, or FC1 and FC2, share.
     pub fn gpu(
         &mut self,
         (what, begin): (&'static str, u64),
@@ -300,12 +293,12 @@ impl EventLog {
         self.gpu_works((what, begin, Cause::Compute), (weights, sync_ns), batch, neurons)
     }
 
-    /// The GPU predicts which of its neurons are active, with weights of so many bytes, before the block's first product.
+    /// Prediction of the GPU's active neurons, with `weights` bytes, before the block's first product.
     pub fn gpu_predicts(&mut self, begin: u64, weights: u64, neurons: &[u32]) -> u64 {
         self.gpu_works(("prediction", begin, Cause::Prediction), (weights, 0.0), 1, neurons)
     }
 
-    /// The host's predictor takes its step for a block of so many neurons, one block after the other; returns when it is over.
+    /// Prediction by the host for a block of neurons; blocks run one after the other. Returns when it ends.
     pub fn host_predicts(&mut self, neurons: usize) -> u64 {
         let (asked, begin) = (self.now, self.now.max(self.host_free));
         let end = begin + self.system.predictor_ps(neurons).div_ceil(1_000);
@@ -315,7 +308,7 @@ impl EventLog {
         end
     }
 
-    /// Everybody has waited until the predictor has done what it was asked for.
+    /// All wait for the host's predictor.
     pub fn await_host(&mut self) {
         self.advance(self.host_free);
     }
@@ -337,20 +330,20 @@ impl EventLog {
         end
     }
 
-    /// The SSD will read for so many nanoseconds, one list of chunks after the other; returns when it begins.
+    /// Reserves the SSD for `ns`, one list of chunks after the other; returns the begin.
     pub fn ssd_begins(&mut self, asked: u64, ns: u64) -> u64 {
         if ns == 0 { asked } else { self.reserve(Resource::Ssd, asked, ns, (false, 0)) }
     }
 
-    /// What it has read between two times of that.
+    /// Enters what the SSD has read within its reserved time.
     pub fn ssd_has_read(&mut self, what: &'static str, asked: u64, [begin, end]: [u64; 2], bytes: u64) {
         let span = Span { asked, begin, end, seen: end };
         self.figures.bytes.ssd_bundles += bytes;
         self.push(Resource::Ssd, what, span, Shares::of(Cause::Transfer, end - begin)).bytes = bytes;
     }
 
-    /// The host writes bytes into the DRAM of a DIMM whose core runs no program: over the channel, while the DIMM's port takes them in so many cycles,
-    /// from `free` on. Returns when the port is free again, and when all are there.
+    /// The host writes bytes into the DRAM of a DIMM without a running program, while the port takes them from `free`
+    /// on. Returns when the port is free again, and when all bytes are there.
     pub fn host_writes(
         &mut self,
         dimm: usize,
@@ -367,7 +360,7 @@ impl EventLog {
         [end, there.max(end)]
     }
 
-    /// Bytes between GPU or host and a DIMM; returns when they have arrived. Bus and channel carry them at the same time.
+    /// Bytes between GPU or host and a DIMM; returns their arrival. Bus and channel carry them at the same time.
     pub fn exchange(&mut self, dimm: usize, (what, begin): (&'static str, u64), bytes: u64, way: Way) -> u64 {
         if bytes == 0 {
             return begin;
@@ -389,20 +382,20 @@ impl EventLog {
         }
     }
 
-    /// The same bytes from the GPU to several DIMMs: once over the bus. Returns when each has them.
+    /// The same bytes from the GPU to several DIMMs, once over the bus; returns each arrival.
     pub fn broadcast(&mut self, dimms: &[usize], (what, begin): (&'static str, u64), bytes: u64) -> Vec<u64> {
         let last = if dimms.is_empty() { begin } else { self.carry(Resource::BusDown, (what, begin), bytes) };
         dimms.iter().map(|dimm| self.follow(*dimm, (what, begin), bytes, last)).collect()
     }
 
-    /// Bytes to a DIMM of which the last ones come out of the bus at `last`.
+    /// Bytes to a DIMM, the last of which leave the bus at `last`.
     fn follow(&mut self, dimm: usize, (what, begin): (&'static str, u64), bytes: u64, last: u64) -> u64 {
         self.figures.bytes.channel_data += bytes;
         let way = (Way::FromHost, Cause::Transfer);
         self.channel(dimm, (what, begin), bytes, way).max(last + self.latency())
     }
 
-    /// Bytes over the channel of a DIMM; returns when they have arrived.
+    /// Bytes over the channel of a DIMM; returns their arrival.
     fn channel(
         &mut self,
         dimm: usize,
@@ -418,7 +411,7 @@ impl EventLog {
         let ns = (bytes as f64 / channel.bandwidth_gbps).ceil() as u64;
         let turnaround = channel.turnaround_ns.ceil() as u64;
         let begin = self.reserve(place, asked, ns, (way.is_read(), turnaround));
-        // A read takes the way there too.
+        // A read also takes the way there.
         let ways = if way.is_read() { 2 } else { 1 };
         let (end, seen) = (begin + ns, begin + ns + ways * self.latency());
         let span = Span { asked, begin, end, seen };
@@ -432,7 +425,7 @@ impl EventLog {
         self.system.channel().latency_ns.ceil() as u64
     }
 
-    /// Bytes over the bus or a link, which carries one thing after the other; returns when they have arrived.
+    /// Bytes over the bus or a link, one transfer after the other; returns their arrival.
     pub fn carry(&mut self, place: Resource, (what, begin): (&'static str, u64), bytes: u64) -> u64 {
         if bytes == 0 {
             return begin;
@@ -444,7 +437,7 @@ impl EventLog {
         self.carry_in(place, (what, begin), bytes, (bytes as f64 / rate).ceil() as u64)
     }
 
-    /// The same in a time that is known.
+    /// [`Self::carry`] with a known time.
     pub fn carry_in(
         &mut self,
         place: Resource,
@@ -454,15 +447,15 @@ impl EventLog {
     ) -> u64 {
         let begin = self.reserve(place, asked, ns, (false, 0));
         let end = begin + ns;
-        // What comes from the GPU goes on over a channel.
+        // Data from the GPU go on over a channel.
         let seen = if place == Resource::BusDown { end + self.latency() } else { end };
         let span = Span { asked, begin, end, seen };
         self.push(place, what, span, Shares::of(Cause::Transfer, ns)).bytes = bytes;
         end
     }
 
-    /// The first time from `begin` on in which a place is free for so long; it is taken then. Between reads and others it is idle for a while. Who asks
-    /// later may come earlier: operations of several cores are entered core by core.
+    /// Takes the first free time of a place since `begin`. Between reads and others it is idle for `turnaround`. Later
+    /// calls may get earlier times: operations of several cores are entered core by core.
     fn reserve(&mut self, place: Resource, begin: u64, ns: u64, (is_read, turnaround): (bool, u64)) -> u64 {
         let taken = self.taken.entry(place).or_default();
         let mut index = taken.partition_point(|other| other.end + turnaround <= begin);
@@ -479,8 +472,8 @@ impl EventLog {
         begin
     }
 
-    /// Messages over links at the same time, each with its way, what it is and its bytes, and the programs of all cores that take part. Returns
-    /// when they have arrived.
+    /// Concurrent messages over links, each with its way, name and bytes, and the programs of all cores that take part;
+    /// returns their arrival.
     pub fn round(&mut self, begin: u64, round: &Round, ways: &[(Resource, &'static str, u64)]) -> u64 {
         let (mut end, mut span) = (begin, None);
         for programs in &round.tries {
@@ -511,13 +504,12 @@ impl EventLog {
         end
     }
 
-    /// Neurons that changed places between two times.
+    /// Neurons that moved between two times.
     pub fn moved(&mut self, place: Resource, what: &'static str, (begin, end): (u64, u64), bytes: u64) {
         let shares = Shares::of(Cause::Transfer, end - begin);
         self.push(place, what, Span::new(begin, end), shares).bytes = bytes;
     }
 
-    /// Takes down an event without bytes, neurons and a program.
     fn push(&mut self, place: Resource, what: &'static str, span: Span, shares: Shares) -> &mut Event {
         let Step { position, layer, operation } = self.step;
         let event = Event {
@@ -558,7 +550,7 @@ mod tests {
         };
         let mut slow = EventLog::new(figures.clone(), &system, &core("clock_mhz = 800"));
         let program = ProgramFigures { cycles: 30, ..ProgramFigures::default() };
-        // 217 ps a neuron: 217.2 ns, and behind them 2.2 ns.
+        // 217 ps a neuron: 217.2 ns, then 2.2 ns.
         assert_eq!((slow.host_predicts(1_001), slow.host_predicts(10), slow.now), (218, 221, 0));
         let times = |event: &Event| [event.asked_ns, event.begin_ns, event.end_ns, event.seen_ns];
         assert_eq!(times(&slow.events[1]), [0, 218, 221, 221]);
@@ -569,7 +561,7 @@ mod tests {
         // 30 cycles of 1.25 ns; 64 bytes of status at 25.6 GB/s, 40 ns there and 40 back.
         assert_eq!(slow.program(1, ("x", 300), program, &[]), 338 + 3 + 80);
         let mut event_log = EventLog::new(figures, &system, &core(""));
-        // 936 GB/s and two synchronisations of 10 us, which K and V share with Q; 330 TFLOP/s from a batch of 353 on.
+        // 936 GB/s and two synchronisations of 10 us, which K and V share with Q; 330 TFLOP/s from a batch of 353.
         assert_eq!(event_log.gpu(("x", 5), 936_000, 1, &[]), 5 + 1_000 + 20_000);
         assert_eq!(event_log.gpu(("x", 0), 936_000, 706, &[]), 20_000 + 2_003);
         assert_eq!(event_log.gpu(("x", 7), 0, 1, &[]), 7);
@@ -602,7 +594,7 @@ mod tests {
         // Both channels work at the same time, and the bus with either: 25,600 bytes in 1,000 and 400 ns.
         let both = event_log.broadcast(&[0, 2], ("x", 2_000), 25_600);
         assert_eq!(both, [2_000 + 1_000 + 40; 2]);
-        // Before it there is room for what is asked for later, and for a read of 10 ns until 20 ns before; behind it from 20 ns on.
+        // Before it there is room for later requests, for a read if it ends 20 ns earlier; after it, 20 ns later.
         assert_eq!(event_log.exchange(3, ("x", 1_900), 2_560, Way::FromHost), 1_900 + 100 + 40);
         assert_eq!(event_log.exchange(1, ("x", 1_970), 256, Way::Up), 1_970 + 10 + 80);
         assert_eq!(event_log.exchange(1, ("x", 1_980), 256, Way::Up), 3_020 + 10 + 80);

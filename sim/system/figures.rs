@@ -1,4 +1,4 @@
-//! What a run on several devices comes to.
+//! Figures of a run on several devices.
 
 use super::event_log::Operation;
 use super::flash::FlashFigures;
@@ -8,21 +8,20 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DimmFigures {
-    /// Cycles of all its programs.
     pub cycles: u64,
-    /// The same by the cycle model.
+    /// Prediction of `cycles`.
     pub model_cycles: u64,
     pub programs: u64,
     pub instructions: u64,
     pub neurons: u64,
-    /// Bytes of partial sums that it sent to other cores.
+    /// Partial sums to other cores.
     pub sent_bytes: u64,
 }
 
-/// Bytes by the way that they took. What the scheduler moves is among them with links in RTL ([`LinkFigures`]), otherwise not.
+/// Bytes by their way. With links in RTL ([`LinkFigures`]) they include what the scheduler moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PathBytes {
-    /// Bus, from the GPU: values of the neurons in front of Q, K, V, input of FC1, once for all DIMMs, residuals.
+    /// Bus, from the GPU: inputs of Q, K and V, input of FC1 (once for all DIMMs), residuals.
     pub bus_inputs: u64,
     /// Bus, from the GPU: its partial sums.
     pub bus_gpu_sums: u64,
@@ -30,91 +29,81 @@ pub struct PathBytes {
     pub bus_prompt_cache: u64,
     /// Bus, to the GPU: contexts of attention, outputs of FC2.
     pub bus_results: u64,
-    /// Memory channels: what the bus carries, FC1's input for each DIMM, lists, 4 bytes for each neuron, outputs of FC1 that the host reads, inputs of
-    /// FC2 that it sends, masks of the monitors, and neurons from the SSD.
+    /// Channels: what the bus carries, FC1's input for each DIMM, lists (4 bytes per neuron), outputs of FC1 that the
+    /// host reads, inputs of FC2 that it sends, masks of the monitors, and neurons from the SSD.
     pub channel_data: u64,
-    /// Memory channels: instructions, a burst for four, and a read of the status for each program.
+    /// Channels: instructions, a burst for four, and a read of the status for each program.
     pub channel_control: u64,
-    /// Links: partial sums on their way to the core where they meet.
+    /// Links: partial sums to the core where they meet.
     pub link_sums: u64,
-    /// Links: Q, K and V on their way to the cores of their heads.
+    /// Links: Q, K and V to the cores of their heads.
     pub link_qkv: u64,
-    /// SSD: bundles of neurons that no slot had.
+    /// SSD: bundles of neurons without a slot.
     pub ssd_bundles: u64,
 }
 
 impl PathBytes {
-    /// Bytes over the bus.
     pub fn bus(&self) -> u64 {
         self.bus_inputs + self.bus_gpu_sums + self.bus_prompt_cache + self.bus_results
     }
 
-    /// Bytes over the memory channels.
     pub fn channels(&self) -> u64 {
         self.channel_data + self.channel_control
     }
 
-    /// Bytes over links.
     pub fn links(&self) -> u64 {
         self.link_sums + self.link_qkv
     }
 }
 
-/// What meeting cost, of products whose sums came from more than one device.
+/// Costs of meeting, for products whose sums came from several devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MergeFigures {
-    /// The form of partial results.
     pub format: MergeFormat,
     /// Programs that finished a product, or some columns of it.
     pub meetings: u64,
-    /// Partial results that cores handed over: all columns, of which the core's own part stays.
+    /// Partial results that cores handed over: all columns, although the core's own part stays.
     pub handed_over: u64,
-    /// Cycles of these programs: `import` or `merge`, `round`, what follows the product, `store`.
+    /// Cycles of `import` or `merge`, `round`, what follows the product, and `store` in these programs.
     pub meet_cycles: u64,
-    /// Bytes that cores sent over links.
     pub link_bytes: u64,
-    /// Bytes that the GPU sent over the bus.
     pub bus_bytes: u64,
 }
 
-/// Results that differ from those of exact sums throughout, given the same inputs: what rounding on the way costs.
+/// Cost of rounding: results that differ from exact sums of the same inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Differences {
-    /// Results that were compared with those of exact sums.
     pub compared: u64,
     pub different: u64,
-    /// The largest distance, in FP16 numbers between the two.
+    /// Largest distance, counted in FP16 numbers.
     pub largest: u32,
 }
 
-/// One generated token, or rather the pass behind which it is drawn.
+/// The pass before a generated token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TokenFigures {
     pub position: usize,
-    /// Cycles of the slowest core of each step, added up.
+    /// Sum over the steps of the slowest core's cycles.
     pub critical_cycles: u64,
-    /// Nanoseconds of the whole pass, GPU, bus and links by their bandwidths.
+    /// Time of the pass, with GPU, bus and links by their bandwidths.
     pub ns: u64,
     pub gpu_neurons: u64,
     pub dimm_neurons: Vec<u64>,
-    /// Cycles of each core.
     pub dimm_cycles: Vec<u64>,
 }
 
-/// What the controller of a DIMM's link has counted (docs/dimm-link.md, *Counters*).
+/// Counters of a DIMM's link controller (docs/dimm-link.md, *Counters*).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LinkCounters {
-    /// Flits sent, repeated ones included.
+    /// Includes repeated flits.
     pub flits_sent: u32,
     pub sent_again: u32,
     pub accepted: u32,
-    /// Flits with a wrong CRC.
     pub wrong_crc: u32,
-    /// Flits out of order.
     pub out_of_order: u32,
-    /// Replays that the other side asked for.
+    /// Replays that the other side requested.
     pub replays_asked: u32,
-    /// Replays after a time without progress.
+    /// Replays after a timeout.
     pub replays_timed: u32,
     /// Slots in which a flit waited for credit.
     pub without_credit: u32,
@@ -141,71 +130,68 @@ impl LinkCounters {
     }
 }
 
-/// What went over links in RTL.
+/// Traffic of links in RTL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LinkFigures {
     /// Messages with partial sums, Q, K and V that arrived.
     pub messages: u64,
     pub bytes: u64,
-    /// Their cycles, from the first instruction's offer to the end of the later side, added up.
+    /// Sum of the messages' cycles, from the first instruction's offer to the end of the later side.
     pub cycles: u64,
-    /// Messages that were sent again as a whole.
+    /// Messages that were resent as a whole.
     pub repeated: u64,
     pub migrations: u64,
-    /// Bytes on their way for that.
     pub migration_bytes: u64,
     /// Neurons that the host copied to the GPU through a core's port.
     pub uploads: u64,
-    /// Bytes read for that.
     pub upload_bytes: u64,
-    /// Neurons that did not arrive and stayed where they were.
+    /// Neurons that did not arrive and stayed in place.
     pub failed_moves: u64,
     pub counters: Vec<LinkCounters>,
-    /// Bits that independent errors have changed on all lanes.
+    /// Independent bit errors on all lanes.
     pub wrong_bits: u64,
-    /// Cycles that all cores have run together.
+    /// Cycles of the system of linked cores.
     pub all_cycles: u64,
-    /// Faults that were asked for and have not come into effect, as they were asked for.
+    /// Injected faults that have not taken effect.
     pub pending_faults: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SystemFigures {
     pub dimms: Vec<DimmFigures>,
-    /// Cycles of the slowest core of each step that all wait for, added up: what the DIMMs take side by side.
+    /// Sum over the steps that all wait for of the slowest core's cycles.
     pub critical_cycles: u64,
     pub operation_cycles: BTreeMap<Operation, u64>,
-    /// Nanoseconds of the generated tokens by operation.
+    /// Of the generated tokens.
     pub operation_ns: BTreeMap<Operation, u64>,
-    /// Nanoseconds of the prompt on the GPU, by its bandwidth and rate.
+    /// Prompt on the GPU, by its bandwidth and rate.
     pub prompt_ns: u64,
-    /// Each pass behind the prompt, or behind what the GPU computed of it.
+    /// Each pass after the prompt, or after the part that the GPU computed.
     pub tokens: Vec<TokenFigures>,
-    /// Neurons that the GPU computed, the prompt's left out.
+    /// Neurons that the GPU computed, without the prompt.
     pub gpu_neurons: u64,
-    /// Bytes of partial sums that the GPU sent to cores.
+    /// Partial sums from the GPU to cores.
     pub gpu_sent_bytes: u64,
-    /// Bytes by the way that they took.
     pub bytes: PathBytes,
     pub merge: MergeFigures,
-    /// What went over links, if they are simulated.
+    /// If links are simulated.
     pub links: Option<LinkFigures>,
-    /// What came from the SSD, if the DIMMs do not hold all neurons.
+    /// If there is a flash tier.
     pub flash: Option<FlashFigures>,
-    /// Results of cores that were compared with the reference.
+    /// Compared results of cores.
     pub outputs_checked: u64,
     pub mismatches: u64,
-    /// Results that differ from those of exact sums; nothing is compared if all sums are exact.
+    /// Empty if all sums are exact.
     pub differences: Differences,
 }
 
 impl SystemFigures {
-    /// Cycles of the core that has most over the mean; 1 if none has any.
+    /// Most cycles of a core over the mean; 1 if there are none.
     pub fn imbalance(&self) -> f64 {
         imbalance(self.dimms.iter().map(|dimm| dimm.cycles))
     }
 
-    /// Passes, cycles of the slowest cores and nanoseconds behind the prompt.
+    /// Passes, cycles of the slowest cores and ns after the prompt.
     pub fn generated(&self) -> (u64, u64, u64) {
         let sum = |of: fn(&TokenFigures) -> u64| self.tokens.iter().map(of).sum();
         (self.tokens.len() as u64, sum(|token| token.critical_cycles), sum(|token| token.ns))
@@ -224,14 +210,14 @@ impl SystemFigures {
         program.cycles
     }
 
-    /// Counts bytes of partial sums that a core has sent to another one.
+    /// Counts partial sums that a core sent to another one.
     pub(super) fn sent(&mut self, dimm: usize, bytes: u64) {
         self.dimms[dimm].sent_bytes += bytes;
         self.bytes.link_sums += bytes;
         self.merge.link_bytes += bytes;
     }
 
-    /// Counts neurons of a core, or of the GPU.
+    /// Counts neurons of a core, or of the GPU (`None`).
     pub(super) fn neurons(&mut self, dimm: Option<usize>, count: usize) {
         let (total, of_token) = match dimm {
             None => (&mut self.gpu_neurons, self.tokens.last_mut().map(|token| &mut token.gpu_neurons)),
@@ -256,7 +242,7 @@ impl SystemFigures {
     }
 }
 
-/// The largest of some numbers over their mean; 1 if all are 0.
+/// The largest number over the mean; 1 if all are 0.
 pub fn imbalance(loads: impl ExactSizeIterator<Item = u64> + Clone) -> f64 {
     let (count, sum) = (loads.len() as f64, loads.clone().sum::<u64>() as f64);
     if sum == 0.0 { 1.0 } else { loads.max().unwrap_or(0) as f64 * count / sum }

@@ -1,10 +1,10 @@
-//! Neurons of the MLP that an SSD holds: which of them are in the slots of the DIMMs, and how the others come there.
+//! MLP neurons on an SSD: which have slots in the DIMMs, and how the others get there.
 //!
-//! Each DIMM has slots for a part of its neurons of a block; a [`Window`] for each block and DIMM says which have one. The host knows which neurons are
-//! active before the MLP runs: from when the layer begins, or from when its predictor has said so. The SSD reads the bundles that are missing from then
-//! on, in turn one for each DIMM. While the GPU computes the projection no core runs a program: from then on the host writes them into slots, through the
-//! ports of the DIMMs, each while the SSD reads the next ones. The MLP begins when all are there. The GPU computes the prompt; the neurons of its last
-//! tokens are what the image of the DIMMs begins with.
+//! Each DIMM has slots for a part of its neurons of a block; a [`Window`] per block and DIMM says which have one. The
+//! host knows the active neurons before the MLP runs: when the layer begins, or when its predictor has decided. From
+//! then the SSD reads missing bundles, in turn one for each DIMM. While the GPU computes the projection no core runs a
+//! program, so the host writes bundles into slots through the DIMMs' ports while the SSD reads the next ones. The MLP
+//! begins when all are there. The GPU computes the prompt, whose last tokens select the neurons of the first image.
 
 use super::backend::{ActivitySource, Fault, SystemBackend, SystemOptions, flip_weights};
 use super::causes::{Breakdown, Shares};
@@ -22,28 +22,27 @@ use serde::Serialize;
 use std::num::NonZeroU32;
 use std::ops::Range;
 
-/// Slots for a part of the neurons of the MLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FlashOptions {
-    /// Slots of a block in percent of the neurons of the fullest DIMM, rounded up to a row of all ranks; at least as many as a placement with an SSD has
-    /// neurons there.
+    /// Slots per block in percent of the fullest DIMM's neurons, rounded up to a row of all ranks; at least the neurons
+    /// that a placement with an SSD puts there.
     pub resident_percent: u32,
-    /// Neurons stay that so many tokens have needed, the present one included.
+    /// Number of tokens, the current one included, for which a needed neuron stays.
     pub window: NonZeroU32,
 }
 
-/// What the slots and the SSD did for the tokens behind the prompt.
+/// Slots and SSD over the tokens after the prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FlashFigures {
     /// Neurons of all MLP blocks, and slots for them on all DIMMs.
     pub neurons: u64,
     pub slots: u64,
     pub bundle_bytes: u64,
-    /// Bundles that would have changed slots if the slots that are used had to be without holes. Here none does.
+    /// Bundles that would have moved if used slots had to be contiguous. Here none moves.
     pub moves_without_holes: u64,
-    /// Cycles of the ports of all DIMMs.
+    /// All DIMMs together.
     pub port_cycles: u64,
-    /// Each pass behind the prompt.
+    /// Each pass after the prompt.
     pub tokens: Vec<FlashToken>,
 }
 
@@ -51,12 +50,11 @@ pub struct FlashFigures {
 pub struct FlashToken {
     pub position: usize,
     pub needed: u64,
-    /// Bundles that were read: those that had no slot.
+    /// Bundles read for neurons without a slot.
     pub loaded: u64,
-    /// Neurons that left their slots.
     pub deleted: u64,
     pub ssd_ns: u64,
-    /// Rounds of MLPs behind their first one.
+    /// Rounds of MLPs after their first one.
     pub further_rounds: u64,
 }
 
@@ -71,34 +69,30 @@ impl FlashFigures {
         if needed == 0 { 1.0 } else { 1.0 - self.sum(|token| token.loaded) as f64 / needed as f64 }
     }
 
-    /// Slots over neurons.
     pub fn resident_share(&self) -> f64 {
         self.slots as f64 / self.neurons.max(1) as f64
     }
 }
 
-/// What that means for a mean token.
+/// Figures of a mean token.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlashSummary {
     /// Slots over neurons.
     pub resident_share: f64,
-    /// Share of the needed neurons that had a slot.
     pub hit_rate: f64,
     pub bundles_per_token: f64,
     pub ssd_bytes_per_token: f64,
-    /// Bytes that would have moved from slot to slot if the slots that are used had to be without holes.
+    /// Bytes that would have moved if used slots had to be contiguous.
     pub moved_bytes_without_holes_per_token: f64,
-    /// Share of the time in which the SSD read.
     pub ssd_busy_share: f64,
     /// Share of the time in which the token waited for the SSD.
     pub ssd_critical_share: f64,
-    /// The figures from which all that follows.
     #[serde(flatten)]
     pub figures: FlashFigures,
 }
 
 impl FlashSummary {
-    /// Of a run, if it has a flash tier.
+    /// None without a flash tier.
     pub fn new(figures: Option<&FlashFigures>, time: &Breakdown) -> Option<Self> {
         let figures = figures?.clone();
         let per_token = |value: u64| value as f64 / figures.tokens.len().max(1) as f64;
@@ -121,7 +115,7 @@ impl FlashSummary {
 }
 
 impl FlashOptions {
-    /// A system for the placement of a model: its DIMMs have room for what the SSD holds, each its part.
+    /// The system for a model's placement, with room in each DIMM for its part of the SSD's neurons.
     pub fn for_placement(&self, system: &SystemConfig, model: &LlmShape) -> SystemConfig {
         let bytes = model.neuron_bytes(BlockKind::Mlp) * u64::from(model.ffn()) * u64::from(model.layers());
         let outside = bytes * u64::from(100 - self.resident_percent.min(100)) / 100;
@@ -129,7 +123,7 @@ impl FlashOptions {
     }
 }
 
-/// Slots of one block on one DIMM, and how the paper's manager would have divided them.
+/// Slots of one block on one DIMM, and a model of the paper's manager.
 #[derive(Clone, Debug)]
 pub(super) struct BlockWindow {
     slots: Window,
@@ -150,43 +144,39 @@ impl BlockWindow {
         self.slots.capacity() as u64
     }
 
-    /// A token, or a further round of the last one, needs these neurons: what changes, and how many move without holes.
+    /// The neurons of a token, or of a further round of the last one; returns the change, and the moves without holes.
     pub fn needs(&mut self, needed: &[u32], further: bool) -> Result<(Change, u64)> {
         let of = if further { Window::round } else { Window::token };
         let change = of(&mut self.slots, needed)?;
         Ok((change, of(&mut self.without_holes, needed)?.moved.len() as u64))
     }
 
-    /// The same of a token that the GPU has computed, or of neurons that are there from the beginning: as many as there are slots.
+    /// As [`Self::needs`] for a token of the GPU, or for the initial neurons: as many as there are slots.
     pub fn remember(&mut self, active: &[u32]) {
         let active = &active[..active.len().min(self.slots.capacity())];
-        // No more than there are slots.
         let _ = self.needs(active, false);
     }
 }
 
-/// What an SSD holds, and when.
 #[derive(Default)]
 pub(super) struct Flash {
-    /// Its bundles; none without data.
     pub layers: Vec<Layer>,
-    /// When it is known which neurons the MLP needs, and from when on no core runs a program.
+    /// When the MLP's neurons are known, and since when no core runs a program.
     pub known_ns: u64,
     pub idle_ns: u64,
-    /// The MLP that waits for its rounds.
     pub rounds: Option<Rounds>,
 }
 
-/// Bundles that the host has at a time, of which each DIMM has those of some rows: its first one, its second one.
+/// Bundles that the host has at a time: some rows of each DIMM's list.
 struct Chunk {
     rows: Range<usize>,
     bundles: u64,
-    /// When, and how long the SSD has read.
+    /// End, and time that the SSD reads.
     end: u64,
     ns: u64,
 }
 
-/// Refuses options with which the host does not know before an MLP which neurons it needs, or neurons move by other ways.
+/// Refuses options with which the host does not know an MLP's neurons before it, or neurons also move in other ways.
 pub(super) fn check(options: &SystemOptions, places: &impl NeuronMap) -> Result<()> {
     let unfit = |what, found: &str, expected: &str| {
         Err(refusal!("with a flash tier the {what} is {found}: expected {expected}"))
@@ -219,14 +209,14 @@ pub(super) fn check(options: &SystemOptions, places: &impl NeuronMap) -> Result<
 }
 
 impl<P: NeuronMap> SystemBackend<P> {
-    /// It is known from now on, or from `known_ns` on, which neurons the next MLP needs.
+    /// The next MLP's neurons are known from `known_ns`.
     pub(super) fn flash_knows(&mut self, known_ns: u64) {
         if let Some(flash) = &mut self.flash {
             flash.known_ns = known_ns;
         }
     }
 
-    /// The neurons of a block that the GPU has found active in the prompt, `[batch x neurons]`, are those that were needed last.
+    /// Marks the neurons that the GPU found active in the prompt, `[batch x neurons]`, as needed last.
     pub(super) fn flash_remembers(&mut self, layer: u32, values: &[f16], neurons: usize) {
         let begins = self.flash.is_some() && self.places.resident(layer, 0).is_none();
         for values in values.chunks(neurons).filter(|_| begins) {
@@ -238,7 +228,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
     }
 
-    /// Neurons of an MLP that DIMMs compute, by DIMM.
+    /// Neurons that DIMMs compute, by DIMM.
     fn cold(&self, layer: u32, neurons: &[u32]) -> Vec<Vec<u32>> {
         let mut cold = vec![Vec::new(); self.cores.len()];
         for &neuron in neurons {
@@ -249,7 +239,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         cold
     }
 
-    /// The rounds in which an MLP computes these neurons: those of the DIMMs, round by round. One if there is no flash tier.
+    /// Divides the DIMMs' neurons of an MLP into rounds; one without a flash tier.
     pub(super) fn rounds(&self, layer: u32, neurons: &[u32]) -> Result<Vec<Vec<u32>>> {
         let mut rounds = vec![Vec::new()];
         let windows = self.residence.windows.get(layer as usize).into_iter().flatten();
@@ -262,7 +252,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(rounds)
     }
 
-    /// The MLP of a layer needs these neurons, perhaps in a further round: those without a slot are read and written into one.
+    /// Loads the neurons of an MLP that have no slot, perhaps for a further round.
     pub(super) fn bring(&mut self, layer: u32, neurons: &[u32], further: bool) -> Result<()> {
         let Some(&Flash { known_ns, idle_ns, .. }) = self.flash.as_ref() else { return Ok(()) };
         let block = BlockKind::Mlp.block(layer);
@@ -329,8 +319,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(())
     }
 
-    /// The SSD reads the neurons of all DIMMs, in turn one for each. What it has read when no core runs a program is one chunk, and then what arrives
-    /// together.
+    /// The SSD reads the neurons of all DIMMs, in turn one for each. The first chunk is all that was read when no core
+    /// runs a program any more; then follows what arrives together.
     fn read(
         &mut self,
         loaded: &[(usize, Vec<(u32, u32)>)],

@@ -1,8 +1,8 @@
 //! The GPU in software: exact sums, or sums in FP32 as a GPU adds them.
 //!
-//! It computes the prompt, its own neurons, the projections and the logits. With [`GpuNumerics::Fp32`] its results are plausible ones
-//! of a GPU: products of FP16 numbers are added in FP32 in a fixed order, and rounded to FP16 where they leave the GPU as such. What
-//! follows a product (bias, scale, ReLU, residual, softmax) is that of the contract in both cases.
+//! It computes the prompt, its own neurons, the projections and the logits. With [`GpuNumerics::Fp32`] products of FP16
+//! numbers are added in FP32 in a fixed order, and rounded to FP16 where they leave the GPU. What follows a product
+//! (bias, scale, ReLU, residual, softmax) always follows the numerics contract.
 
 use ndp_files::Result;
 use ndp_model::{GemvBackend, GemvOp, SoftwareBackend};
@@ -20,11 +20,11 @@ pub enum GpuNumerics {
     Fp32,
 }
 
-/// Lanes that add side by side: the threads of a warp.
+/// Threads of a warp, which add side by side.
 const LANES: usize = 32;
 
-/// The sum of products in FP32: lane `i` adds the products `i`, `i + 32`, ... in that order, then lanes are added to those half as far,
-/// a quarter as far and so on. Each product is exact, as two FP16 significands have 22 bits together.
+/// Lane `i` adds the products `i`, `i + 32`, ... in order; then lanes are added at half the distance, a quarter and so
+/// on. Each product is exact, as two FP16 significands have 22 bits together.
 pub fn sum_f32(products: impl Iterator<Item = (f16, f16)>) -> f32 {
     let mut lanes = [0f32; LANES];
     for (index, (w, x)) in products.enumerate() {
@@ -38,7 +38,6 @@ pub fn sum_f32(products: impl Iterator<Item = (f16, f16)>) -> f32 {
     lanes[0]
 }
 
-/// The GPU as a backend of the decoder.
 #[derive(Clone, Debug)]
 pub struct Gpu {
     numerics: GpuNumerics,
@@ -46,7 +45,6 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// A GPU that adds like this.
     pub fn new(numerics: GpuNumerics) -> Self {
         Self { numerics, software: SoftwareBackend::new() }
     }
@@ -55,7 +53,7 @@ impl Gpu {
         self.numerics
     }
 
-    /// The sum of some products in an accumulator of `empty`'s width, unrounded but for what FP32 rounds.
+    /// In an accumulator of `empty`'s width; only FP32 rounds.
     pub fn sum(&self, empty: &ExactSum, products: impl Iterator<Item = (f16, f16)>) -> ExactSum {
         let mut sum = empty.clone();
         match self.numerics {

@@ -16,39 +16,39 @@ use ndp_numerics::f16;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What a core attends to: its heads' columns of the queries, from when on.
+/// A core's heads: columns of the queries, and when they can start.
 struct Share {
     core: usize,
     start: u64,
     columns: Range<usize>,
-    /// Those of the keys, and of the values.
+    /// Columns of keys and values.
     of_keys: Range<usize>,
     queries: Vec<f16>,
 }
 
 impl<P: NeuronMap> SystemBackend<P> {
-    /// Heads of keys and values of a core: as even as whole heads can be.
+    /// As even as whole heads can be.
     pub(super) fn heads(&self, core: usize) -> Range<usize> {
         let (heads, cores) = (self.shape.kv_heads() as usize, self.cores.len());
         heads * core / cores..heads * (core + 1) / cores
     }
 
-    /// Columns of Q, or of K and V, that belong to the heads of a core.
+    /// Columns of Q, K or V for the heads of a core.
     pub(super) fn head_columns(&self, matrix: WeightMatrix, core: usize) -> Range<usize> {
         let sharing = if matrix == WeightMatrix::Q { self.shape.heads() / self.shape.kv_heads() } else { 1 };
         let (heads, width) = (self.heads(core), (sharing * self.shape.head_width()) as usize);
         heads.start * width..heads.end * width
     }
 
-    /// The core on which Q, K and V have met as far as they have not met where their heads are, and those that have.
+    /// Those of Q, K and V that met on one core instead of where their heads are, and that core.
     fn gathered(&self) -> Option<(usize, Vec<WeightMatrix>)> {
         let from = self.met_at.iter().flatten().next()?;
         let met = WeightMatrix::of(BlockKind::Attention, &self.shape).iter().zip(self.met_at);
         Some((*from, met.filter(|(_, at)| *at == Some(*from)).map(|(matrix, _)| *matrix).collect()))
     }
 
-    /// The core's own copy of its heads' keys and values, up to date. Returns the bytes of positions before this batch that were
-    /// missing: those of the prompt, if the GPU has computed it.
+    /// Updates a core's copy of its keys and values. Returns the bytes of missing positions before this batch: those of
+    /// a prompt on the GPU.
     fn update_cache(&mut self, op: &AttentionOp<'_>, (core, heads): (usize, &Range<usize>)) -> u64 {
         let mut handed = 0;
         for span in op.spans() {
@@ -64,8 +64,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         handed as u64
     }
 
-    /// Whether Q, K and V of a batch stay in DRAM and go over links to the cores that attend: those of a single token whose heads take whole
-    /// beats. Others the host takes and hands out, as it does with Q and K that it rotates.
+    /// Whether Q, K and V stay in DRAM and go over links to the cores that attend: for a single token whose heads take
+    /// whole beats. Otherwise the host moves them, as it does with Q and K that it rotates.
     pub(super) fn keeps_qkv(&self, tokens: usize) -> bool {
         self.links.is_some() && self.divides_heads(tokens) && !self.shape.is_rotary()
     }
@@ -75,8 +75,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         tokens == 1 && self.shape.head_width().is_multiple_of(BEAT_ELEMS)
     }
 
-    /// Q, K and V of a token go from the core where they met to those of their heads, to the same places there. By core, the round in which they
-    /// come.
+    /// Sends Q, K and V of a token from the core where they met to the same places on the cores of their heads. Returns
+    /// the round of each core.
     fn send_qkv(&mut self, op: &AttentionOp<'_>) -> Result<BTreeMap<usize, Round>> {
         let Some((from, gathered)) = self.gathered() else { return Ok(BTreeMap::new()) };
         let ranks = self.config.gemv().ranks();
@@ -89,7 +89,7 @@ impl<P: NeuronMap> SystemBackend<P> {
                 let columns = self.head_columns(*matrix, to);
                 let vector = &self.residence.qkv[*matrix as usize];
                 let block = columns_of(&self.config, vector, columns.start as u32, columns.len() as u32)?;
-                // Bursts go round the ranks: from the first one's round to the last one's.
+                // Bursts alternate among the ranks: from the first one's row of ranks to the last one's.
                 let (begin, end) =
                     (block.address() / ranks, (block.address() + block.bursts()).div_ceil(ranks));
                 let range = RowRange { address: begin, count: end - begin, ranks: (1 << ranks) - 1 };
@@ -104,14 +104,12 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(rounds.filter_map(|round| Some((messages[*round.messages.first()?].to, round))).collect())
     }
 
-    /// Bytes of Q and K of the heads of a core.
     fn rotated_bytes(&self, op: &AttentionOp<'_>, core: usize) -> u64 {
         let columns = [WeightMatrix::Q, WeightMatrix::K].map(|matrix| self.head_columns(matrix, core).len());
         2 * (op.tokens() * columns.iter().sum::<usize>()) as u64
     }
 
-    /// Of models with rotary embedding the host reads Q and K from where they have met, each core's or all from one. When it has them; 0 of other
-    /// models.
+    /// For rotary embedding the host reads Q and K from where they met. Returns when it has them; 0 for other models.
     fn take_rotated(&mut self, op: &AttentionOp<'_>, gathered: Option<usize>) -> u64 {
         if !self.shape.is_rotary() {
             return 0;
@@ -127,7 +125,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         end
     }
 
-    /// Attention head by head where the heads live; `exact` is the reference.
+    /// `exact` is the reference.
     pub(super) fn by_heads(&mut self, op: &AttentionOp<'_>, exact: &[f16]) -> Result<Vec<f16>> {
         let (width, begin) = (op.width(), self.event_log.now);
         let mut came = self.send_qkv(op)?;
@@ -172,7 +170,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             let of_keys = self.head_columns(WeightMatrix::K, core);
             jobs.push((core, Share { core, start, columns, of_keys, queries }));
         }
-        // The core that sends attends when all is sent, if links are simulated.
+        // With simulated links, the sending core attends after it has sent everything.
         let own = gathered.as_ref().map(|(from, _)| *from);
         let is_linked = self.links.is_some();
         for (_, share) in jobs.iter_mut().filter(|(core, _)| is_linked && Some(*core) == own) {

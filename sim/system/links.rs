@@ -1,12 +1,11 @@
-//! DIMMs that are linked in RTL: what one has and another needs goes over their links, and neurons change places by it.
+//! DIMMs linked in RTL: partial results and moving neurons go over their links.
 //!
-//! Partial sums, Q, K, V and the weights of neurons go as the messages of `send` and `receive`, from where one core has them to where the other one
-//! takes them; the host copies nothing. One core sends to one other at a time and receives from one (docs/isa.md, *Transfers*); a plan of rounds sees
-//! to that. Messages of which one fails are repeated after the links have been told to go on; if they fail again and again, that is an error
-//! that names the link.
+//! Partial sums, Q, K, V and weights are messages of `send` and `receive`; the host copies nothing. A core sends to one
+//! other at a time and receives from one (docs/isa.md, *Transfers*), so messages are planned in rounds. Failed messages
+//! are repeated after the links are retrained; repeated failure is an error that names the link.
 //!
-//! Which neurons move is the scheduler's decision ([`super::NeuronMap`]). They move while the GPU computes a projection, and where a neuron is computed
-//! changes only when all of its weights have arrived ([`SlotTable`]).
+//! The scheduler decides which neurons move ([`super::NeuronMap`]). They move during the GPU's projection, and are
+//! computed at the new place only after all their weights have arrived ([`SlotTable`]).
 
 use super::figures::{LinkCounters, LinkFigures};
 use super::resource::Resource;
@@ -22,33 +21,31 @@ use ndp_isa::layout::{MatrixLayout, RowRange};
 use ndp_numerics::f16;
 use std::collections::HashMap;
 
-/// How often a message is sent before its link is given up.
+/// Attempts at a message before its link is given up.
 const TRIES: u32 = 3;
 const SLOTS: u32 = 1 << 16;
 
-/// Something that goes wrong with a link while text is generated.
+/// A fault of a link during generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkFault {
-    /// The cycle, from the beginning.
+    /// From the beginning.
     pub cycle: u64,
-    /// The DIMM whose link it is.
     pub dimm: usize,
     pub kind: FaultKind,
 }
 
-/// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     Lanes(LaneFault),
-    /// The DIMM does not take what comes for so many cycles, so that the queues of the link are full.
+    /// The DIMM takes nothing for this number of cycles, so that the queues of the link fill up.
     Full(u64),
 }
 
 impl LinkFault {
-    /// Latest cycle and longest time: days of simulation.
+    /// Bound on cycle and duration: days of simulation.
     pub const MOST_CYCLES: u64 = 1_000_000_000;
 
-    /// Kinds with what their number means and what it is if it is not given.
+    /// Kinds with the default of their number.
     const KINDS: [(&'static str, u64); 4] =
         [("cut", 10_000), ("burst", 64), ("dead-lane", 0), ("full", 20_000)];
 }
@@ -97,16 +94,14 @@ impl std::str::FromStr for LinkFault {
     }
 }
 
-/// Links and what is wrong with them.
 #[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
-    /// Bit error rate of all lanes.
     pub ber: f64,
     pub faults: Vec<LinkFault>,
     pub seed: u64,
 }
 
-/// What goes from one DIMM to another: ranges of its DRAM to ranges of the other's, one message each.
+/// Ranges of a DIMM's DRAM for ranges of another's, one message each.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub from: usize,
@@ -115,42 +110,40 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Bytes on their way.
     fn bytes(&self) -> u64 {
         let bursts = |(range, _): &(RowRange, RowRange)| u64::from(range.count * range.ranks.count_ones());
         64 * self.ranges.iter().map(bursts).sum::<u64>()
     }
 }
 
-/// Messages that went at the same time: no core has sent or received more than one of them.
+/// Concurrent messages: no core sends or receives more than one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
     pub messages: Vec<usize>,
-    /// Programs of the cores, which begin together; once more for each time that a message had to be repeated.
+    /// Programs of the cores, which begin together, for each attempt.
     pub tries: Vec<Programs>,
 }
 
 impl Round {
-    /// Cycles up to the end of the last program of each try.
+    /// Sum of the longest programs of all attempts.
     pub fn cycles(&self) -> u64 {
         let longest = |programs: &Programs| programs.iter().map(|(_, of)| of.cycles).max();
         self.tries.iter().filter_map(longest).sum()
     }
 }
 
-/// What has become of neurons that were to change places.
+/// Result of moving neurons.
 #[derive(Debug, Default)]
 pub(super) struct MovedNeurons {
     pub programs: Programs,
-    /// Ways that were taken, with bytes.
+    /// Links that were used, with bytes.
     pub ways: Vec<(Resource, u64)>,
-    /// Neurons that live on another DIMM now.
     pub arrived: Vec<Neuron>,
-    /// Some did not get there.
+    /// Some neurons did not arrive.
     pub failed: bool,
 }
 
-/// A core's part of a round: ranges that it sends and receives, and by how many cycles it begins late.
+/// A core's sends and receives in a round, and the cycles by which it begins late.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Sides {
     sends: Vec<Transfer>,
@@ -158,19 +151,19 @@ struct Sides {
     late: u64,
 }
 
-/// Programs of cores, by their numbers.
+/// By core.
 type Programs = Vec<(usize, ProgramFigures)>;
 
 #[derive(Debug)]
 pub(super) struct Links {
     lockstep: Lockstep,
     slot: u32,
-    /// Cycle and DIMM: what comes is taken late, by so many cycles.
+    /// Cycle and DIMM of a late receiver, and the delay in cycles.
     full: Vec<(u64, usize, u64)>,
     planned: Vec<LinkFault>,
     pub figures: LinkFigures,
     threads: usize,
-    /// Programs of rounds that need not run once more, by their ranges; none if all rounds run.
+    /// Programs of earlier rounds by their ranges, to be reused; none if all rounds run.
     known: Option<HashMap<Vec<Sides>, Programs>>,
 }
 
@@ -233,7 +226,7 @@ impl Links {
         &mut self.lockstep
     }
 
-    /// Lets cycles pass until all links work, so many at most.
+    /// Lets at most `limit` cycles pass until all links work.
     fn wait_until_up(&mut self, cores: &mut [GemvUnit], limit: u64) -> Result<Vec<LinkStatus>> {
         let end = self.lockstep.cycle() + limit;
         loop {
@@ -248,7 +241,7 @@ impl Links {
         }
     }
 
-    /// Takes messages to where they are for; those that do not need a common core at the same time. Says in which rounds.
+    /// Delivers messages; those without a common core go at the same time. Returns the rounds.
     pub fn deliver(&mut self, cores: &mut [GemvUnit], messages: &[Message]) -> Result<Vec<Round>> {
         let mut waiting: Vec<usize> = (0..messages.len()).collect();
         let mut rounds = Vec::new();
@@ -268,7 +261,7 @@ impl Links {
         Ok(rounds)
     }
 
-    /// Messages of which each core sends and receives one at most.
+    /// Each core sends and receives at most one of these messages.
     fn round(&mut self, cores: &mut [GemvUnit], messages: &[Message], numbers: Vec<usize>) -> Result<Round> {
         let mut round = Round { messages: numbers.clone(), tries: Vec::new() };
         let (mut left, mut ends) = (numbers, Vec::new());
@@ -331,7 +324,7 @@ impl Links {
         Err(worst.map_or(waits(cycle), |(dimm, status)| failed(*dimm, status, &what, cycle)))
     }
 
-    /// Tells all links that are faulty to go on, and waits for them a while.
+    /// Retrains all faulty links, and waits for them a while.
     fn go_on(&mut self, cores: &mut [GemvUnit]) -> Result<()> {
         self.lockstep.retrain_bridge();
         let jobs = cores.iter().map(|_| Some(())).collect();
@@ -341,7 +334,7 @@ impl Links {
         self.wait_until_up(cores, limit).map(|_| ())
     }
 
-    /// Ranges that go from one core to another, a message each.
+    /// Adds ranges from one core to another, a message each.
     fn enqueue(
         &mut self,
         sides: &mut [Sides],
@@ -359,19 +352,19 @@ impl Links {
         }
     }
 
-    /// A number that both sides of a message know it by.
+    /// A number that identifies a message at both sides.
     fn next_slot(&mut self) -> u32 {
         self.slot = (self.slot + 1) % SLOTS;
         self.slot
     }
 
-    /// By how many cycles a DIMM takes late what comes to it now.
+    /// Cycles by which a DIMM receives late now.
     fn late(&mut self, dimm: usize, now: u64) -> u64 {
         let due = |fault: &(u64, usize, u64)| fault.0 <= now && fault.1 == dimm;
         self.full.iter().position(due).map_or(0, |at| self.full.swap_remove(at).2)
     }
 
-    /// Some neurons change places: over links, and to the GPU by the host's reads. Those of which not all weights arrive stay where they are.
+    /// Moves neurons over links, and copies some to the GPU by the host's reads; none moves unless all weights arrive.
     pub fn move_neurons(
         &mut self,
         cores: &mut [GemvUnit],
@@ -452,7 +445,7 @@ impl Links {
         Ok(all)
     }
 
-    /// The faults that have not come into effect.
+    /// Faults that have not taken effect.
     pub fn pending_faults(&self) -> Vec<LinkFault> {
         let full = |&(cycle, dimm, cycles): &(u64, usize, u64)| LinkFault {
             cycle,
@@ -463,7 +456,7 @@ impl Links {
         self.full.iter().map(full).chain(late).collect()
     }
 
-    /// What the controllers of all links have counted.
+    /// Reads the counters of all link controllers.
     pub fn count(&mut self, cores: &mut [GemvUnit]) -> Result<()> {
         let jobs = cores.iter().map(|_| Some(())).collect();
         let counted = self.lockstep.run(cores, jobs, self.threads, &async |core: &mut GemvUnit, ()| {
@@ -478,7 +471,7 @@ impl Links {
     }
 }
 
-/// Ranges of the same lengths in the same ranks, wherever they lie, take the same time but for what the DRAM does at the moment.
+/// Ranges of the same lengths in the same ranks take the same time, except for what the DRAM does at the moment.
 fn alike(sides: &[Sides]) -> Vec<Sides> {
     let shape = |transfers: &[Transfer]| {
         transfers.iter().map(|transfer| Transfer { address: 0, slot: 0, ..*transfer }).collect()
@@ -491,7 +484,6 @@ fn alike(sides: &[Sides]) -> Vec<Sides> {
     sides.iter().map(of).collect()
 }
 
-/// A core's part of a round.
 async fn transfer(core: &mut GemvUnit, sides: Sides) -> Result<(ProgramFigures, Outcome)> {
     if sides.late > 0 {
         core.pass_async(sides.late).await?;
@@ -500,10 +492,10 @@ async fn transfer(core: &mut GemvUnit, sides: Sides) -> Result<(ProgramFigures, 
     Ok((figures, core.outcome_async().await?))
 }
 
-/// A neuron that is copied to the GPU, with the rows of its weights.
+/// A neuron for the GPU, with the rows of its weights.
 type Upload = (Neuron, Vec<(MatrixLayout, u32)>);
 
-/// What a core has to do with neurons that change places.
+/// A core's part in moving neurons.
 #[derive(Clone, Debug, Default)]
 struct Moves {
     sides: Sides,
@@ -522,7 +514,7 @@ struct Moved {
     read: Vec<(Neuron, Vec<f16>)>,
 }
 
-/// A core's part of neurons' moves: transfers, then the host's reads.
+/// Runs the transfers, then the host's reads.
 async fn move_weights(core: &mut GemvUnit, moves: Moves) -> Result<Moved> {
     let (figures, outcome) = transfer(core, moves.sides).await?;
     let mut read = Vec::with_capacity(moves.uploads.len());
@@ -539,7 +531,6 @@ async fn move_weights(core: &mut GemvUnit, moves: Moves) -> Result<Moved> {
     Ok(Moved { figures, outcome, read })
 }
 
-/// The error for a link that does not work.
 fn failed(dimm: usize, status: &LinkStatus, what: &str, cycle: u64) -> Error {
     fault!(
         "the link of DIMM {dimm} {what}, in cycle {cycle} of all cores: up {}, fault {}, fault of the other side {}, cause {:#04b}, lanes locked {:#010b}, failures {:#010b}",

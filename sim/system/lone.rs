@@ -1,8 +1,8 @@
-//! A system of one DIMM without a GPU: its core computes all linear layers and attention, those of the prompt too.
+//! A system of one DIMM without a GPU: its core computes all linear layers and attention, the prompt too.
 //!
-//! The weights of each product are written into the DRAM by backdoor access before the product runs, so that a model need not fit
-//! the DIMM. Inputs, lists, residuals and results go over the memory channel, which takes time by its bandwidth; biases count as
-//! weights. LayerNorm, embeddings and sampling are the host's and take no time.
+//! The weights of each product are written by backdoor access before it runs, so a model need not fit in the DIMM.
+//! Inputs, lists, residuals and results take the memory channel's time; biases count as weights. LayerNorm, embeddings
+//! and sampling run on the host in no time.
 
 use super::event_log::{Event, EventLog, Operation, Way};
 use super::figures::{DimmFigures, SystemFigures};
@@ -27,27 +27,27 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The machine around a core whose machine is not named.
+/// The default machine.
 const SYSTEM: &str = "small";
 
-/// Figures of all products of a class, or of all classes.
+/// For one class of products, or for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProductFigures {
     pub calls: u64,
-    /// Outputs, each of which was compared with the reference.
+    /// Number of outputs, all compared with the reference.
     pub outputs_checked: u64,
     pub macs: u64,
-    /// Core cycles: of linear layers each from its first command to its last result; of attention's products those in which one was
-    /// at work.
+    /// Core cycles: for linear layers each from its first command to its last result; for attention's products those in
+    /// which one was busy.
     pub cycles: u64,
-    /// Cycles that memory bandwidth, refresh counted, and peak arithmetic allow at best.
+    /// Best cycles for memory bandwidth, with refresh, and peak arithmetic.
     pub roofline_cycles: u64,
 }
 
 ndp_energy::sums!(ProductFigures: calls, outputs_checked, macs, cycles, roofline_cycles);
 
 impl ProductFigures {
-    /// `roofline_cycles / cycles`; 0 if nothing ran.
+    /// 0 if nothing ran.
     pub fn efficiency(&self) -> f64 {
         if self.cycles == 0 { 0.0 } else { self.roofline_cycles as f64 / self.cycles as f64 }
     }
@@ -64,49 +64,49 @@ pub enum Neurons {
     All,
 }
 
-/// A core that computes alone, in RTL or modelled. Each output is compared with the reference.
+/// A core that computes alone, in RTL or modelled.
 #[derive(Debug)]
 pub struct LoneCore {
     unit: GemvUnit,
     backdoor: Rc<Backdoor>,
     neurons: Neurons,
-    /// Leading positions whose time is that of the prompt.
+    /// Positions of the prompt.
     prompt: usize,
     reference: Reference,
     event_log: EventLog,
     classes: BTreeMap<GemvClass, ProductFigures>,
 }
 
-/// What goes to the DIMM before a program.
+/// Data that go to the DIMM before a program.
 #[derive(Clone, Copy, Debug, Default)]
 struct Inputs<'a> {
     /// FP16 values of vectors.
     values: usize,
-    /// The neurons of a list; empty if all take part.
+    /// Neurons of a list; empty if all take part.
     list: &'a [u32],
-    /// FP16 values that are added to the results.
+    /// FP16 values added to the results.
     residual: usize,
 }
 
-/// A product and the operands that its results are compared by.
+/// A product with the operands of its comparison.
 #[derive(Clone, Copy)]
 struct Computed<'a, 'b> {
     op: &'a GemvOp<'b>,
     weights: WeightFormat,
     inputs: usize,
-    /// The inputs or rows that took part; empty for all of them.
+    /// Inputs or rows that took part; empty for all.
     list: &'a [u32],
-    /// Values that were added to the results.
+    /// Number of values added to the results.
     residual: usize,
 }
 
 impl LoneCore {
-    /// Opens the unit of a configuration, in the system `small`.
+    /// In the system `small`.
     pub fn open(config: &DesignConfig, unit: &GemvOptions) -> Result<Self> {
         Self::open_in(&SystemConfig::preset(SYSTEM)?, config, unit)
     }
 
-    /// Opens the unit of a configuration in a system, whose memory channel carries operands and results.
+    /// `system` has the memory channel for operands and results.
     pub fn open_in(system: &SystemConfig, config: &DesignConfig, unit: &GemvOptions) -> Result<Self> {
         let (unit, backdoor) = GemvUnit::open(config, unit)?;
         let figures = SystemFigures { dimms: vec![DimmFigures::default()], ..SystemFigures::default() };
@@ -121,25 +121,25 @@ impl LoneCore {
         })
     }
 
-    /// The same with other neurons; without this call all of them take part.
+    /// By default all neurons take part.
     #[must_use]
     pub fn with_neurons(self, neurons: Neurons) -> Self {
         Self { neurons, ..self }
     }
 
-    /// The same for a text whose prompt has this number of tokens; without this call there is no prompt.
+    /// By default there is no prompt.
     #[must_use]
     pub fn with_prompt(self, tokens: usize) -> Self {
         Self { prompt: tokens, ..self }
     }
 
-    /// The figures of each class that occurred, in the order of the decoder.
+    /// In the order of the decoder.
     pub fn classes(&self) -> &BTreeMap<GemvClass, ProductFigures> {
         &self.classes
     }
 
-    /// The figures of all classes together. The cycles are those of all programs. Rotated elements and the keys and values in DRAM
-    /// are among the outputs.
+    /// All classes together; cycles are those of all programs. Outputs include rotated elements and the keys and values
+    /// in DRAM.
     pub fn total(&self) -> ProductFigures {
         let mut total = ProductFigures::default();
         self.classes.values().for_each(|class| total += *class);
@@ -151,27 +151,26 @@ impl LoneCore {
         ProgramSums::of(&self.event_log.events)
     }
 
-    /// The cycles of all programs by the cycle model; 0 unless [`CoreOptions::predict`](crate::core::CoreOptions::predict) asks for them.
+    /// 0 unless [`CoreOptions::predict`](crate::core::CoreOptions::predict) is set.
     pub fn model_cycles(&self) -> u64 {
         self.event_log.figures.dimms[0].model_cycles
     }
 
-    /// What has been done so far.
     pub fn figures(&self) -> &SystemFigures {
         &self.event_log.figures
     }
 
-    /// Everything that was done, in the order of the operations.
+    /// In the order of the operations.
     pub fn events(&self) -> &[Event] {
         &self.event_log.events
     }
 
-    /// Every output that differed from the reference; all of one operation at most, as the first one ends the run.
+    /// Wrong outputs, of at most one operation, as the first one ends the run.
     pub fn mismatches(&self) -> &[Mismatch] {
         &self.event_log.mismatches
     }
 
-    /// The way by which weights come into the DRAM before each product.
+    /// For weights before each product.
     pub fn backdoor(&self) -> Rc<Backdoor> {
         Rc::clone(&self.backdoor)
     }
@@ -180,7 +179,7 @@ impl LoneCore {
         &self.unit
     }
 
-    /// The unit, to complete its waves.
+    /// To complete its waves.
     pub fn unit_mut(&mut self) -> &mut GemvUnit {
         &mut self.unit
     }
@@ -190,11 +189,11 @@ impl LoneCore {
         Ran { recording, ..Ran::new(self.event_log, std::slice::from_ref(&self.unit)) }
     }
 
-    /// Computes a product over some rows of a matrix, in either mode, and checks it like any other. `op` is what it has to be
-    /// equal to: for DOT the rows that take part, for AXPY their transpose.
+    /// Computes and checks a product over some rows of a matrix, in either mode. `op` is the reference: for DOT the
+    /// rows that take part, for AXPY their transpose.
     ///
     /// # Errors
-    /// As [`GemvUnit::product`], and outputs differ from the reference.
+    /// As [`GemvUnit::product`]; wrong outputs.
     pub fn product(&mut self, product: &Product<'_>, op: &GemvOp<'_>) -> Result<GemvRun> {
         self.begin(op.label(), Operation::of(op), op.batch());
         let run = self.unit.product(product)?;
@@ -205,7 +204,7 @@ impl LoneCore {
         Ok(run)
     }
 
-    /// An operation of the layer that its label names, if it names one, begins.
+    /// The label may name the layer.
     fn begin(&mut self, label: &str, operation: Operation, batch: usize) {
         let begins_pass = self.event_log.begin(layer_of(label).ok(), operation, batch);
         if begins_pass && self.event_log.step.position >= self.prompt {
@@ -213,7 +212,7 @@ impl LoneCore {
         }
     }
 
-    /// Enters a program, its inputs and so many values of results. Everybody waits for it.
+    /// Enters a program, its inputs and its number of results. All wait for it.
     fn enter(&mut self, what: &'static str, inputs: Inputs<'_>, figures: ProgramFigures, results: usize) {
         let (begin, cycles) = (self.event_log.now, figures.cycles);
         let Inputs { values, list, residual } = inputs;
@@ -227,7 +226,7 @@ impl LoneCore {
         self.event_log.advance(end);
     }
 
-    /// The rows of a product that a gate of `values` does not shut in every vector, with their bias; all others are +0.
+    /// The rows of a product that a gate of `values` opens in some vector, with their bias; all others are +0.
     fn behind_gate(&mut self, op: &LinearOp<'_>, values: &[f16]) -> Result<Vec<f16>> {
         let product = op.product();
         let (rows, batch) = (product.rows(), product.batch());
@@ -255,7 +254,7 @@ impl LoneCore {
         Ok(y)
     }
 
-    /// The outputs of a product and what follows it, once each has been found equal to what the reference says.
+    /// The outputs of a product and its epilogue, checked.
     fn compute_checked(
         &mut self,
         op: &GemvOp<'_>,
@@ -271,18 +270,18 @@ impl LoneCore {
         self.account(&Computed { op, weights: op.format(), inputs, list, residual }, &run, &expected)
     }
 
-    /// Runs a product and what follows it over the inputs that take part; returns these unless all of them do.
+    /// Runs a product and its epilogue over the inputs that take part; returns these unless all do.
     fn compute(&mut self, op: &GemvOp<'_>, epilogue: &Epilogue<'_>) -> Result<(Option<Vec<u32>>, GemvRun)> {
         let after_relu = matches!(op.class(), GemvClass::Qkv | GemvClass::Fc2);
         let mut active =
             if self.neurons == Neurons::Active && after_relu { active_inputs(op) } else { Vec::new() };
         match op.stored() {
             Some((RowOf::Output, _)) => active.clear(),
-            // Its rows are those of inputs, whether these are active or not.
+            // Its rows are those of inputs, active or not.
             Some((RowOf::Input, _)) if active.is_empty() => active.extend(0..op.cols() as u32),
             _ => {}
         }
-        // An AXPY over nothing is no product of the core's.
+        // The core has no AXPY over nothing.
         if active.is_empty() {
             let stored = stored_rows(op, None);
             let given = weights_of(op, op.weights(), &stored, &self.backdoor);
@@ -293,7 +292,7 @@ impl LoneCore {
         Ok((Some(active), run))
     }
 
-    /// `op` over the inputs in `active`: the matrix lies in DRAM with a row for each input.
+    /// `op` as an AXPY: the matrix lies in DRAM with a row for each input in `active`.
     fn over_active(&mut self, op: &GemvOp<'_>, active: &[u32], epilogue: &Epilogue<'_>) -> Result<GemvRun> {
         let of_input = |c: &u32| op.weights().iter().skip(*c as usize).step_by(op.cols());
         let (mut weights, stored) = (Vec::new(), stored_rows(op, Some(active)));
@@ -334,14 +333,11 @@ impl LoneCore {
 }
 
 impl GemvBackend for LoneCore {
-    /// The outputs of the core, once each has been found equal to the reference.
-    ///
     /// Errors: as [`GemvUnit::product`], and [`Mismatches`].
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         self.compute_checked(op, &Epilogue::default(), |reference| reference.gemv(op))
     }
 
-    /// The same with bias and what follows it.
     fn linear(&mut self, linear: &LinearOp<'_>) -> Result<Vec<f16>> {
         let op = linear.product();
         let mut epilogue = Epilogue { bias: linear.bias(), ..Epilogue::default() };
@@ -370,7 +366,6 @@ impl GemvBackend for LoneCore {
         self.compute_checked(op, &epilogue, |reference| reference.linear(linear))
     }
 
-    /// The rotated queries or keys, once each has been found equal to the reference.
     fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>> {
         let GemvRun { bits, figures, .. } = self.unit.rotate(op)?;
         self.event_log.step.operation =
@@ -382,7 +377,7 @@ impl GemvBackend for LoneCore {
         Ok(bits.into_iter().map(f16::from_bits).collect())
     }
 
-    /// The contexts, once they and the keys and values that were appended have been found equal to the reference.
+    /// Checks the contexts and the appended keys and values.
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         self.event_log.begin(Some(op.layer() as u32), Operation::Attention, op.tokens());
         let run = self.unit.attend(op)?;
@@ -396,7 +391,7 @@ impl GemvBackend for LoneCore {
             ..ProductFigures::default()
         };
         count_work(2 * figures.roofline_cycles);
-        // Scores stay in the buffer: what follows from them is compared.
+        // Scores stay in the buffer; their effects are compared.
         let scores = ProductFigures { cycles: scores, ..figures };
         let context = ProductFigures { cycles: context, outputs_checked, ..figures };
         *self.classes.entry(GemvClass::Scores).or_default() += scores;
@@ -420,12 +415,12 @@ impl GemvBackend for LoneCore {
     }
 }
 
-/// What the batch's tokens add to the caches, `[tokens x kv_width]`.
+/// Rows that the batch appends to the caches, `[tokens x kv_width]`.
 fn appended(op: &AttentionOp<'_>, rows: Rows) -> Vec<f16> {
     op.each().flat_map(|(span, seen, _)| heads_at(span.cache, 0..op.kv_heads(), seen - 1, rows)).collect()
 }
 
-/// Cycles of a product at the roofline, with so many of its inputs.
+/// Cycles of a product with `inputs` of its inputs.
 pub(crate) fn roofline_cycles(
     config: &DesignConfig,
     op: &GemvOp<'_>,
@@ -436,7 +431,7 @@ pub(crate) fn roofline_cycles(
     (macs as f64 / config.roofline_macs_per_cycle_of(weights, op.batch() as u32)).ceil() as u64
 }
 
-/// The columns of values `[vectors x width]` that are not zero in some vector.
+/// Columns of values `[vectors x width]` that are not zero in some vector.
 pub(crate) fn active_columns(values: &[f16], width: usize) -> Vec<u32> {
     let mut active = vec![false; width];
     for vector in values.chunks(width) {
@@ -445,7 +440,7 @@ pub(crate) fn active_columns(values: &[f16], width: usize) -> Vec<u32> {
     (0..).zip(active).filter(|(_, active)| *active).map(|(column, _)| column).collect()
 }
 
-/// Rows of the matrix in DRAM, of quantised weights; all of them if none are named.
+/// Rows of the matrix in DRAM, for quantised weights; `None` for all.
 fn stored_rows<'a>(op: &GemvOp<'a>, rows: Option<&[u32]>) -> Vec<&'a QuantisedRow> {
     match (op.stored(), rows) {
         (None, _) => Vec::new(),
@@ -454,7 +449,7 @@ fn stored_rows<'a>(op: &GemvOp<'a>, rows: Option<&[u32]>) -> Vec<&'a QuantisedRo
     }
 }
 
-/// The weights of an operation, of which these take part in either form.
+/// The weights that take part, in either form.
 fn weights_of<'a>(
     op: &GemvOp<'_>,
     weights: &'a [f16],
@@ -467,7 +462,7 @@ fn weights_of<'a>(
     }
 }
 
-/// A product over a matrix of some rows and columns. A size beyond 32 bits is refused by the layout like any other that is too large.
+/// The layout refuses sizes beyond 32 bits.
 fn product_of<'a>(
     mode: Mode,
     ((rows, cols), active): ((usize, usize), Option<&'a [u32]>),
@@ -478,7 +473,6 @@ fn product_of<'a>(
     Product { mode, rows: size(rows), cols: size(cols), active, weights, vectors }
 }
 
-/// The inputs that are not zero in some vector.
 pub(crate) fn active_inputs(op: &GemvOp<'_>) -> Vec<u32> {
     active_columns(op.activations(), op.cols())
 }

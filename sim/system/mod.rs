@@ -1,14 +1,15 @@
-//! Simulated cores as one backend of the decoder, several with a GPU or one alone: no bit of a result depends on where a neuron lives.
+//! Simulated cores as a backend of the decoder, several with a GPU or one alone: no bit of a result depends on where a
+//! neuron lives.
 //!
-//! Between the decoder and [`crate::gemv`]. A [`LoneCore`] computes everything. In a [`SystemBackend`], which device has which neuron is a
-//! [`NeuronMap`]; QKV and FC2 are partial sums of the active neurons that meet and are rounded once, FC1 gives each
-//! neuron's output where the neuron lives, attention goes over the cores head by head. The GPU computes in software, the prompt too if
-//! asked to; the projection and the logits are its own. Cores are simulated one after the other or side by side on threads, with the
-//! same results. [`OnlineScheduler`] lets neurons move as the host's scheduler wants them to, [`OnlinePredictor`] decides which are computed.
-//! The host copies data between devices; the copy takes zero core cycles, and [`Event`]s have the time that bus and links would take. With
-//! [`LinkOptions`] data between DIMMs, moving neurons included, go over links in RTL instead, and their cycles count.
+//! A [`LoneCore`] computes everything. In a [`SystemBackend`] a [`NeuronMap`] says which device has which neuron;
+//! partial sums of QKV and FC2 meet and are rounded once, FC1 is computed where each neuron lives, attention head by
+//! head. The GPU, in software, computes projection and logits, and the prompt if asked to. The number of threads
+//! changes no result. [`OnlineScheduler`] moves neurons as the host's scheduler does, [`OnlinePredictor`] decides which
+//! are computed. The host copies data between devices in zero core cycles, and [`Event`]s have the times of bus and
+//! links. With [`LinkOptions`] data between DIMMs, moving neurons included, go over links in RTL instead, and their
+//! cycles count.
 //!
-//! Reading order: [`LoneCore`], [`SystemBackend`], [`SystemFigures`], [`Event`], [`ProgramSums`], [`Setup`] (a model, a machine and a profile to begin with).
+//! Reading order: [`LoneCore`], [`SystemBackend`], [`SystemFigures`], [`Event`], [`ProgramSums`], [`Setup`].
 
 mod backend;
 mod causes;

@@ -10,12 +10,11 @@ pub enum Device {
     Dimm(u32),
 }
 
-/// Where the neurons of a model are computed. It may change from token to token.
+/// The devices that compute the neurons of a model; they may change from token to token.
 pub trait NeuronMap {
-    /// The device of a neuron of a layer.
     fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device;
 
-    /// The DIMM that holds a neuron, also if the GPU has a copy of it.
+    /// The DIMM that holds a neuron, even if the GPU has a copy.
     fn home(&self, layer: u32, kind: BlockKind, neuron: u32) -> u32 {
         match self.device(layer, kind, neuron) {
             Device::Dimm(dimm) => dimm,
@@ -23,24 +22,24 @@ pub trait NeuronMap {
         }
     }
 
-    /// With an SSD below the DIMMs: whether a neuron of an MLP is in its DIMM at first. None if the neurons of the prompt's last tokens are.
+    /// With an SSD: whether an MLP neuron is in its DIMM at first; `None` if the prompt's last tokens decide.
     fn resident(&self, layer: u32, neuron: u32) -> Option<bool> {
         let _ = (layer, neuron);
         None
     }
 
-    /// Whether places follow from what was active: then the host asks the cores, and predicts what is active next.
+    /// Whether places depend on activity, which the host then reads from the cores and predicts.
     fn learns(&self) -> bool {
         false
     }
 
-    /// All layers have been computed for a batch of `tokens` tokens.
+    /// Called after all layers of a batch of `tokens` tokens.
     fn end(&mut self, tokens: u32) {
         let _ = tokens;
     }
 }
 
-/// Neurons dealt out at random once and for all.
+/// A fixed random placement.
 #[derive(Clone, Debug)]
 pub struct StaticPlaces {
     dimms: u32,
@@ -49,7 +48,7 @@ pub struct StaticPlaces {
 }
 
 impl StaticPlaces {
-    /// `gpu_percent` percent of the neurons on the GPU, the others on `dimms` DIMMs.
+    /// `gpu_percent` of the neurons on the GPU, the others on `dimms` DIMMs.
     pub fn new(dimms: u32, gpu_percent: u32, seed: u64) -> Self {
         Self { dimms, gpu_percent, seed }
     }
@@ -69,7 +68,7 @@ impl NeuronMap for StaticPlaces {
 
 pub(super) type Parts = BTreeMap<Device, Vec<u32>>;
 
-/// Neurons by their device, each list in the given order.
+/// Keeps the order of `neurons`.
 pub(super) fn split(device: impl Fn(u32) -> Device, neurons: &[u32]) -> Parts {
     let (mut of_gpu, mut of_dimms) = (Vec::new(), Vec::new());
     for &neuron in neurons {

@@ -1,12 +1,12 @@
-//! The live predictor: which neurons of a token are computed is decided before they are known.
+//! The live predictor: it decides which neurons of a token are computed before their activity is known.
 //!
-//! While the prompt runs, activity is counted; behind it the predictor ([`ndp_hermes::predictor`]) begins with states from these counts. From
-//! then on only neurons that are predicted take part; others count as inactive, whatever they would have been, and the text may become
-//! another one. What the predictor learns from is what the machine knows ([`Knowledge`]): of the blocks in front of attention all
-//! inputs, of the MLP what was computed. How good it is is measured against what would have been active given the same inputs.
+//! During the prompt activity is counted; then the predictor ([`ndp_hermes::predictor`]) begins with states from these
+//! counts. From then on only predicted neurons take part; others count as inactive, and the text may change. The
+//! predictor learns what the machine knows ([`Knowledge`]): all inputs of attention blocks, and computed neurons of the
+//! MLP. It is judged by what would have been active given the same inputs.
 //!
-//! That is Hermes' predictor. A low-rank predictor ([`LowRank`]) takes its place where a model has one: it looks at the input of the MLP
-//! and leaves attention alone, whose active inputs are known. With [`Exact`] nothing is left out.
+//! A low-rank predictor ([`LowRank`]) replaces Hermes' where a model has one: it reads the input of the MLP and leaves
+//! attention alone, whose active inputs are known. With [`Exact`] nothing is left out.
 
 use ndp_config::BlockKind;
 use ndp_files::{Result, fault};
@@ -20,14 +20,13 @@ use ndp_traces::{Activity, NeuronShape, Profile};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Knowledge {
-    /// What a machine knows: of the MLP, a neuron that was not computed counts as inactive.
+    /// What the machine knows: MLP neurons that were not computed count as inactive.
     #[default]
     Computed,
-    /// What would have been active, as if all were computed: for comparison.
+    /// For comparison: activity as if all neurons were computed.
     Everything,
 }
 
-/// What predicts behind the prompt.
 #[derive(Clone, Debug)]
 enum Source {
     /// Hermes' states and parents; states are counted in the prompt.
@@ -37,22 +36,21 @@ enum Source {
     Exact,
 }
 
-/// How much of the MLP's activations was left out.
+/// Share of the MLP's activations that was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Missed {
-    /// Sum of the activations of neurons that were active and not predicted.
+    /// Sum of the activations of active neurons that were not predicted.
     pub missed: f64,
     pub all: f64,
 }
 
 impl Missed {
-    /// Share of the sum; NaN if nothing was active.
+    /// NaN if nothing was active.
     pub fn share(&self) -> f64 {
         self.missed / self.all
     }
 }
 
-/// The predictor of a text that is being generated.
 #[derive(Clone, Debug)]
 pub struct OnlinePredictor {
     shape: NeuronShape,
@@ -72,18 +70,16 @@ pub struct OnlinePredictor {
 }
 
 impl OnlinePredictor {
-    /// For a prompt of so many tokens, with parents from the activity of other texts.
+    /// Parents come from the activity of other texts.
     pub fn new(shape: &NeuronShape, profile: &[Activity], prompt_tokens: usize) -> Result<Self> {
         let table = LayerTable::sample(shape, profile.iter().cloned())?;
         Ok(Self::of_table(shape, table, prompt_tokens))
     }
 
-    /// The same with the parents.
     pub fn of_table(shape: &NeuronShape, table: LayerTable, prompt_tokens: usize) -> Self {
         Self::of_source(shape, Source::Hermes(table), prompt_tokens)
     }
 
-    /// With low-rank predictors of the MLP in place of Hermes'.
     pub fn of_low_rank(shape: &NeuronShape, low_rank: LowRank, prompt_tokens: usize) -> Self {
         Self::of_source(shape, Source::LowRank(low_rank), prompt_tokens)
     }
@@ -111,33 +107,30 @@ impl OnlinePredictor {
         }
     }
 
-    /// The low-rank predictors, if they are what predicts: those who have a neuron's weights predict it themselves.
+    /// Given low-rank predictors: devices predict the neurons that they hold.
     pub fn low_rank(&self) -> Option<&LowRank> {
         if let Source::LowRank(low_rank) = &self.source { Some(low_rank) } else { None }
     }
 
-    /// The same, learning from something else.
     #[must_use]
     pub fn with_knowledge(self, knowledge: Knowledge) -> Self {
         Self { knowledge, ..self }
     }
 
-    /// How good it has been.
     pub fn evaluation(&self) -> &Evaluation {
         &self.evaluation
     }
 
-    /// The same of each token, both kinds of blocks together.
+    /// By token, both kinds of blocks together.
     pub fn tokens(&self) -> &[Confusion] {
         &self.tokens
     }
 
-    /// The same of each block, in the order of [`NeuronShape::blocks`].
+    /// By block, in the order of [`NeuronShape::blocks`].
     pub fn blocks(&self) -> &[Confusion] {
         &self.blocks
     }
 
-    /// How much of the MLP's activations was left out.
     pub fn missed(&self) -> Missed {
         self.missed
     }
@@ -146,19 +139,19 @@ impl OnlinePredictor {
         self.shape.blocks().iter().position(|block| block.layer == layer && block.kind == kind)
     }
 
-    /// The neurons of a block that are computed for the next token, as bits; `None` where there is no prediction: in the prompt all are, and
-    /// later those that are active, if they are known.
+    /// Neurons of a block to compute for the next token, as bits. `None` without a prediction: all in the prompt, later
+    /// the active ones, if known.
     ///
     /// # Errors
-    /// An MLP and low-rank predictors, which need [`OnlinePredictor::predict_from`].
+    /// An MLP with low-rank predictors, which need [`OnlinePredictor::predict_from`].
     pub fn predict(&self, layer: u32, kind: BlockKind) -> Result<Option<Vec<u64>>> {
         self.predicted(layer, kind, None)
     }
 
-    /// The same with the vector that the block's first matrix is multiplied with.
+    /// As [`Self::predict`], with the input vector of the block's first matrix.
     ///
     /// # Errors
-    /// One of another length, if a low-rank predictor looks at it.
+    /// A vector of the wrong length for a low-rank predictor.
     pub fn predict_from(&self, layer: u32, kind: BlockKind, input: &[f16]) -> Result<Option<Vec<u64>>> {
         self.predicted(layer, kind, Some(input))
     }
@@ -171,8 +164,8 @@ impl OnlinePredictor {
         Ok(predictor.predict(block, input, &mut bits)?.then_some(bits))
     }
 
-    /// Says what was active in a block: `values` are the block's outputs of each vector, `[batch x neurons]`. `predicted` is what
-    /// [`OnlinePredictor::predict`] has said; of the MLP no more than that is known.
+    /// Takes a block's outputs, `[batch x neurons]`, and the result of [`OnlinePredictor::predict`]; of the MLP only
+    /// predicted neurons are known.
     pub fn observe(
         &mut self,
         layer: u32,
@@ -219,21 +212,18 @@ impl OnlinePredictor {
         Ok(())
     }
 
-    /// Predicts the inputs of attention, and observes them.
     pub(super) fn attention(&mut self, layer: u32, inputs: &[f16]) -> Result<Option<Vec<u64>>> {
         let predicted = self.predict(layer, BlockKind::Attention)?;
         self.observe(layer, BlockKind::Attention, inputs, predicted.as_deref())?;
         Ok(predicted)
     }
 
-    /// Predicts the neurons of an MLP from its inputs, and observes their outputs.
     pub(super) fn mlp(&mut self, layer: u32, inputs: &[f16], outputs: &[f16]) -> Result<Option<Vec<u64>>> {
         let predicted = self.predict_from(layer, BlockKind::Mlp, inputs)?;
         self.observe(layer, BlockKind::Mlp, outputs, predicted.as_deref())?;
         Ok(predicted)
     }
 
-    /// Counts the predictions of a block for one token.
     fn count(&mut self, block: usize, values: &[f16], predicted: &[u64], active: &[u64]) {
         let mut found = Confusion::default();
         found.count(values.len() as u32, predicted, active);
@@ -257,7 +247,7 @@ impl OnlinePredictor {
         }
     }
 
-    /// A batch of the prompt is over; behind the last one the predictor begins.
+    /// Ends a batch of the prompt; after the last one the predictor begins.
     fn end_batch(&mut self) -> Result<()> {
         for activity in self.batch.drain(..) {
             self.counts.add(&activity);
@@ -274,7 +264,7 @@ impl OnlinePredictor {
         Ok(())
     }
 
-    /// Hermes' predictor with the states that the prompt gives.
+    /// With the prompt's states.
     fn hermes(&self, table: &LayerTable) -> Result<Predictor> {
         let states = states_of(&self.shape, &self.counts)?;
         let mut predictor = Predictor::new(states, table, self.rules, PredictorKind::Both)?;
@@ -285,7 +275,6 @@ impl OnlinePredictor {
     }
 }
 
-/// States from how often each neuron was active.
 pub(super) fn states_of(shape: &NeuronShape, counted: &Profile) -> Result<NeuronStates> {
     let counts = (0..shape.blocks().len()).flat_map(|block| counted.counts(block));
     let frequencies: Vec<f64> = counts.map(|&count| f64::from(count) / f64::from(counted.tokens())).collect();
@@ -301,7 +290,7 @@ fn bits_of(values: &[f16]) -> Vec<u64> {
     bits
 }
 
-/// The values whose bits are set, +0 in place of the others: `[batch x neurons]`.
+/// `[batch x neurons]`, with +0 where the bit is not set.
 pub(super) fn masked(values: &[f16], neurons: usize, bits: &[u64]) -> Vec<f16> {
     let keep = |(index, &value): (usize, &f16)| {
         let neuron = index % neurons;
@@ -310,12 +299,12 @@ pub(super) fn masked(values: &[f16], neurons: usize, bits: &[u64]) -> Vec<f16> {
     values.iter().enumerate().map(keep).collect()
 }
 
-/// The decoder in software with a live predictor: what a system with the same predictor has to compute, to the bit.
+/// The decoder in software with a live predictor: the exact reference for a system with that predictor.
 #[derive(Debug)]
 pub struct PredictedSoftware {
     software: SoftwareBackend,
     live: OnlinePredictor,
-    /// What was predicted of the block in front of attention.
+    /// Prediction for the attention block.
     predicted: Option<Vec<u64>>,
 }
 
@@ -361,7 +350,7 @@ impl GemvBackend for PredictedSoftware {
     }
 }
 
-/// The layer that a label names: `layers.2.fc1`.
+/// For example `layers.2.fc1`.
 pub(super) fn layer_of(label: &str) -> Result<u32> {
     let number = label.strip_prefix("layers.").and_then(|rest| rest.split('.').next()?.parse().ok());
     number.ok_or_else(|| fault!("cycle 0: '{label}' names no layer"))
@@ -380,7 +369,6 @@ mod tests {
         let next = |_| {
             for block in 0..shape.blocks().len() {
                 for neuron in 0..shape.blocks()[block].neurons as usize {
-                    // Some neurons are active nearly always, most nearly never.
                     let (draw, often) = (random.next_u64() % 100, if neuron % 5 == 0 { 90 } else { 10 });
                     if draw < 30 {
                         let word = &mut now.block_mut(shape, block)[neuron / 64];
@@ -426,7 +414,7 @@ mod tests {
         assert!(found.mlp.true_positives > 100 && found.mlp.false_negatives > 100, "{found:?}");
         let sum = of_tokens.iter().fold(Confusion::default(), |sum, token| sum + *token);
         assert_eq!((of_tokens.len(), sum), (text.len() - prompt, found.all()));
-        // How the prompt is cut does not matter; what is known does.
+        // Batches of the prompt do not matter; the predictor's knowledge does.
         assert_eq!(run(live.clone().with_knowledge(Knowledge::Everything), prompt).0, found);
         let (known, _) = run(live, 7);
         assert!(known.mlp.recall() < found.mlp.recall(), "{known:?} {found:?}");

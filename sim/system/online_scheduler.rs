@@ -1,8 +1,8 @@
-//! The host software of [`ndp_hermes::scheduler`] in the loop: neurons change places while a text is generated.
+//! The host software of [`ndp_hermes::scheduler`] in the loop: neurons move while a text is generated.
 //!
-//! [`OnlineScheduler`] begins with an offline placement from a profile. While the prompt runs it counts activity for the predictor's first
-//! states; from then on each token's activity goes to a [`Session`], which adjusts, remaps and migrates in its own time model, and
-//! the next token is computed where neurons are then: at once, or with linked cores when they have moved over simulated links.
+//! [`OnlineScheduler`] begins with an offline placement from a profile. During the prompt it counts activity for the
+//! predictor's first states; then each token's activity goes to a [`Session`], which adjusts, remaps and migrates in
+//! its own time model. The next token uses the new places, with simulated links after the moves have ended.
 
 use super::neuron_map::{Device, NeuronMap};
 use super::online_predictor::states_of;
@@ -18,39 +18,33 @@ use ndp_traces::{Activity, NeuronShape, Profile};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What an online run begins with.
 pub struct OnlineStart<'a> {
     pub design: &'a DesignConfig,
     pub model: &'a LlmShape,
-    /// The machine; its GPU's memory limits which neurons have a copy there.
+    /// The GPU's memory limits the copies of neurons there.
     pub system: &'a SystemConfig,
-    /// What is done about placement.
     pub policy: Policy,
-    /// What is known of the model.
     pub known: &'a Known,
-    /// Where neurons are at first, but under the random policy, which deals them out itself. The offline method places them if nothing is
-    /// said.
+    /// First placement, except for the random policy; by default the offline method's.
     pub placement: Option<&'a Placement>,
     pub prompt_tokens: usize,
     pub seed: u64,
-    /// Tokens in a window of remapping.
+    /// Tokens per window of remapping.
     pub window: u32,
     pub rules: PredictorRules,
 }
 
-/// What is known of a model from other texts.
+/// Statistics of a model from other texts.
 #[derive(Clone, Debug)]
 pub struct Known {
     pub shape: NeuronShape,
-    /// How often each neuron was active.
+    /// Number of tokens in which each neuron was active.
     pub profile: Profile,
-    /// The neurons of the previous layer that go with each.
+    /// Parents of each neuron in the previous layer.
     pub table: Rc<LayerTable>,
 }
 
 impl Known {
-    /// From the activity of another text.
-    ///
     /// # Errors
     /// A text of another model.
     pub fn of(shape: &NeuronShape, text: &[Activity]) -> Result<Self> {
@@ -60,7 +54,7 @@ impl Known {
         Ok(Self { shape: shape.clone(), profile, table })
     }
 
-    /// Of each block the share of tokens in which each neuron was active.
+    /// By block, the share of tokens in which each neuron was active.
     pub fn frequencies(&self) -> Vec<Vec<f32>> {
         let tokens = self.profile.tokens().max(1) as f32;
         let of_block =
@@ -74,7 +68,6 @@ struct State {
     model: LlmShape,
     shape: NeuronShape,
     residency: Residency,
-    /// Whether neurons are on an SSD.
     has_ssd: bool,
     table: Rc<LayerTable>,
     window: u32,
@@ -88,21 +81,18 @@ struct State {
 }
 
 impl State {
-    /// Where neurons are at the moment.
     fn residency(&self) -> &Residency {
         self.session.as_ref().map_or(&self.residency, Session::residency)
     }
 }
 
-/// A handle of an online run: one half is told what was active, the other says where neurons are.
+/// Shared handle: one clone takes activity, the other gives the places of neurons.
 #[derive(Clone)]
 pub struct OnlineScheduler(Rc<RefCell<State>>);
 
 impl OnlineScheduler {
-    /// Places the neurons.
-    ///
     /// # Errors
-    /// A model or a placement that does not fit the system, a profile of another model.
+    /// A model or placement that does not fit the system; a profile of another model.
     pub fn new(start: &OnlineStart<'_>) -> Result<Self> {
         let OnlineStart { design, model, system, policy, known, prompt_tokens, seed, window, rules, .. } =
             *start;
@@ -134,7 +124,7 @@ impl OnlineScheduler {
         }))))
     }
 
-    /// Takes what was active for a token that has been computed.
+    /// Takes the activity of a computed token.
     pub fn token(&self, activity: &Activity) -> Result<()> {
         let state = &mut *self.0.borrow_mut();
         if let Some(session) = &mut state.session {
@@ -159,17 +149,17 @@ impl OnlineScheduler {
         Ok(())
     }
 
-    /// How DIMMs were balanced over windows behind the prompt.
+    /// Over windows after the prompt.
     pub fn balance(&self) -> WindowBalance {
         self.0.borrow().session.as_ref().map(Session::balance).unwrap_or_default()
     }
 
-    /// Moves that were planned and not made.
+    /// Moves planned but not made.
     pub fn migrations_dropped(&self) -> u64 {
         self.0.borrow().session.as_ref().map_or(0, |session| session.migration().dropped)
     }
 
-    /// What the scheduler did with each token behind the prompt.
+    /// One per token after the prompt.
     pub fn records(&self) -> Vec<TokenRecord> {
         self.0.borrow().records.clone()
     }

@@ -1,7 +1,7 @@
-//! Where the time of a token goes: core cycles by the phases of a decoder layer.
+//! Core cycles by the phases of a decoder layer.
 //!
-//! Each cycle of a program belongs to one part of the core ([`PartCycles`]), and each part's cycles to one phase: what a product is
-//! for, or what computes beside it. So the phases add up to all cycles.
+//! Each cycle of a program belongs to one part of the core ([`PartCycles`]), and each part's cycles to one phase, so
+//! the phases add up to all cycles.
 
 use super::event_log::Operation;
 use crate::core::PartCycles;
@@ -46,7 +46,7 @@ ndp_config::named! {
 }
 
 impl Phase {
-    /// Phase of the products of an operation; none for attention, which has two kinds of products.
+    /// `None` for attention, which has two kinds of products.
     fn of(operation: Operation) -> Option<Self> {
         match operation {
             Operation::Q | Operation::K | Operation::V => Some(Self::Qkv),
@@ -63,17 +63,15 @@ impl Phase {
 pub struct PhaseCycles(BTreeMap<Phase, u64>);
 
 impl PhaseCycles {
-    /// The cycles of a phase.
     pub fn get(&self, phase: Phase) -> u64 {
         self.0.get(&phase).copied().unwrap_or(0)
     }
 
-    /// The phases that occurred, in the order of a layer, and their cycles.
+    /// Phases with cycles, in the order of a layer.
     pub fn iter(&self) -> impl Iterator<Item = (Phase, u64)> {
         self.0.iter().map(|(phase, cycles)| (*phase, *cycles)).filter(|(_, cycles)| *cycles > 0)
     }
 
-    /// All cycles.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
@@ -82,7 +80,6 @@ impl PhaseCycles {
         *self.0.entry(phase).or_default() += cycles;
     }
 
-    /// Counts a program that is part of an operation.
     pub(super) fn count(&mut self, (operation, what): (Operation, &str), program: &ProgramFigures) {
         let ProgramFigures { parts, counters, .. } = program;
         match (what, Phase::of(operation)) {
@@ -110,7 +107,7 @@ impl PhaseCycles {
     }
 }
 
-/// Cycles of the products of keys and queries, and of probabilities and values, in a program that attends.
+/// Cycles of scores and of contexts in a program that attends.
 pub(super) fn products_of_attention(parts: &PartCycles, counters: &Counters) -> [u64; 2] {
     let context = parts.gemv.min(counters.axpy.into());
     [parts.gemv - context, context]

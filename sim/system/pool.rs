@@ -1,8 +1,8 @@
 //! Cores side by side on the host's threads.
 //!
-//! Each core is a model of its own, with its DRAM, its host and its random numbers, and shares nothing with the others; so what it
-//! does cannot depend on which thread steps it, nor when. A core is lent to one thread for one job. Results come back in the order of
-//! the jobs. Cores on links do hear of each other: these run in [`crate::cluster::lockstep`], those without a job too.
+//! A core shares nothing with others, so it does not matter which thread steps it, or when. A core is lent to one
+//! thread for one job; results come in the order of the jobs. Cores on links, even those without a job, run in
+//! [`crate::cluster::lockstep`].
 
 use super::links::Links;
 use crate::core::poll_immediate;
@@ -10,13 +10,13 @@ use crate::gemv::GemvUnit;
 use ndp_files::Result;
 use std::sync::{Mutex, PoisonError};
 
-/// A size for jobs that take equally long, as far as can be told.
+/// Size of jobs of about the same length.
 pub(super) fn alike<J>(_: &J) -> usize {
     0
 }
 
-/// Runs jobs, each on the core of its number, on at most `threads` threads (the caller's is one of them), those of the largest `size`
-/// first. A number occurs at most once.
+/// Runs at most one job per core, by its number, on at most `threads` threads, including the caller's; largest `size`
+/// first.
 ///
 /// # Errors
 /// As [`side_by_side`]; on links as [`crate::cluster::lockstep::Lockstep::run`].
@@ -39,11 +39,10 @@ pub(super) fn together<J: Send, T: Send>(
     Ok(order.into_iter().filter_map(|core| Some((core, done.get_mut(core)?.take()?))).collect())
 }
 
-/// Runs jobs, each on the core of its number, on at most `threads` threads (the caller's is one of them), those of the largest `size`
-/// first, so that the threads end at nearly the same time. A number occurs at most once.
+/// As [`together`] without links. Largest `size` first, so that the threads end at nearly the same time.
 ///
 /// # Errors
-/// That of the first job that failed, in the order of the jobs; all others have been run then.
+/// The first failure in the order of the jobs; all jobs have run.
 fn side_by_side<J: Send, T: Send>(
     cores: &mut [GemvUnit],
     threads: usize,
@@ -60,7 +59,7 @@ fn side_by_side<J: Send, T: Send>(
     tasks.sort_by_key(|(.., job)| std::cmp::Reverse(size(job)));
     let tasks: Vec<_> = tasks.into_iter().map(|task| Mutex::new(Some(task))).collect();
     let done = ndp_files::map_on_threads(threads, tasks.len(), |number| {
-        // Nothing panics while a lock is held, so a poisoned one is as good as any.
+        // No holder panics.
         let task = tasks[number].lock().unwrap_or_else(PoisonError::into_inner).take();
         task.map(|(place, core, unit, job)| (place, core, run(unit, job)))
     });
@@ -86,7 +85,7 @@ mod tests {
         for threads in [0, 1, 2, 8] {
             let jobs = vec![(2, 20), (0, 7), (1, 5)];
             let results = side_by_side(&mut cores, threads, jobs, alike, |core, job| {
-                // The first job is the last to be done if they run side by side.
+                // If jobs run side by side, the first one ends last.
                 std::thread::sleep(std::time::Duration::from_millis(job));
                 Ok((job, core.simulated().0))
             });

@@ -1,4 +1,4 @@
-//! What a run leaves, whatever the system.
+//! The result of a run, whatever the system.
 
 use super::event_log::{Event, EventLog};
 use super::figures::SystemFigures;
@@ -6,26 +6,24 @@ use crate::core::Recording;
 use crate::error::Mismatch;
 use crate::gemv::GemvUnit;
 
-/// Figures and records of a run that is over.
 #[derive(Debug)]
 pub struct Ran {
     pub figures: SystemFigures,
-    /// Everything that was done, in the order of the operations.
+    /// In the order of the operations.
     pub events: Vec<Event>,
-    /// Results that differ from the reference.
     pub mismatches: Vec<Mismatch>,
-    /// Broken timing rules of the DRAM, of all cores.
+    /// Number of broken timing rules, all cores together.
     pub violations: u64,
-    /// Bursts that were read or written by backdoor access where no system may; a lone core may at any time.
+    /// Bursts read or written by backdoor access where no system may; a lone core always may.
     pub backdoor_accesses: u64,
-    /// DRAM commands, instructions and requests of the observed DIMM, if they were recorded.
+    /// Recording of the observed DIMM.
     pub recording: Option<Recording>,
-    /// Whether a deliberate error was asked for and has found its place on no core.
+    /// Whether a requested bit flip has not happened.
     pub flip_is_pending: bool,
 }
 
 impl Ran {
-    /// From the event log of a run and its cores, without a recording.
+    /// Without a recording.
     pub(super) fn new(event_log: EventLog, cores: &[GemvUnit]) -> Self {
         Self {
             figures: event_log.figures,

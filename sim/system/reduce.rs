@@ -1,5 +1,5 @@
-//! Q, K, V and FC2: each device adds up the products of its own neurons, and the sums meet: on each core those of some columns, or all
-//! on one ([`Meeting`]).
+//! Q, K, V and FC2: each device adds the products of its own neurons, and the sums meet on one core, or for some
+//! columns on each ([`Meeting`]).
 
 use super::backend::{Fault, SystemBackend};
 use super::event_log::{Operation, Way};
@@ -26,19 +26,19 @@ pub(super) struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// The piece of values `[batch x rows]`.
+    /// The part of values `[batch x rows]` in the piece.
     fn of(&self, values: &[f16]) -> Vec<f16> {
         let row = |vector: usize| &values[vector * self.op.rows()..][self.outputs.clone()];
         self.vectors.clone().flat_map(row).copied().collect()
     }
 
-    /// The values of some inputs, `[vectors x neurons]`.
+    /// Values of some inputs, `[vectors x neurons]`.
     pub fn values_of(&self, neurons: &[u32]) -> Vec<f16> {
         let values = |b: usize| neurons.iter().map(move |&n| self.op.activation(b)[n as usize]);
         self.vectors.clone().flat_map(values).collect()
     }
 
-    /// The products of some inputs, for each vector and output.
+    /// Sums over some inputs, for each vector and output.
     fn sums<'w>(
         &self,
         neurons: &[u32],
@@ -58,21 +58,20 @@ impl Piece<'_> {
 /// Columns and vectors of a piece, and those of its columns whose sums meet on a core.
 pub(super) type OwnColumns = ((u32, u32), Range<u32>);
 
-/// A link that a message takes, what it is, and its bytes.
+/// A link, the name of the message, and its bytes.
 type Path = (Resource, &'static str, u64);
 
-/// What a core adds up: neurons, the slots that hold their weights, and their values.
+/// A core's part: neurons, the slots of their weights, and their values.
 struct Share<'a> {
     neurons: &'a [u32],
     slots: Vec<u32>,
     vectors: Vec<f16>,
-    /// Where its sums go: to other cores.
+    /// Meetings on other cores that get its sums.
     leaves: Vec<&'a Meeting>,
-    /// The host asks which of the inputs that the core has are positive.
+    /// Whether the host asks which of the core's inputs are positive.
     asks: bool,
 }
 
-/// Where the sums of some columns of a piece meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Meeting {
     core: usize,
@@ -87,7 +86,7 @@ impl Meeting {
     }
 }
 
-/// What a core finishes: parts of the sums, bias and residual of its columns.
+/// A core's work at the end: parts of the sums, bias and residual of its columns.
 struct Finish<'a> {
     meeting: &'a Meeting,
     parts: Vec<Part>,
@@ -99,8 +98,8 @@ struct Finish<'a> {
 }
 
 impl<P: NeuronMap> SystemBackend<P> {
-    /// The product of some inputs (`neurons`; all others are zero), each device's its own. Piece by piece, if a core's buffer does not
-    /// hold the sums of all outputs and vectors at once.
+    /// Computes a product over `neurons`, each device its own; all other inputs are zero. It is cut into pieces if a
+    /// buffer cannot hold the sums of all outputs and vectors.
     pub(super) fn meet(
         &mut self,
         linear: &LinearOp<'_>,
@@ -110,7 +109,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         let op = linear.product();
         let block = kind.block(layer);
         let mut parts = split(|neuron| self.residence.device((block, neuron)), neurons);
-        // A core that has the inputs does not tell the host whether any of them is positive.
+        // The host does not know whether inputs that a core kept have a positive one.
         for (dimm, _) in (0..).zip(&self.cores).filter(|(_, core)| core.kept_outputs().is_some()) {
             parts.entry(Device::Dimm(dimm)).or_default();
         }
@@ -175,7 +174,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(values)
     }
 
-    /// The monitor of a DIMM's core says which of its neurons are active: those that take part.
+    /// Compares the core's monitor with the neurons that take part.
     fn check_selected(
         &mut self,
         op: &GemvOp<'_>,
@@ -198,7 +197,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.verdict(&label, op.cols(), &active, &said).map(|_| ())
     }
 
-    /// What the cores have to be told: the values of their neurons and which they are. K and V have those of Q; what FC1 has computed the host has.
+    /// Sends cores the values and numbers of their neurons. K and V use those of Q; FC1's outputs are on the host.
     fn send_inputs(&mut self, parts: &Parts, batch: usize) {
         if matches!(self.event_log.step.operation, Operation::K | Operation::V) {
             return;
@@ -215,8 +214,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.event_log.advance(end);
     }
 
-    /// A piece of a product, `[vectors x outputs]`, with the sums of earlier rounds: what the core says, and, unless all sums are exact, the sums
-    /// as they have to be rounded in the end given what each device rounds on the way.
+    /// A piece, `[vectors x outputs]`, with the sums of earlier rounds: the cores' result and, unless all sums are
+    /// exact, the sums as rounded by each device on the way.
     fn meet_piece(
         &mut self,
         piece: &Piece<'_>,
@@ -434,8 +433,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok((bits, merged))
     }
 
-    /// Where the columns of a piece meet, and on which core Q, K and V are then, if they are on one. Several cores have some of the columns each:
-    /// those of the heads that they attend to, or as many stripes as the others. What cannot be divided meets on `most`.
+    /// Where the columns of a piece meet, and the core of Q, K or V if that is one. Several cores share the columns: by
+    /// the heads that they attend to, or by equal numbers of stripes. What cannot be divided meets on `most`.
     fn meetings(
         &mut self,
         piece: &Piece<'_>,
@@ -478,8 +477,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         meetings.filter(|meetings| meetings.len() > 1).map_or(together, |meetings| (meetings, None))
     }
 
-    /// What linked cores have exported goes to where it meets, each column's to its core. By rounds in which nobody waits for a third one: first
-    /// from each core to the next, then to the one behind it.
+    /// Sends exported sums to where each column meets. In rounds without waiting for third cores: from each core to the
+    /// next, then to the one after that.
     fn send_sums(
         &mut self,
         exported: &[(usize, Handed)],
@@ -513,7 +512,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(rounds.into_iter().map(with_ways).collect())
     }
 
-    /// Which matrix the present operation multiplies by.
+    /// The matrix of the current operation.
     fn matrix(&self) -> WeightMatrix {
         match self.event_log.step.operation {
             Operation::Q => WeightMatrix::Q,
@@ -523,7 +522,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
     }
 
-    /// Where results stay for the cores that attend: the host does not move those of a single token on links.
+    /// Where results stay for the cores that attend: with links the host does not move those of a single token.
     fn kept_output(
         &self,
         piece: &Piece<'_>,
@@ -544,7 +543,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         columns_of(&self.config, vector, first, columns.end - columns.start).map(Some)
     }
 
-    /// Each sum of a piece rounded once, after every part has been rounded as it is on its way.
+    /// Sums rounded once, after every part has been rounded as on its way.
     fn merged(
         &self,
         piece: &Piece<'_>,
@@ -585,13 +584,12 @@ impl<P: NeuronMap> SystemBackend<P> {
     }
 }
 
-/// What follows the product of a linear layer, as a core does it.
 fn epilogue_of<'a>(op: &LinearOp<'a>) -> Epilogue<'a> {
     let epilogue = Epilogue { bias: op.bias(), ..Epilogue::default() };
     match op.finish() {
         After::Plain => epilogue,
         After::Scale(factor) => Epilogue { scale: Some(factor), ..epilogue },
-        // Outputs of FC1, and what a gate is multiplied with, are computed where they are: they do not meet.
+        // Outputs of FC1, and products behind a gate, stay where they are computed.
         After::Activate(_) | After::Gate { .. } => epilogue,
         After::Residual(residual) => Epilogue { residual: Some(residual), ..epilogue },
     }

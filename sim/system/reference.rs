@@ -1,4 +1,4 @@
-//! What results have to be: those of the software, or, in a run without data, what a trace says of them.
+//! The expected results: those of software, or, in a run without data, from the activity of a trace.
 
 use super::online_predictor::layer_of;
 use ndp_config::{BlockKind, LlmShape};
@@ -7,17 +7,16 @@ use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareB
 use ndp_numerics::{SerialSteps, f16};
 use ndp_traces::{Activity, NeuronShape};
 
-/// 1 in FP16: what an active neuron has in a timing-only system.
+/// 1 in FP16: the value of an active neuron in a timing-only system.
 const ONE: u16 = 0x3C00;
 
-/// Where results come from.
 #[derive(Debug)]
 pub(super) enum Reference {
     Software(SoftwareBackend),
-    /// There are no data: outputs of FC1, and those behind a gate, are 1 where a neuron was active, everything else is 0.
+    /// Outputs of FC1, and those behind a gate, are 1 where a neuron was active; everything else is 0.
     TimingOnly {
         shape: NeuronShape,
-        /// The tokens that are computed together.
+        /// Tokens of the current batch.
         tokens: Vec<Activity>,
     },
 }
@@ -27,7 +26,7 @@ impl Reference {
         Self::Software(SoftwareBackend::new())
     }
 
-    /// Computed with the weight bits that hardware with this number of serial steps multiplies.
+    /// Multiplies the same weight bits as hardware with this number of serial steps.
     pub fn with_serial_steps(serial_steps: u32) -> Result<Self> {
         let steps = SerialSteps::new(serial_steps).map_err(|_| {
             refusal!("serial_steps = {serial_steps} must be in 1..={}", SerialSteps::FULL.get())
@@ -43,7 +42,6 @@ impl Reference {
         matches!(self, Self::TimingOnly { .. })
     }
 
-    /// What is active in the next tokens.
     pub fn trace(&mut self, next: Vec<Activity>) {
         if let Self::TimingOnly { tokens, .. } = self {
             *tokens = next;
@@ -83,7 +81,7 @@ fn zeros(count: usize) -> Vec<f16> {
     vec![f16::from_bits(0); count]
 }
 
-/// For each token a value for each neuron of a block, `[tokens x neurons]`: 1 if it is active.
+/// `[tokens x neurons]`: 1 for active neurons.
 pub(super) fn active_ones(shape: &NeuronShape, tokens: &[Activity], block: usize) -> Vec<f16> {
     let neurons = shape.blocks()[block].neurons as usize;
     let mut values = zeros(tokens.len() * neurons);

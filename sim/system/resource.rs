@@ -1,8 +1,7 @@
-//! Where an operation of the system takes place: a device, the bus, a memory channel or a link.
+//! The place of an operation: a device, the bus, a memory channel or a link.
 
 use serde::Serialize;
 
-/// Who did something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -11,7 +10,7 @@ pub enum Resource {
     BusDown,
     /// The bus, from the host to the GPU.
     BusUp,
-    /// A memory channel of the host, to the DIMMs on it and back.
+    /// In both directions.
     Channel(u32),
     /// The link of a DIMM, towards it.
     LinkIn(u32),

@@ -1,8 +1,9 @@
-//! An MLP of which a DIMM needs more neurons than it has slots, in rounds.
+//! An MLP in rounds, for a DIMM with fewer slots than needed neurons.
 //!
-//! A round's neurons are read and written into slots; the cores compute their outputs of FC1, and the sums of FC2 over them. All but the last round's
-//! sums are exact when the host reads them, and are added where the columns meet, so no bit changes. What FC1 has to give is therefore computed when
-//! FC2 is asked for. The GPU's neurons need no slots: they are computed before, and their sums with those of the last round.
+//! A round loads its neurons into slots; the cores compute their FC1 outputs and the sums of FC2 over them. Except in
+//! the last round the host reads exact sums, which are added where the columns meet, so no bit changes. So FC1 is
+//! computed when FC2 is requested. The GPU's neurons need no slots: FC1 is computed before, and their sums join the
+//! last round.
 
 use super::backend::SystemBackend;
 use super::event_log::{Operation, Way};
@@ -16,13 +17,12 @@ use ndp_isa::planner::WeightMatrix;
 use ndp_model::{Activation, Finish, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::f16;
 
-/// An MLP that is computed in rounds.
 #[derive(Clone)]
 pub(super) struct Rounds {
     layer: u32,
-    /// Neurons of the DIMMs, round by round.
+    /// By round, for the DIMMs.
     neurons: Vec<Vec<u32>>,
-    /// What each round begins with: FC1, and what its gate is multiplied with.
+    /// FC1, and the product that its gate multiplies: they begin each round.
     products: Vec<Waiting>,
 }
 
@@ -39,7 +39,7 @@ struct Waiting {
     exact: Vec<f16>,
 }
 
-/// Sums of a piece that a core has left in a round before the last.
+/// Sums of a piece that a core left in a round before the last.
 pub(super) struct Early {
     pub neurons: Vec<u32>,
     pub part: Part,
@@ -65,7 +65,7 @@ impl Waiting {
     }
 }
 
-/// The values of some neurons, `[batch x rows]`; all others +0.
+/// `[batch x rows]`, with +0 for all other neurons.
 fn only(values: &[f16], rows: usize, neurons: &[u32]) -> Vec<f16> {
     let mut own = vec![f16::from_bits(0); values.len()];
     for (own, values) in own.chunks_mut(rows).zip(values.chunks(rows)) {
@@ -75,7 +75,7 @@ fn only(values: &[f16], rows: usize, neurons: &[u32]) -> Vec<f16> {
 }
 
 impl<P: NeuronMap> SystemBackend<P> {
-    /// FC1 of these neurons. Where they exceed the slots of a DIMM, the DIMMs compute theirs when FC2 is asked for.
+    /// FC1 of these neurons. If they exceed the slots of a DIMM, the DIMMs compute theirs when FC2 is requested.
     pub(super) fn fc1_of(
         &mut self,
         op: &LinearOp<'_>,
@@ -94,12 +94,11 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.wait(op, layer, neurons, exact)
     }
 
-    /// Whether the MLP is computed in rounds.
     pub(super) fn in_rounds(&self) -> bool {
         self.flash.as_ref().is_some_and(|flash| flash.rounds.is_some())
     }
 
-    /// What of a product is the GPU's; the DIMMs' neurons wait for their rounds.
+    /// The GPU's part of a product; the DIMMs' neurons wait for their rounds.
     pub(super) fn wait(
         &mut self,
         op: &LinearOp<'_>,
@@ -121,7 +120,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(all)
     }
 
-    /// Neurons of FC2 by device, round by round: one round, unless the MLP is computed in several. The GPU has its own in the last one.
+    /// Neurons of FC2 by device for each round. The GPU has its own in the last one.
     pub(super) fn turns(&self, parts: Parts) -> Vec<Parts> {
         let Some(rounds) = self.flash.as_ref().and_then(|flash| flash.rounds.as_ref()) else {
             return vec![parts];
@@ -140,7 +139,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         turns
     }
 
-    /// A round of an MLP: its neurons come, and what has waited for them is computed. Nothing, if the MLP has but one.
+    /// Loads the neurons of a round and computes what waits for them. No effect on an MLP in one round.
     pub(super) fn begin_round(&mut self, round: usize) -> Result<()> {
         let Some(rounds) = self.flash.as_ref().and_then(|flash| flash.rounds.clone()) else { return Ok(()) };
         let operation = std::mem::replace(&mut self.event_log.step.operation, Operation::Fc1);
@@ -173,7 +172,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(())
     }
 
-    /// The sums of a piece over a round's neurons, which the host reads.
+    /// Lets the host read the sums of a piece over a round's neurons.
     pub(super) fn leave_sums(
         &mut self,
         piece: &Piece<'_>,

@@ -1,4 +1,4 @@
-//! FC1, and what a gate is multiplied with: each neuron's output where the neuron lives.
+//! FC1, and the product behind a gate: each neuron's output where the neuron lives.
 
 use super::backend::{Fault, SystemBackend, unfit_model};
 use super::event_log::Way;
@@ -16,8 +16,8 @@ use ndp_numerics::{ExactSum, f16};
 use std::collections::BTreeMap;
 
 impl<P: NeuronMap> SystemBackend<P> {
-    /// The outputs of some neurons, `[batch x rows]`, of FC1 or behind its gate; those of all others are +0. `exact` is what exact sums give. If
-    /// devices predict which of these neurons are active, `predicted` is what they have to find.
+    /// Outputs of some neurons, `[batch x rows]`, of FC1 or behind its gate; all others are +0. `exact` is the
+    /// reference. If devices predict which of the neurons are active, they have to find `predicted`.
     pub(super) fn by_neuron(
         &mut self,
         op: &LinearOp<'_>,
@@ -48,7 +48,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             neurons.retain(is_predicted);
         }
         if let Some(neurons) = parts.get(&Device::Gpu) {
-            // Of the GPU there is nothing to check: in FP32 its results are what they are.
+            // In FP32 there is no reference for the GPU.
             let own = match self.gpu.numerics() {
                 _ if self.reference.is_timing_only() => exact.to_vec(),
                 GpuNumerics::Exact => self.exact_on_gpu(op, (block, matrix), neurons, exact),
@@ -60,7 +60,7 @@ impl<P: NeuronMap> SystemBackend<P> {
                     expected[place] = own[place];
                 }
             }
-            // The GPU multiplies by the gate and what it gates at once.
+            // The GPU multiplies by the gate and the gated matrix at once.
             if is_first {
                 let matrices = if is_gated { 2 } else { 1 };
                 let weights = self.shape.weight_bytes((matrices * neurons.len() * product.cols()) as u64);
@@ -75,21 +75,21 @@ impl<P: NeuronMap> SystemBackend<P> {
             (dimm, (neurons.clone(), slots, bias))
         };
         let jobs: Vec<_> = cold(&parts).map(job).collect();
-        // Every core needs the whole input, and has to be told which neurons are wanted.
+        // Every core needs the whole input, and the list of its neurons.
         let dimms: Vec<usize> = jobs.iter().map(|(dimm, _)| *dimm).collect();
         let bytes = 2 * product.activations().len() as u64;
         self.event_log.figures.bytes.bus_inputs += if dimms.is_empty() { 0 } else { bytes };
         let inputs = self.event_log.broadcast(&dimms, ("inputs", begin), bytes);
         let mut starts = BTreeMap::new();
         for ((dimm, (neurons, ..)), there) in jobs.iter().zip(inputs) {
-            // What a predictor adds comes in the order of the list.
+            // The predictor's additions are in the order of the list.
             let list = if low_rank.is_some() { 6 } else { 4 } * neurons.len() as u64;
             let listed = self.event_log.exchange(*dimm, ("list", begin), list, Way::FromHost);
             starts.insert(*dimm, there.max(listed));
         }
         let (cols, vectors) = (product.cols() as u32, product.activations());
         let weights = self.residence.tiles(block, matrix).to_vec();
-        // FC2 takes the outputs from where they are, if they have room there beside its sums.
+        // FC2 takes the outputs from the buffer, if they have room there beside its sums.
         let most = jobs.iter().map(|(_, (neurons, ..))| neurons.len()).max().unwrap_or(0) as u32;
         let next = match self.residence.tiles(block, WeightMatrix::Fc2) {
             [(0, layout)] if is_first && !self.in_rounds() => Some(layout.clone()),
@@ -101,7 +101,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             let next = next.as_ref()?;
             let outputs =
                 |count| KeptOutputs::new(config, (cols, count, batch as u32), next.cols(), is_gated);
-            // All cores do it, or none.
+            // All cores, or none.
             outputs(most)?;
             Some((outputs(count)?, next))
         };
@@ -144,7 +144,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             let (figures, values) = (run.figures, run.bits);
             slowest = figures.cycles.max(slowest);
             let mut end = self.event_log.program(dimm, ("neurons", starts[&dimm]), figures, computed);
-            // The host reads outputs that FC2 cannot take from the core, and those whose activity it cannot learn from the monitor.
+            // The host reads outputs that FC2 cannot take from the core, or whose activity no monitor shows.
             let stay = self.cores[dimm].kept_outputs().is_some();
             if !stay || self.wants_activity() && !self.asks_monitor(dimm, batch) {
                 let bytes = (2 * batch * neurons.len()) as u64;
@@ -174,7 +174,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(values)
     }
 
-    /// A core has predicted, of the neurons that it has, those that it has to.
+    /// Checks which of its neurons a core has predicted.
     fn check_predicted(
         &mut self,
         op: &GemvOp<'_>,
@@ -189,7 +189,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.verdict(&format!("prediction of {}", op.label()), op.rows(), &expected, &said).map(|_| ())
     }
 
-    /// What the GPU's neurons give with exact sums: those whose weights came from a DIMM are computed with what came.
+    /// Exact outputs of the GPU's neurons: weights that came from a DIMM are used as they came.
     fn exact_on_gpu(
         &self,
         op: &LinearOp<'_>,
@@ -224,7 +224,6 @@ impl<P: NeuronMap> SystemBackend<P> {
     }
 }
 
-/// Whether a neuron's bit is set.
 fn has(bits: &[u64], neuron: u32) -> bool {
     bits[neuron as usize / 64] >> (neuron % 64) & 1 == 1
 }

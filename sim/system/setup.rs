@@ -1,4 +1,4 @@
-//! What a run on several devices begins with: the model's sizes, a machine for it, and the activity of another text.
+//! Preparation of a run on several devices: the model's sizes, a machine for it, and the activity of another text.
 
 use super::online_scheduler::{Known, OnlineScheduler, OnlineStart};
 use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig};
@@ -12,23 +12,21 @@ use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, NeuronShape};
 use serde::Serialize;
 
-/// A model and what is known of it before a text.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Its sizes as placement and scheduler want them.
+    /// In the form for placement and scheduler.
     pub shape: LlmShape,
-    /// Activity of another text, token after token.
     pub profile: Vec<Activity>,
-    /// Where neurons are at first; the offline method places them by the profile if nothing is said.
+    /// First placement; by default the offline method's for the profile.
     pub placement: Option<Placement>,
 }
 
 impl Setup {
-    /// Generates another text in software and takes down its activity: `text` continues the same prompt with its own seed and
-    /// temperature, as far as the model has positions.
+    /// Generates another text in software and notes its activity: `text` continues the same prompt with its own seed
+    /// and temperature, as far as the model has positions.
     ///
     /// # Errors
-    /// A model that is too large, if it cannot be run.
+    /// A model that is too large or cannot be run.
     pub fn profile(model: &Model, prompt: &[u8], text: &GenerateOptions) -> Result<Self> {
         let mut profile = Vec::new();
         let mut observed = Capture::new(SoftwareBackend::new(), shape_of(&model.config), |activity| {
@@ -42,7 +40,6 @@ impl Setup {
         Ok(Self { shape: llm_shape(model)?, profile, placement: None })
     }
 
-    /// The host's software on a machine.
     pub fn online(
         &self,
         design: &DesignConfig,
@@ -85,17 +82,16 @@ pub(super) fn llm_shape(model: &Model) -> Result<LlmShape> {
     Ok(shape.with_weights(model.weights()))
 }
 
-/// How well a backend predicts a text.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Perplexity {
     pub tokens: usize,
-    /// `exp` of the mean negative logarithm of their probabilities, which come from a softmax of the logits in double precision.
+    /// `exp` of the tokens' mean negative log probability, from a softmax of the logits in double precision.
     pub per_token: f64,
-    /// Tokens that had the largest logit.
+    /// Tokens with the largest logit.
     pub right: usize,
 }
 
-/// Runs a text token by token whatever the logits say, and says how probable each token behind the prompt was.
+/// Runs a given text token by token, and measures the probability of each token after the prompt.
 ///
 /// # Errors
 /// As [`Decoder::prefill`]; a text that is no longer than the prompt.
@@ -126,7 +122,6 @@ pub fn perplexity<B: GemvBackend>(
     Ok(Perplexity { tokens: rest.len(), per_token: (nats / rest.len() as f64).exp(), right })
 }
 
-/// An FP16 number in double precision.
 fn value(x: f16) -> f64 {
     fp16::to_fixed(x).map_or(f64::NAN, |fixed| fixed as f64 / f64::from(1 << fp16::FIXED_LSB))
 }

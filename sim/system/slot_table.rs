@@ -1,8 +1,8 @@
-//! Where neurons are while the scheduler moves them, and the image that holds their weights.
+//! Slots of neurons while the scheduler moves them, and the image of their weights.
 //!
-//! A neuron has a home, which is a slot of a DIMM ([`Slots`]), and perhaps a copy on the GPU. What the scheduler wants ([`NeuronMap`]) is
-//! compared with that, and what differs is put on its way, some neurons at a time. The tables change when all weights have arrived. A DIMM
-//! computes with what is in its slots; the GPU with the model's weights, which it got before, or with what the host has read of a slot.
+//! A neuron has a home, a slot of a DIMM ([`Slots`]), and perhaps a copy on the GPU. Differences to the scheduler's
+//! wishes ([`NeuronMap`]) are moved, a few neurons at a time; the tables change when all weights have arrived. A DIMM
+//! computes with its slots; the GPU with the model's weights, or with those that the host has read from a slot.
 
 use super::flash::{BlockWindow, FlashFigures, FlashOptions};
 use super::neuron_map::{Device, NeuronMap};
@@ -19,19 +19,19 @@ use std::collections::BTreeMap;
 
 pub(super) type Neuron = (usize, u32);
 
-/// A neuron, and the slot that is reserved for it.
+/// A neuron with its reserved slot.
 type Slotted = (Neuron, Home);
 
-/// Neurons of a kind that one program of a DIMM moves: few enough that a link that fails costs no more than their timeouts.
+/// Neurons of a kind per program: few enough that a failing link costs no more than their timeouts.
 const FLIGHT_NEURONS: usize = 4;
 
-/// Where the weights of a model lie in the DRAM of its DIMMs. All DIMMs are divided alike.
+/// Where the weights lie in DRAM. All DIMMs are divided alike.
 #[derive(Clone, Debug, Serialize)]
 pub struct ImageMap {
     pub dimms: u32,
-    /// Blocks of neurons, two for each layer: the inputs of attention, then the hidden layer of the MLP.
+    /// Two for each layer: the inputs of attention, then the hidden layer of the MLP.
     pub blocks: Vec<BlockMap>,
-    /// Places of the queries, keys and values of a token.
+    /// Queries, keys and values of a token.
     pub vectors: Vec<VectorMap>,
 }
 
@@ -39,11 +39,11 @@ pub struct ImageMap {
 pub struct BlockMap {
     pub layer: usize,
     pub kind: BlockKind,
-    /// Rows of each of its matrices.
+    /// Rows of each matrix.
     pub slots: u32,
-    /// Its matrices. A matrix whose columns are tiled is several.
+    /// A matrix with tiled columns has several entries.
     pub matrices: Vec<TileMap>,
-    /// Of each neuron the DIMM and the slot: the row of its weights in each matrix of the block.
+    /// DIMM and slot of each neuron; the slot is its row in each matrix of the block.
     pub neurons: Vec<[u32; 2]>,
     /// Neurons of which the GPU has a copy, and which it computes.
     pub on_gpu: Vec<u32>,
@@ -53,7 +53,7 @@ pub struct BlockMap {
 #[derive(Clone, Debug, Serialize)]
 pub struct TileMap {
     pub matrix: WeightMatrix,
-    /// Its first column in the matrix of the model.
+    /// In the matrix of the model.
     pub first_column: u32,
     pub columns: u32,
     /// First burst in every rank.
@@ -68,38 +68,37 @@ pub struct VectorMap {
     pub address: u32,
 }
 
-/// Neurons on their way together.
+/// Neurons that move together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Flight {
-    /// From DIMM to DIMM, each to a slot that is reserved for it.
+    /// Between DIMMs, each to a reserved slot.
     Move { from: usize, to: usize, neurons: Vec<Slotted> },
-    /// Copied to the GPU, by the host's reads.
+    /// To the GPU, by the host's reads.
     Upload { from: usize, neurons: Vec<Neuron> },
 }
 
-/// The tables, and what the GPU has got.
 #[derive(Clone, Debug)]
 pub(super) struct SlotTable {
     image: ModelImage,
     slots: Slots,
     on_gpu: Vec<Vec<bool>>,
-    /// What the cores predict with, if they do.
+    /// Predictors on the cores.
     low_rank: Option<LowRank>,
-    /// What the scheduler wants: home DIMM, copy on the GPU.
+    /// The scheduler's wishes: home DIMM, copy on the GPU.
     wanted: Vec<Vec<(u32, bool)>>,
-    /// Neurons that are not where the scheduler wants them, in their order.
+    /// Neurons that are not where the scheduler wants them, in order.
     pending: Vec<Neuron>,
-    /// Weights that the GPU has got from a DIMM: matrix by matrix. None in a timing-only system.
+    /// Weights that the GPU got from a DIMM, matrix by matrix. Empty in a timing-only system.
     uploaded: BTreeMap<Neuron, Vec<f16>>,
-    /// Of each MLP and DIMM, which neurons have a slot, if not all do.
+    /// By MLP and DIMM, if not all neurons have a slot.
     pub windows: Vec<Vec<BlockWindow>>,
-    /// Places of queries, keys and values of a token, the same on all DIMMs.
+    /// Queries, keys and values of a token, in the same places on all DIMMs.
     pub qkv: [VectorBlock; 3],
 }
 
 impl SlotTable {
-    /// Gives each neuron of a model a slot on the DIMM where it shall be, and divides a DIMM accordingly. With a flash tier neurons of the MLP get
-    /// theirs when they are needed.
+    /// Gives each neuron a slot on its DIMM, and divides the DRAM accordingly. With a flash tier MLP neurons get theirs
+    /// when they are needed.
     ///
     /// # Errors
     /// A model that does not fit.
@@ -151,7 +150,7 @@ impl SlotTable {
         Ok((own, map))
     }
 
-    /// Gives low-rank predictors their places in what is free; what the first MLP layer adds to its results too, if it adds anything.
+    /// Places low-rank predictors in free DRAM, with the biases of the first MLP layer if it has any.
     pub fn place_predictors(
         &mut self,
         map: &mut DimmMap,
@@ -165,12 +164,10 @@ impl SlotTable {
         Ok(())
     }
 
-    /// The predictors on the cores, if there are any.
     pub fn low_rank(&self) -> Option<&LowRank> {
         self.low_rank.as_ref()
     }
 
-    /// Where a layer's predictor lies, if it has one.
     pub fn prediction(&self, layer: u32) -> Option<Prediction<'_>> {
         let block = BlockKind::Mlp.block(layer);
         let matrix = |matrix| self.tiles(block, matrix).first().map(|(_, layout)| layout);
@@ -178,7 +175,7 @@ impl SlotTable {
         Some(Prediction { input, rows: matrix(WeightMatrix::Predictor)?, bias: matrix(WeightMatrix::Bias) })
     }
 
-    /// What there is of a flash tier.
+    /// Initial figures.
     pub fn flash_figures(&self) -> FlashFigures {
         let blocks = (1..self.image.blocks()).step_by(2);
         FlashFigures {
@@ -226,12 +223,11 @@ impl SlotTable {
         }
     }
 
-    /// The tiles of a matrix of a block.
     pub fn tiles(&self, block: usize, matrix: WeightMatrix) -> &[Tile] {
         self.image.tiles(block, matrix)
     }
 
-    /// Where a neuron lives. A neuron of the MLP that has no slot, with a flash tier, gets the largest number for one.
+    /// The largest number stands for the slot of an MLP neuron without one.
     pub fn home(&self, (block, neuron): Neuron) -> Home {
         let home = self.slots.home(block, neuron);
         match self.windows.get(block / 2) {
@@ -243,7 +239,7 @@ impl SlotTable {
         }
     }
 
-    /// The slots of neurons: what a core is given as a list of rows.
+    /// Slots of neurons, as a core's list of rows.
     pub fn list(&self, block: usize, neurons: &[u32]) -> Vec<u32> {
         neurons.iter().map(|&neuron| self.home((block, neuron)).slot).collect()
     }
@@ -255,7 +251,7 @@ impl SlotTable {
         Device::Dimm(self.slots.home(block, neuron).dimm)
     }
 
-    /// Rows of the matrices of all layers that a DIMM holds from the beginning, as they lie in its DRAM.
+    /// Rows of all layers that a DIMM holds from the beginning, as bursts.
     pub fn rows(&self, layers: &[Layer], dimm: u32) -> Vec<PackedBurst> {
         let mut rows = Vec::new();
         for (layer, low_rank) in self.low_rank.iter().flat_map(LowRank::layers).enumerate() {
@@ -277,7 +273,7 @@ impl SlotTable {
         rows
     }
 
-    /// The weights of a neuron as they lie in a slot; zeros, if there are no layers.
+    /// Weights of a neuron for a slot; zeros without layers.
     pub fn packed(&self, layers: &[Layer], (block, neuron): Neuron, slot: u32) -> Vec<PackedBurst> {
         let mut rows = Vec::new();
         for (matrix, tiles) in self.image.matrices(block) {
@@ -303,14 +299,14 @@ impl SlotTable {
         rows
     }
 
-    /// The rows that hold the weights of a neuron, matrix by matrix.
+    /// Rows with the weights of a neuron, matrix by matrix.
     pub fn rows_of(&self, neuron: Neuron) -> impl Iterator<Item = (&MatrixLayout, u32)> {
         let slot = self.home(neuron).slot;
         let tiles = self.image.matrices(neuron.0).iter().flat_map(|(_, tiles)| tiles);
         tiles.map(move |(_, layout)| (layout, slot))
     }
 
-    /// Weights of a neuron that the GPU has got from a DIMM, for one product of its block; none if it has those of the model.
+    /// Weights of a neuron that the GPU got from a DIMM, for one product; none if it uses the model's.
     pub fn uploaded(&self, neuron: Neuron, matrix: WeightMatrix) -> Option<&[f16]> {
         let all = self.uploaded.get(&neuron)?;
         let cols = |tiles: &[Tile]| tiles.iter().map(|(_, layout)| layout.cols() as usize).sum::<usize>();
@@ -325,7 +321,7 @@ impl SlotTable {
         None
     }
 
-    /// Asks the scheduler where neurons shall be. A copy that is given up is gone at once: the home DIMM has the neuron.
+    /// Reads the scheduler's wishes. A copy on the GPU is given up at once: the home DIMM has the neuron.
     pub fn plan(&mut self, places: &impl NeuronMap) {
         self.pending.clear();
         for block in 0..self.wanted.len() {
@@ -343,13 +339,11 @@ impl SlotTable {
         }
     }
 
-    /// Whether a neuron is not where the scheduler wants it.
     fn is_pending(&self, (block, neuron): Neuron) -> bool {
         let (dimm, gpu) = self.wanted[block][neuron as usize];
         self.slots.home(block, neuron).dimm != dimm || gpu && !self.on_gpu[block][neuron as usize]
     }
 
-    /// The neurons that are still not where the scheduler wants them.
     fn still_pending(&mut self) -> Vec<Neuron> {
         let mut pending = std::mem::take(&mut self.pending);
         pending.retain(|neuron| self.is_pending(*neuron));
@@ -357,8 +351,8 @@ impl SlotTable {
         pending
     }
 
-    /// What is put on its way next: each DIMM sends to one other at most, receives from one, and has neurons uploaded, a few of each kind. A
-    /// neuron for which its new DIMM has no slot stays where it is for now.
+    /// The next moves: each DIMM sends to one other, receives from one, and uploads, a few neurons of each kind. A
+    /// neuron without a free slot at its new DIMM stays for now.
     pub fn next_flights(&mut self) -> Vec<Flight> {
         let mut moves: BTreeMap<(u32, u32), Vec<Slotted>> = BTreeMap::new();
         let mut uploads: BTreeMap<u32, Vec<Neuron>> = BTreeMap::new();
@@ -398,8 +392,7 @@ impl SlotTable {
         moves.chain(uploads).collect()
     }
 
-    /// Neurons that shall live on another DIMM, all at once: for data that the host copies. Called again until there are none, as slots become
-    /// free.
+    /// All moves between DIMMs, for data that the host copies. Call until it is empty, as slots become free.
     pub fn all_moves(&mut self) -> Vec<Slotted> {
         let mut moves = Vec::new();
         for (block, neuron) in self.still_pending() {
@@ -413,24 +406,23 @@ impl SlotTable {
         moves
     }
 
-    /// All copies that the GPU shall have, it has.
+    /// Gives the GPU all wanted copies.
     pub fn fill_gpu(&mut self) {
         self.on_gpu = self.wanted.iter().map(|block| block.iter().map(|(_, gpu)| *gpu).collect()).collect();
     }
 
-    /// Bytes of the weights of a neuron.
     pub fn bytes(&self, block: usize) -> u64 {
         let tiles = self.image.matrices(block).iter().flat_map(|(_, tiles)| tiles);
         tiles.map(|(_, layout)| layout.weights().bytes(layout.cols().into())).sum()
     }
 
-    /// The ranges of DRAM that the weights of a neuron take, at its home and in a slot that is reserved for it.
+    /// Ranges of a neuron's weights, at its home and in its reserved slot.
     pub fn ranges(&self, (block, neuron): Neuron, to: Home) -> Vec<(RowRange, RowRange)> {
         let from = self.slots.home(block, neuron).slot;
         self.image.ranges(block, from).into_iter().zip(self.image.ranges(block, to.slot)).collect()
     }
 
-    /// The weights of a neuron are in the slot that was reserved for them, or they are not and stay where they were.
+    /// A neuron's weights are in its reserved slot, or did not arrive and stay where they were.
     pub fn settle(&mut self, (block, neuron): Neuron, to: Home, arrived: bool) {
         if arrived {
             self.slots.settle(block, neuron, to);
@@ -439,7 +431,7 @@ impl SlotTable {
         }
     }
 
-    /// The GPU has got the weights of a neuron, unless the scheduler has changed its mind.
+    /// Ignored if the scheduler no longer wants the copy.
     pub fn upload(&mut self, neuron: Neuron, weights: Vec<f16>) {
         let (block, index) = (neuron.0, neuron.1 as usize);
         if self.wanted[block][index].1 {
@@ -450,7 +442,7 @@ impl SlotTable {
         }
     }
 
-    /// What a neuron has beside its weights in the model: its row of the predictor, and what is added to its result.
+    /// A neuron's predictor row or bias.
     fn added(&self, layer: &Layer, block: usize, matrix: WeightMatrix, neuron: u32) -> Vec<f16> {
         let n = neuron as usize;
         if matrix == WeightMatrix::Bias {
@@ -461,7 +453,7 @@ impl SlotTable {
     }
 }
 
-/// Home DIMM and copy on the GPU of a neuron, as the scheduler wants it.
+/// The scheduler's wish: home DIMM, copy on the GPU.
 fn want((block, neuron): Neuron, dimms: u32, places: &impl NeuronMap) -> (u32, bool) {
     let (layer, kind) = (block as u32 / 2, BlockKind::of_block(block));
     let home = match places.device(layer, kind, neuron) {
@@ -471,14 +463,14 @@ fn want((block, neuron): Neuron, dimms: u32, places: &impl NeuronMap) -> (u32, b
     (home.min(dimms - 1), true)
 }
 
-/// Neurons of an MLP that a DIMM has from the beginning and computes, if the placement says which.
+/// MLP neurons that a DIMM holds and computes from the beginning, if the placement has them.
 fn residents(places: &impl NeuronMap, layer: u32, wanted: &[Vec<(u32, bool)>], dimm: u32) -> Vec<u32> {
     let neurons = (0..).zip(&wanted[BlockKind::Mlp.block(layer)]);
     let own = neurons.filter(|(_, (home, on_gpu))| *home == dimm && !on_gpu).map(|(neuron, _)| neuron);
     own.filter(|neuron| places.resident(layer, *neuron) == Some(true)).collect()
 }
 
-/// Slots for so many percent of the neurons of the fullest DIMM.
+/// In percent of the fullest DIMM's neurons.
 fn slots_of(homes: &[u32], dimms: u32, percent: u32, ranks: u32) -> u32 {
     let of = |dimm: u32| homes.iter().filter(|home| **home == dimm).count();
     let most = (0..dimms).map(of).max().unwrap_or(0) as u64;
@@ -495,7 +487,7 @@ fn zeros(layout: &MatrixLayout, slot: u32) -> Vec<PackedBurst> {
     layout.pack_tile(slot, &row, 0)
 }
 
-/// One of the matrices of a layer, `[out x in]`; none if the layer has no such matrix, or it is no matrix of the model's.
+/// `[out x in]`; none if the layer, or the model, has no such matrix.
 fn weights_of(layer: &Layer, matrix: WeightMatrix) -> Option<&Matrix> {
     let linear = match matrix {
         WeightMatrix::Q => &layer.q_proj,
@@ -509,7 +501,7 @@ fn weights_of(layer: &Layer, matrix: WeightMatrix) -> Option<&Matrix> {
     Some(&linear.weight)
 }
 
-/// The weights of a neuron in it: a column of a matrix that an `axpy` reads, else a row.
+/// A column of a matrix that an `axpy` reads, else a row.
 fn row_of(weights: &Matrix, matrix: WeightMatrix, neuron: u32) -> Vec<f16> {
     let n = neuron as usize;
     if matrix.is_summed() {

@@ -1,4 +1,4 @@
-//! Sums over the programs of a run: by phase, by instruction and by operation.
+//! Sums over the programs of a run, by phase, instruction and operation.
 
 use super::event_log::{Event, Operation};
 use super::phases::PhaseCycles;
@@ -7,31 +7,29 @@ use ndp_isa::{Counters, Opcode};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Figures of all instructions with one opcode.
+/// For one opcode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct InstructionFigures {
     pub count: u64,
-    /// Core cycles in which one of them was busy. Parts of the core are busy at the same time.
+    /// Cycles with a busy one; parts of the core work in parallel.
     pub cycles: u64,
 }
 
-/// Sums over the programs of all cores.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProgramSums {
-    /// Core cycles by phase. They add up to those of all programs.
+    /// They add up to the cycles of all programs.
     pub phases: PhaseCycles,
-    /// Figures of each opcode that occurred, except those of the activation unit.
+    /// Without the activation unit.
     pub opcodes: BTreeMap<Opcode, InstructionFigures>,
-    /// Figures of all instructions of the activation unit, which share a counter.
+    /// All instructions of the activation unit, which share a counter.
     pub activation: InstructionFigures,
-    /// The cores' counters, modulo 2^32.
+    /// Modulo 2^32.
     pub counters: Counters,
-    /// Use of DRAM and core by the operation that it was for.
+    /// Use of DRAM and core by operation.
     pub used: BTreeMap<&'static str, (DramUse, CoreUse)>,
 }
 
 impl ProgramSums {
-    /// Sums of the programs among these events.
     pub fn of(events: &[Event]) -> Self {
         let mut sums = Self::default();
         for event in events {
@@ -56,7 +54,7 @@ impl ProgramSums {
     }
 }
 
-/// Name of the operation of a program in JSON.
+/// In JSON.
 fn name_of(event: &Event) -> &'static str {
     match (event.what, event.operation) {
         ("rotary", _) => "rotary",

@@ -1,7 +1,7 @@
-//! A text of which only the model's sizes and the activity of each token are known, on a system without data.
+//! A text given by the model's sizes and each token's activity, on a system without data.
 //!
-//! It asks the system for the same operations, in the same order, as the decoder does for a text: so the host does the same, and everything takes
-//! the same time. [`SystemBackend::timing_only`] computes nothing; inputs are 1 where a neuron is active and 0 elsewhere.
+//! It requests the decoder's operations in the decoder's order, so the host does the same and everything takes the same
+//! time. [`SystemBackend::timing_only`] computes nothing; inputs are 1 for active neurons and 0 elsewhere.
 
 use super::backend::SystemBackend;
 use super::causes::Breakdown;
@@ -17,7 +17,7 @@ use ndp_model::{
 use ndp_numerics::f16;
 use ndp_traces::{Activity, NeuronShape};
 
-/// What makes neurons of the MLP inactive.
+/// Makes neurons of the MLP inactive.
 const RELU: Finish<'static> = Finish::Activate(Activation::Relu);
 
 pub struct TracedText<P> {
@@ -32,7 +32,7 @@ pub struct TracedText<P> {
 }
 
 impl<P: NeuronMap> TracedText<P> {
-    /// A text of `positions` tokens at most, prompt included.
+    /// `positions` includes the prompt.
     pub fn new(system: SystemBackend<P>, model: &LlmShape, positions: usize) -> Self {
         let cache = LayerCache::new(model.kv_heads() as usize, model.head_width() as usize);
         Self {
@@ -56,22 +56,21 @@ impl<P: NeuronMap> TracedText<P> {
         &self.system
     }
 
-    /// The system, to ask what its links have counted.
     pub fn system_mut(&mut self) -> &mut SystemBackend<P> {
         &mut self.system
     }
 
-    /// Where the time of the tokens behind the prompt went.
+    /// Of the tokens after the prompt.
     pub fn breakdown(&self) -> Option<&Breakdown> {
         self.breakdown.as_ref()
     }
 
-    /// Where the energy of the tokens behind the prompt went; nothing without [`TracedText::with_energy`].
+    /// Of the tokens after the prompt; `None` without [`TracedText::with_energy`].
     pub fn energy(&self) -> Option<EnergyBreakdown> {
         self.costs.as_ref().map(|costs| self.energy.breakdown(costs))
     }
 
-    /// Runs the prompt: all of its tokens, and the logits behind the last one.
+    /// Runs the prompt and the logits of its last token.
     ///
     /// # Errors
     /// As [`SystemBackend`]'s operations.
@@ -84,8 +83,6 @@ impl<P: NeuronMap> TracedText<P> {
         Ok(())
     }
 
-    /// Runs one token behind the prompt.
-    ///
     /// # Errors
     /// As [`SystemBackend`]'s operations.
     pub fn token(&mut self, activity: &Activity) -> Result<()> {
@@ -113,13 +110,13 @@ impl<P: NeuronMap> TracedText<P> {
         self.system.gemv(&op).map(drop)
     }
 
-    /// All layers, for tokens that are computed together.
+    /// For tokens that are computed together.
     fn layers(&mut self, tokens: &[Activity]) -> Result<()> {
         let (hidden, ffn) = (self.model.hidden() as usize, self.model.ffn() as usize);
         let kv = self.model.kv_width() as usize;
         let (batch, position) = (tokens.len(), self.caches.first().map_or(0, LayerCache::positions));
         self.system.trace(tokens.to_vec());
-        // What is added to a result takes time whatever it is.
+        // Residuals take time whatever they are.
         let residual = zeros(batch * hidden);
         for layer in 0..self.model.layers() {
             let block = BlockKind::Attention.block(layer);
