@@ -4,17 +4,15 @@ use ndp_files::{Error, Result};
 use std::io;
 use std::path::Path;
 
-/// Error for a file that cannot be written.
 pub fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |reason| Error::new(reason).context(format!("cannot write '{}'", path.display()))
 }
 
-/// Error for a file that cannot be read.
 pub fn unread(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |reason| Error::new(reason).context(format!("cannot read '{}'", path.display()))
 }
 
-/// Text of a tool's file, in any encoding.
+/// Text of a file in any encoding.
 pub fn read(path: &Path) -> Result<String> {
     let bytes = std::fs::read(path).map_err(unread(path))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -24,7 +22,6 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(unwritten(path))
 }
 
-/// Creates a folder with its parents.
 pub fn create_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).map_err(unwritten(path))
 }

@@ -1,7 +1,7 @@
-//! Who runs when: every module of a hierarchy through Yosys, and its netlist through OpenSTA, several at a time.
+//! Runs every module of a hierarchy through Yosys, and its netlist through OpenSTA, several at a time.
 //!
-//! Each module has a directory of its own in the working directory, because ABC writes a file of a fixed name. The libraries
-//! are linked into it: the WebAssembly build of Yosys opens relative paths only and follows no symbolic links out.
+//! Each module has its own folder, because ABC writes a file of a fixed name. Libraries are linked into it: the
+//! WebAssembly build of Yosys opens relative paths only and follows no symbolic links out.
 
 use crate::files::{create_folder, read, unwritten, write};
 use crate::liberty::{ClockGate, Family, Liberty};
@@ -28,17 +28,16 @@ pub struct Library {
 }
 
 impl Library {
-    /// The family by which the driving cell and load are chosen.
     pub fn family(&self) -> Family {
         self.comb.family()
     }
 
-    /// Driving cell of every input and load of every output in fF; none when the library lacks the cell.
+    /// Driving cell of every input, and load of every output in fF; `None` if the library lacks the cell.
     pub fn boundary(&self) -> Option<(&'static str, f64)> {
         self.family().boundary().filter(|(cell, _)| self.comb.cells.contains_key(*cell))
     }
 
-    /// Area and kind of a cell: the sum over a netlist, without the black boxes in `children`.
+    /// Sum of areas and kinds over a netlist, without the black boxes in `children`.
     fn sum(&self, cells: &CellCounts, unit: &Unit) -> Result<Cells> {
         let mut sum = Cells::default();
         for (name, count) in cells.iter().filter(|(name, _)| !unit.children.contains_key(*name)) {
@@ -70,24 +69,23 @@ fn unmapped(unit: &Unit, cell: &str, count: u64) -> Error {
 #[derive(Debug)]
 pub struct Flow {
     pub yosys: Tool,
-    /// OpenSTA, when timing is wanted; needs a library.
+    /// OpenSTA, for timing; needs a library.
     pub sta: Option<Tool>,
-    /// Cell library; without one only generic gates are counted.
+    /// Cell library; `None` counts generic gates only.
     pub library: Option<Library>,
-    /// Recipes to try; of several, the smallest result that meets its timing is kept.
+    /// The smallest result that meets its timing is kept.
     pub recipes: Vec<Recipe>,
-    /// Recipes to try beside these for modules that miss it; each of them takes its time again.
+    /// Further recipes for modules that miss the timing; each takes its time again.
     pub fallback: Vec<Recipe>,
-    /// A clock gate in the library's cells, as [`Family::clock_gate`] has some, if registers with an enable are to have one.
+    /// Gate for registers with an enable, as from [`Family::clock_gate`].
     pub clock_gate: Option<ClockGate>,
-    /// Clock period.
     pub period_ps: f64,
-    /// Modules synthesised at the same time.
+    /// Modules synthesised in parallel.
     pub jobs: usize,
     pub limit: Duration,
 }
 
-/// Technology-independent figures of a module's own logic.
+/// Technology-independent, for a module's own logic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Generic {
     pub cells: u64,
@@ -96,19 +94,18 @@ pub struct Generic {
     pub transistors: u64,
 }
 
-/// Figures of a module's own logic in the library's cells.
+/// In the library's cells, for a module's own logic.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Mapped {
     pub recipe: Recipe,
     pub area_um2: f64,
     pub cells: u64,
     pub flip_flops: u64,
-    /// Longest combinational path according to ABC; none without combinational logic.
+    /// Longest combinational path by ABC; `None` without combinational logic.
     pub delay_ps: Option<f64>,
     pub timing: Option<sta::Timing>,
 }
 
-/// Everything measured on one module.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Figures {
     pub generic: Generic,
@@ -120,11 +117,11 @@ impl Flow {
         self.period_ps * script::ABC_SHARE
     }
 
-    /// Runs every module that is no memory; the result has one entry per module, in order. `done` is called with
-    /// the name of each finished module, from any thread.
+    /// Runs every module except memories; the result has one entry per module, in order. `done` gets the name of each
+    /// finished module, from any thread.
     ///
     /// # Errors
-    /// The first failure in the order of the modules among those that had started.
+    /// The first failure, in the order of the modules, among those that had started.
     pub fn run(
         &self,
         hierarchy: &Hierarchy,
@@ -134,7 +131,7 @@ impl Flow {
         self.write_libraries(folder)?;
         let mut order: Vec<usize> =
             (0..hierarchy.units.len()).filter(|i| hierarchy.units[*i].memory.is_none()).collect();
-        // Long ones first, so that none of them starts when everything else has finished.
+        // Long ones first, so that none starts when everything else has finished.
         order.sort_by_key(|i| (std::cmp::Reverse(hierarchy.units[*i].verilog.len()), *i));
         let stop = AtomicBool::new(false);
         let found = ndp_files::map_on_threads(self.jobs, order.len(), |number| {
@@ -167,7 +164,6 @@ impl Flow {
         write(&folder.join(script::CONSTRAINTS), &script::constraints(library.boundary()))
     }
 
-    /// Prepares the directory of one module.
     fn prepare(
         &self,
         hierarchy: &Hierarchy,
@@ -225,7 +221,6 @@ impl Flow {
         self.module_by(hierarchy, index, folder, &all)
     }
 
-    /// The best of some recipes.
     fn module_by(
         &self,
         hierarchy: &Hierarchy,
@@ -303,8 +298,8 @@ impl Flow {
     }
 }
 
-/// By how much a result misses its timing, in ps: the slack of OpenSTA if it was asked, which sees clock-to-Q and setup, else ABC's
-/// delay beyond the target. 0 or less if it does not.
+/// Excess over the target in ps: OpenSTA's slack, which sees clock-to-Q and setup, else ABC's delay. At most 0 if the
+/// timing is met.
 fn miss(mapped: &Mapped, target_ps: f64) -> f64 {
     let worst = mapped.timing.as_ref().and_then(|timing| timing.worst.as_ref());
     worst.map_or_else(|| mapped.delay_ps.unwrap_or(0.0) - target_ps, |path| -path.slack_ps)

@@ -1,7 +1,7 @@
 //! A block in an FPGA of Lattice's ECP5 family: Yosys maps it, nextpnr places and routes it.
 //!
-//! The core has more pins than any package of the family, so the block is placed out of context: its ports are ends of nets without I/O cells.
-//! Paths from and to ports are not timed; all others are. RAMs become block RAM (`NDP_RAM_FPGA`).
+//! The core has more pins than any package, so the block is placed out of context: its ports are ends of nets without
+//! I/O cells. Paths from and to ports are not timed. RAMs become block RAM (`NDP_RAM_FPGA`).
 
 use crate::files::{read, write};
 use crate::parse;
@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Devices by name, with nextpnr's flag and a package. Those of 12 and 25 thousand LUTs are the same chip.
+/// Name, nextpnr's flag and a package. Those of 12 and 25 thousand LUTs are the same chip.
 const DEVICES: [(&str, &str, &str); 3] =
     [("ecp5-25k", "--25k", "CABGA381"), ("ecp5-45k", "--45k", "CABGA554"), ("ecp5-85k", "--85k", "CABGA756")];
 
-/// What is counted: nextpnr's name, and that of the report.
+/// nextpnr's name, and that of the report.
 const RESOURCES: [(&str, &str); 4] = [
     ("TRELLIS_COMB", "LUTs"),
     ("TRELLIS_FF", "flip-flops"),
@@ -35,16 +35,15 @@ pub fn devices() -> Vec<&'static str> {
 #[derive(Debug)]
 pub struct Fpga {
     pub yosys: Tool,
-    /// nextpnr for ECP5; without one the block is mapped only.
+    /// For ECP5; `None` only maps the block.
     pub nextpnr: Option<Tool>,
     pub device: String,
-    /// Frequency of every clock that is aimed at.
+    /// Target frequency of every clock.
     pub mhz: f64,
     pub seed: u32,
     pub limit: Duration,
 }
 
-/// How much of a resource is used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Usage {
     pub resource: &'static str,
@@ -52,14 +51,13 @@ pub struct Usage {
     pub available: u64,
 }
 
-/// What a clock reaches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Clock {
     pub clock: String,
     /// Highest frequency.
     pub mhz: f64,
     pub target_mhz: f64,
-    /// The longest path: cells and what they add, in ns.
+    /// Cells of the longest path, with their ns.
     pub path: Vec<Step>,
 }
 
@@ -67,7 +65,7 @@ pub struct Clock {
 pub struct Step {
     /// `clk-to-q`, `logic`, `routing` or `setup`.
     pub kind: String,
-    /// The cell that it leads to.
+    /// Cell at the end of the step.
     pub to: String,
     pub ns: f64,
 }
@@ -78,16 +76,16 @@ pub struct Report {
     pub block: String,
     pub device: String,
     pub yosys: String,
-    /// nextpnr's version, when it ran.
+    /// Version of nextpnr, if it ran.
     pub nextpnr: Option<String>,
-    /// Cells of the mapped netlist by type.
+    /// Number of cells of the mapped netlist, by type.
     pub cells: BTreeMap<String, u64>,
-    /// What is used of the device; empty if nextpnr did not run.
+    /// Resources used; empty without nextpnr.
     pub usage: Vec<Usage>,
     pub clocks: Vec<Clock>,
 }
 
-/// The Verilog of a block with RAMs of all technologies, and the configuration's name. The top is `<block>_top`.
+/// A block with RAMs of all technologies, and the configuration's name. The top is `<block>_top`.
 fn verilog(config: &str, block: &str) -> Result<(String, String)> {
     let error = |e: &dyn std::fmt::Display| refusal!("cannot build block '{block}': {e:#}");
     let (source, design) = if HBM_BLOCKS.contains(&block) {
@@ -104,17 +102,16 @@ fn verilog(config: &str, block: &str) -> Result<(String, String)> {
 }
 
 impl Fpga {
-    /// Maps, places and routes a block in `folder`, which gets `netlist.v`, the mapped netlist for simulation, and the tools' logs.
+    /// Maps, places and routes in `folder`, which gets the mapped netlist `netlist.v` and the tools' logs.
     ///
     /// # Errors
-    /// A configuration or block that cannot be built, a tool that fails, a block that does not fit (a block needs more
-    /// than an FPGA has).
+    /// A configuration or block that cannot be built; a tool that fails; a block that does not fit.
     pub fn run(&self, config: &str, block: &str, folder: &Path) -> Result<Report> {
         let (_, flag, package) = *self.device()?;
         let (name, text) = verilog(config, block)?;
         let top = format!("{block}_top");
         write(&folder.join("design.v"), &text)?;
-        // Without the last step, which takes longer than all others to give cells names.
+        // Without the last step, which takes longer than all others to name cells.
         let script = format!(
             "read_verilog -DNDP_RAM_FPGA design.v; synth_ecp5 -top {top} -run begin:check; hierarchy -check; check; blackbox =A:whitebox; \
              write_json netlist.json; write_verilog -noattr netlist.v; tee -q -o stat.json stat -json"
@@ -177,7 +174,7 @@ impl Fpga {
     }
 }
 
-/// What nextpnr says before it places: `Info: \t DP16KD:  45/  208  21%`.
+/// nextpnr's lines before placement: `Info: \t DP16KD:  45/  208  21%`.
 fn utilisation(log: &str) -> Vec<Usage> {
     let line = |line: &str| {
         let (name, rest) = line.strip_prefix("Info:")?.trim().split_once(':')?;
@@ -226,7 +223,6 @@ fn clocks(report: &Value) -> Option<Vec<Clock>> {
 }
 
 impl Report {
-    /// Every clock reaches what was aimed at.
     pub fn meets(&self) -> bool {
         self.clocks.iter().all(|clock| clock.mhz >= clock.target_mhz)
     }

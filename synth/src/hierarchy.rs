@@ -1,6 +1,4 @@
-//! Multiplies the figures of the modules up the hierarchy.
-//!
-//! Arithmetic only: where the figures come from is `flow`'s business, how they are worded `report`'s.
+//! Sums the figures of the modules up the hierarchy.
 
 use crate::flow::{Figures, Generic};
 use crate::source::{Hierarchy, MemoryShape};
@@ -13,7 +11,6 @@ pub struct Sum {
     pub area_um2: f64,
     pub cells: u64,
     pub flip_flops: u64,
-    /// Bits in memory macros.
     pub memory_bits: u64,
 }
 
@@ -40,7 +37,7 @@ pub struct Row {
     pub total: Sum,
     /// One instance with everything below it.
     pub with_children: Sum,
-    /// Share of `total` in the logic of the whole, by area or, without a library, by transistors.
+    /// Share of `total` in all logic, by area, or by transistors without a library.
     pub share_percent: f64,
 }
 
@@ -51,7 +48,7 @@ pub struct Rollup {
     pub total: Sum,
 }
 
-/// Adds up; `figures` has one entry per module, none for memories.
+/// `figures` has one entry per module, `None` for memories.
 pub fn roll_up(hierarchy: &Hierarchy, figures: Vec<Option<Figures>>) -> Rollup {
     let mut below: BTreeMap<&str, Sum> = BTreeMap::new();
     let mut rows = Vec::new();

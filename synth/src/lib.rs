@@ -1,17 +1,15 @@
 //! Area, delay and power of the generated hardware.
 //!
-//! Downstream of `ndp-hdl`: takes a design, hands every distinct module once to Yosys (its children as black
-//! boxes), multiplies what comes back by the instance counts and writes a report. With a Liberty file the
-//! figures are um2 and ps, without one generic gates and a transistor estimate. OpenSTA times the mapped
-//! netlists on request.
+//! Downstream of `ndp-hdl`: gives every distinct module once to Yosys (its children as black boxes), multiplies the
+//! results by the instance counts and writes a report. With a Liberty file the figures are um2 and ps, else generic
+//! gates and estimated transistors. OpenSTA times the mapped netlists on request.
 //!
-//! Reading order: [`source`] (what is synthesised) -> [`script`] (what Yosys is told) -> [`flow`] (who runs when) ->
-//! [`parse`] (what is read back) -> [`hierarchy`] (sums) -> [`report`] (words). [`liberty`] knows the cell library,
-//! [`sta`] the timing run, [`process`] child processes and [`tools`] which programs there are. [`power`] replays the
-//! mapped netlists with the waves of a run. [`formal`] proves the properties of blocks. [`fpga`] places blocks on FPGAs.
+//! Reading order: [`source`] (the design), [`script`] (Yosys' commands), [`flow`] (the runs), [`parse`] (the tools'
+//! output), [`hierarchy`] (sums), [`report`] (words). [`liberty`] reads the cell library, [`sta`] is the timing run,
+//! [`process`] runs children, [`tools`] finds programs. [`power`] replays netlists with waves. [`formal`] proves
+//! properties. [`fpga`] places blocks on FPGAs.
 //!
-//! Left to others: the hardware itself (`ndp-hdl`), its parameters (`ndp-config`), placement, wires, clock tree
-//! and the insides of memory macros (nobody here; the report says so).
+//! Left out: placement, wires, clock tree and the insides of memory macros; the report says so.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,7 +1,7 @@
-//! Reads what the flow has to know of a Liberty file: library name, units, cell areas, which cells store a bit.
+//! Reads from a Liberty file what the flow needs: library name, units, cell areas, which cells store a bit.
 //!
-//! A scanner over groups and attributes, not a Liberty parser: delay tables are skipped (ABC and OpenSTA read
-//! those). It can also leave cells out of the copy that the tools get, because Yosys 0.23 has no `-dont_use`.
+//! A scanner over groups and attributes: delay tables are skipped (ABC and OpenSTA read those). It can leave cells out
+//! of the tools' copy, because Yosys 0.23 has no `-dont_use`.
 
 use ndp_files::{Error, NameRule, Result, refusal};
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use std::path::Path;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Area in the library's unit, um2 by convention.
+    /// In the library's unit, um2 by convention.
     pub area_um2: f64,
     pub sequential: bool,
-    /// Bytes of the group in the file.
+    /// Bytes of its group in the file.
     range: Range<usize>,
 }
 
@@ -22,37 +22,35 @@ pub struct Cell {
 pub struct Liberty {
     /// Name in the `library (...)` header.
     pub name: String,
-    /// Picoseconds of one time unit.
     pub time_unit_ps: f64,
     pub cap_unit_ff: f64,
     pub cells: BTreeMap<String, Cell>,
     text: String,
 }
 
-/// Libraries whose drivers, loads and cells to avoid are known.
+/// Libraries with known drivers, loads and cells to avoid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// ASAP7 7.5-track, 7 nm predictive.
     Asap7,
     /// SkyWater 130 nm.
     Sky130,
-    /// Anything else: no driving cell, no load.
+    /// Other libraries: no driving cell, no load.
     Other,
 }
 
-/// A clock gate: Verilog of a module `clock_gate` that passes `clk_i` on to `clk_o` in the cycles at whose beginning `en_i` is set.
+/// Verilog of a module `clock_gate` that passes `clk_i` to `clk_o` in cycles at whose beginning `en_i` is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockGate {
-    /// The module, out of the library's cells.
+    /// The module, in the library's cells.
     pub verilog: String,
     /// Has an input `test_enable_i`, which passes the clock as `en_i` does.
     pub test_enable: bool,
 }
 
 impl Family {
-    /// The cell that drives every input, and the load on every output in fF.
-    ///
-    /// ASAP7: a small buffer and the input capacitance of about three gates; sky130: the values its open flows use.
+    /// Cell that drives every input, and load of every output in fF. ASAP7: a small buffer and the input capacitance of
+    /// about three gates; sky130: the values of its open flows.
     pub fn boundary(self) -> Option<(&'static str, f64)> {
         match self {
             Self::Asap7 => Some(("BUFx2_ASAP7_75t_R", 2.0)),
@@ -61,10 +59,10 @@ impl Family {
         }
     }
 
-    /// A clock gate out of the library's cells. What holds the enable changes while the clock is down; a test enable comes before it.
+    /// The enable is held while the clock is up; a test enable joins it before.
     pub fn clock_gate(self, test_enable: bool) -> Option<ClockGate> {
         let (or, gate) = match self {
-            // The library has neither latches nor clock gates: a flip-flop that takes the enable when the clock falls.
+            // The library has neither latches nor clock gates: a flip-flop takes the enable when the clock falls.
             Self::Asap7 => (
                 "OR2x2_ASAP7_75t_R either(.A(en_i), .B(test_enable_i), .Y(enable))",
                 "wire off, on;\n    \
@@ -90,7 +88,7 @@ impl Family {
         Some(ClockGate { verilog, test_enable })
     }
 
-    /// Parts of the names of cells that are no ordinary logic: level shifters, isolation cells, probes.
+    /// Parts of names of cells that are no ordinary logic: level shifters, isolation cells, probes.
     pub fn avoided(self) -> &'static [&'static str] {
         match self {
             Self::Sky130 => &["__lpflow_", "__probe"],
@@ -99,14 +97,12 @@ impl Family {
     }
 }
 
-/// Longest cell library: those of foundries have some hundred megabytes.
+/// Bound on a library's size: those of foundries have some hundred megabytes.
 const MAX_BYTES: u64 = 1 << 30;
 
 impl Liberty {
-    /// Reads and scans a file.
-    ///
     /// # Errors
-    /// A file that cannot be read or used as a cell library, both with the path.
+    /// A file that cannot be read or is no cell library, with the path.
     pub fn load(path: &Path) -> Result<Self> {
         let refuse = |reason: String| refusal!("'{}' is not a usable Liberty file: {reason}", path.display());
         let text = ndp_files::read_any_text(path, MAX_BYTES).map_err(|reason| match reason.kind() {
@@ -116,8 +112,6 @@ impl Liberty {
         Self::scan(text).map_err(refuse)
     }
 
-    /// Scans the text of a library.
-    ///
     /// # Errors
     /// What is missing, in words.
     pub fn scan(text: String) -> Result<Self, String> {
@@ -142,7 +136,7 @@ impl Liberty {
         Ok(Self { name, time_unit_ps, cap_unit_ff, cells: scan.cells, text })
     }
 
-    /// Which known family the library belongs to, by the names of its cells.
+    /// Family by the names of the cells.
     pub fn family(&self) -> Family {
         let holds = |mark: &str| self.cells.keys().any(|name| name.contains(mark));
         match () {
@@ -152,18 +146,18 @@ impl Liberty {
         }
     }
 
-    /// The text of a cell's group, header included.
+    /// Text of a cell's group, with its header.
     pub fn cell_text(&self, name: &str) -> Option<&str> {
         self.cells.get(name).map(|cell| &self.text[cell.range.clone()])
     }
 
-    /// The text before the first cell: units, voltages, templates.
+    /// Text before the first cell: units, voltages, templates.
     pub fn header(&self) -> &str {
         let first = self.cells.values().map(|cell| cell.range.start).min().unwrap_or(self.text.len());
         &self.text[..first]
     }
 
-    /// The file's text without the cells whose name contains one of `avoided`.
+    /// Leaves out cells whose name contains one of `avoided`.
     pub fn text_without(&self, avoided: &[String]) -> String {
         let mut dropped: Vec<&Range<usize>> = self
             .cells
@@ -208,7 +202,7 @@ impl Scan {
                 b'"' => at += bytes[at + 1..].iter().position(|b| *b == b'"').map_or(0, |n| n + 1),
                 b'/' if bytes.get(at + 1) == Some(&b'*') => {
                     at += text[at..].find("*/").ok_or("unterminated comment")? + 1;
-                    // What precedes a comment is white space in practice; a statement never spans one.
+                    // Text before a comment is white space in practice; a statement never spans one.
                     start = at + 1;
                 }
                 b'{' => {

@@ -1,14 +1,14 @@
-//! Reads back what the tools print: Yosys' statistics, ABC's delay, OpenSTA's path reports.
+//! Reads the tools' output: Yosys' statistics, ABC's delay, OpenSTA's path reports.
 //!
-//! Statistics come as JSON because its cell counts have the same form in Yosys 0.23 and in current versions, while the text
-//! differs. Areas are not taken from Yosys but summed from the library, so that an unknown cell cannot pass as 0.
+//! Statistics are JSON because cell counts have the same form in Yosys 0.23 and in current versions, while the text
+//! differs. Areas are summed from the library, not taken from Yosys, so that an unknown cell cannot pass as 0.
 
 use std::collections::BTreeMap;
 
-/// Cells of one netlist by type, black boxes included.
+/// Number of cells by type, with black boxes.
 pub type CellCounts = BTreeMap<String, u64>;
 
-/// Cell counts of `module` in the output of `stat -json`.
+/// Reads `stat -json`.
 ///
 /// # Errors
 /// What is missing, in words.
@@ -40,22 +40,18 @@ pub fn stat_json(text: &str, module: &str) -> Result<CellCounts, String> {
     }
 }
 
-/// ABC's verdict on the mapped logic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AbcDelay {
-    /// Longest combinational path, in ps.
+    /// Longest combinational path.
     Ps(f64),
-    /// There was no combinational logic.
     NoLogic,
 }
 
-/// The delay that ABC's `stime` found.
-///
-/// From its log, or, where Yosys does not pass that on (the WebAssembly build), from the line (whole ps) that `stime -d` adds
-/// to a file.
+/// The delay that ABC's `stime` found: from its log, or, where Yosys does not pass that on (the WebAssembly build),
+/// from the line (whole ps) that `stime -d` adds to a file.
 ///
 /// # Errors
-/// When there is neither a delay nor the message that there was nothing to map.
+/// Neither a delay nor the message that there was nothing to map.
 pub fn abc_delay(log: &str, stats_line: Option<&str>) -> Result<AbcDelay, String> {
     let delay = |line: &str| {
         let rest = line.split_once("Delay =")?.1.trim_start();
@@ -74,7 +70,7 @@ pub fn abc_delay(log: &str, stats_line: Option<&str>) -> Result<AbcDelay, String
     Err("neither 'Delay = ... ps' in ABC's log nor a line of 'stime -d'".into())
 }
 
-/// Transistors of static CMOS gates as in Yosys' `stat -tech cmos`; `None` for a cell that is no such gate.
+/// As Yosys' `stat -tech cmos` counts them; `None` for other cells.
 pub fn transistors(cell: &str) -> Option<u64> {
     Some(match cell {
         "$_BUF_" => 1,
@@ -91,24 +87,24 @@ pub fn transistors(cell: &str) -> Option<u64> {
     })
 }
 
-/// One path of a timing report, in the library's time unit.
+/// A path, in the library's time unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaPath {
     pub from: String,
     pub to: String,
-    /// Arrival of the data after the clock edge, clock-to-Q included.
+    /// After the clock edge, with clock-to-Q.
     pub arrival: f64,
-    /// What is left of `available` after arrival and setup.
+    /// `available` minus arrival and setup.
     pub slack: f64,
-    /// From the edge that launches the data to the one that takes them: a period, or half of one before or behind a clock gate.
+    /// Between the launching and the capturing edge: a period, or half of one before or after a clock gate.
     pub available: f64,
 }
 
-/// The worst path of a section of [`crate::sta::script`]'s output; `None` when it says that there are no paths. OpenSTA reports the worst
-/// path of each group of paths, and checks of clock gates are a group.
+/// The worst path in a section of [`crate::sta::script`]'s output; `None` if it reports no paths. OpenSTA reports the
+/// worst path of each group, and checks of clock gates are a group.
 ///
 /// # Errors
-/// When OpenSTA reported an error or the section is incomplete.
+/// An error of OpenSTA; an incomplete section.
 pub fn sta_path(log: &str, section: &str) -> Result<Option<StaPath>, String> {
     if let Some(error) = log.lines().find(|line| line.starts_with("Error")) {
         return Err(error.to_owned());
@@ -125,7 +121,7 @@ pub fn sta_path(log: &str, section: &str) -> Result<Option<StaPath>, String> {
     worst.map(Some).ok_or(format!("{section}: no 'Startpoint:'"))
 }
 
-/// What is said of one path, behind `Startpoint:`.
+/// Reads a path from the text after `Startpoint:`.
 fn one_path(text: &str, section: &str) -> Result<StaPath, String> {
     let missing = |key: &str| format!("{section}: no '{key}'");
     let column = |line: &str, column| line.split_whitespace().nth(column).and_then(|word| word.parse().ok());

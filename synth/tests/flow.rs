@@ -15,7 +15,6 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(7200);
 
-/// Eight registers and nothing else.
 fn register() -> Rc<Module> {
     let m = ModuleBuilder::new("register_w8", "Eight flip-flops.");
     let a = m.input("a_i", 8, "data");
@@ -25,7 +24,6 @@ fn register() -> Rc<Module> {
     m.finish().unwrap()
 }
 
-/// Eight inverters and nothing else.
 fn inverter() -> Rc<Module> {
     let m = ModuleBuilder::new("inverter_w8", "Eight inverters.");
     let a = m.input("a_i", 8, "data");
@@ -33,7 +31,7 @@ fn inverter() -> Rc<Module> {
     m.finish().unwrap()
 }
 
-/// A memory macro of 16 words of 8 bits.
+/// A macro of 16 words of 8 bits.
 fn memory() -> Rc<Module> {
     let m = ModuleBuilder::new("memory_16x8", "Sixteen words.");
     let [addr, data] = [m.input("addr_i", 4, "word"), m.input("data_i", 8, "word")];

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The tools.
 fn prover() -> Prover {
     let limit = Duration::from_secs(7200);
     let yosys = tools::yosys(std::env::var("YOSYS").ok(), limit).unwrap();
@@ -47,7 +46,7 @@ fn a_property_that_a_proof_leaves_out_is_in_one_that_leaves_out_nothing() {
     }
 }
 
-/// Proves those of these names, and finds their mutants.
+/// Proves these, and finds their mutants.
 fn all_hold(names: impl IntoIterator<Item = &'static str>) {
     let (prover, folder) = (prover(), tempfile::tempdir().unwrap());
     for name in names {
@@ -81,7 +80,7 @@ fn a_verdict_is_kept_while_what_it_follows_from_is_the_same() {
     let (prover, folder) = (prover(), tempfile::tempdir().unwrap());
     let proof = proof("fifo");
     let first = prover.prove(proof, folder.path()).unwrap();
-    // Nothing is run for it: there is no Yosys of that name.
+    // It does not run again: there is no Yosys of that name.
     let mut other = prover.clone();
     other.yosys.program = "no-such-yosys".into();
     assert_eq!(other.prove(proof, folder.path()).unwrap(), first);
@@ -129,7 +128,7 @@ fn mutants_that_are_the_same_hardware_are_told_from_others() {
         let mutant = mutants.iter().find(|mutant| mutant.words(&module) == words);
         replaced(&module, mutant.unwrap_or_else(|| panic!("no mutant: {words}"))).unwrap().unwrap()
     };
-    // What is assumed makes one the same.
+    // The assumption makes one the same.
     assert_eq!(verdict(&of("next both_q: (valid_i | never_i) becomes valid_i")), Verdict::Proved);
     assert_eq!(verdict(&of("next both_q: (valid_i | never_i) becomes never_i")), Verdict::Refuted);
     assert_eq!(verdict(&of("enable last_q: valid_i becomes 1")), Verdict::Refuted);

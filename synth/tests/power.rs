@@ -1,6 +1,6 @@
 //! Power of replayed netlists: against a hand-made wave file, and against Icarus Verilog, which simulates the mapped netlist cell by cell.
 //!
-//! Energies of the library's cells are small integers, so what is expected can be worked out from counts.
+//! Energies of the library's cells are small integers, so expected values follow from counts.
 
 use crate::common;
 use crate::flow::{chain, flow, library};
@@ -16,7 +16,6 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// An accumulator with an enable, a comparison and a register.
 fn accumulator() -> Hierarchy {
     let m = ModuleBuilder::new("accumulator", "Adds.");
     let [a, b] = [m.input("a_i", 8, "number"), m.input("b_i", 8, "number")];
@@ -30,7 +29,6 @@ fn accumulator() -> Hierarchy {
     Hierarchy::from_design(&Design::new(&m.finish().unwrap()).unwrap())
 }
 
-/// A register and an inverter behind it.
 fn toggle() -> Hierarchy {
     let m = ModuleBuilder::new("toggle", "A register.");
     let q = m.reg("q_q", 1);
@@ -39,7 +37,6 @@ fn toggle() -> Hierarchy {
     Hierarchy::from_design(&Design::new(&m.finish().unwrap()).unwrap())
 }
 
-/// Maps all modules and leaves their netlists in a folder.
 fn map(hierarchy: &Hierarchy, folder: &Path) {
     flow(Some(library(&common::liberty())), false).run(hierarchy, folder, &|_| ()).unwrap();
 }
@@ -59,7 +56,7 @@ fn measure(folder: &Path, waves: &Path, start: u64, stop: Option<u64>) -> Result
     power::run(&request).map(|mut all| all.remove(0)).map_err(|error| format!("{error:#}"))
 }
 
-/// The waves of `toggle` with a period of 10 ps, as somebody would write them: `a_i` is what `levels` says.
+/// Hand-written waves of `toggle` with a period of 10 ps; `levels` are those of `a_i`.
 fn waves(levels: &[bool]) -> String {
     let mut text = "$timescale 1ps $end\n$scope module TOP $end\n$scope module toggle $end\n\
         $var wire 1 c clk_i $end\n$var wire 1 a a_i $end\n$var wire 1 q q_q $end\n$var wire 1 y y_o $end\n\
@@ -116,7 +113,7 @@ fn twice_the_changes_are_twice_the_dynamic_power_but_for_the_clock() {
         map(&toggle(), folder.path());
         let file = folder.path().join("t.vcd");
         std::fs::write(&file, waves(&levels(every))).unwrap();
-        // From the second change on; 64 cycles.
+        // From the second change; 64 cycles.
         measure(folder.path(), &file, 1, Some(65)).unwrap().modules[0].power_mw
     };
     let (fast, slow) = (skip(1), skip(2));
@@ -126,7 +123,7 @@ fn twice_the_changes_are_twice_the_dynamic_power_but_for_the_clock() {
     assert!(fast.internal > 0.0 && fast.switching > 0.0);
 }
 
-/// Runs Icarus Verilog on texts; the bench writes `waves.vcd` there. What it prints.
+/// Runs Icarus Verilog, whose bench writes `waves.vcd`; returns its output.
 pub fn icarus(folder: &Path, verilog: &str) -> String {
     std::fs::write(folder.join("all.v"), verilog).unwrap();
     let mut printed = String::new();
@@ -138,8 +135,7 @@ pub fn icarus(folder: &Path, verilog: &str) -> String {
     printed
 }
 
-/// A bench that gives a module random inputs before each of 200 edges: `ports` are connections to `clk`, `x` (the inputs) and
-/// nothing else.
+/// A bench with random inputs before each of 200 edges: `ports` may connect to `clk` and `x` (the inputs).
 fn bench(module: &str, ports: &str) -> String {
     format!(
         "`timescale 1ps/1ps\nmodule bench; reg clk = 0; reg [31:0] x = 0; integer n, seed = 7;\n\
@@ -149,7 +145,6 @@ fn bench(module: &str, ports: &str) -> String {
     )
 }
 
-/// The library's cells as Verilog.
 pub const CELLS: &str = "module INV(A, Y); input A; output Y; assign Y = !A; endmodule\n\
     module BUF(A, Y); input A; output Y; assign Y = A; endmodule\n\
     module NAND2(A, B, Y); input A, B; output Y; assign Y = !(A & B); endmodule\n\
@@ -161,13 +156,13 @@ pub const CELLS: &str = "module INV(A, Y); input A; output Y; assign Y = !A; end
     module DFF(CK, D, Q); input CK, D; output reg Q; initial Q = 0; always @(posedge CK) Q <= D; endmodule\n\
     module LATN(G, D, Q); input G, D; output reg Q; always @* if (!G) Q = D; endmodule\n";
 
-/// Energies from the pins of all cells of a simulated netlist, from each of some edges to the next.
+/// Energies from the pins of all cells of a simulated netlist, between edges.
 fn expected(waves: &Path, edges: std::ops::Range<u64>) -> Energy {
     let mut wave = wellen::simple::read(waves).unwrap();
     let hierarchy = wave.hierarchy();
     let mut pins = Vec::new();
     for scope in hierarchy.all_scopes().map(|scope| &hierarchy[scope]) {
-        // Cells are what is in the device, which is in the bench.
+        // Cells are inside the device, which is inside the bench.
         if scope.full_name(hierarchy).matches('.').count() < 2 {
             continue;
         }
@@ -201,7 +196,6 @@ fn expected(waves: &Path, edges: std::ops::Range<u64>) -> Energy {
     energy
 }
 
-/// RTL of a flat design, simulated.
 fn simulate_rtl(hierarchy: &Hierarchy, ports: &str, folder: &Path) {
     let verilog: String =
         hierarchy.units.iter().map(|unit| unit.verilog.as_str()).collect::<Vec<_>>().join("\n");
@@ -248,12 +242,10 @@ fn a_replay_counts_what_a_simulation_of_the_netlist_counts() {
 const GATE: &str = "module clock_gate(input clk_i, input en_i, output clk_o); wire on;\n\
     LATN hold(.G(clk_i), .D(en_i), .Q(on)); AND2 pass(.A(clk_i), .B(on), .Y(clk_o)); endmodule\n";
 
-/// The same with a test enable.
 const GATE_WITH_TEST: &str = "module clock_gate(input clk_i, input en_i, input test_enable_i, output clk_o); wire on, any;\n\
     OR2 either(.A(en_i), .B(test_enable_i), .Y(any)); LATN hold(.G(clk_i), .D(any), .Q(on));\n\
     AND2 pass(.A(clk_i), .B(on), .Y(clk_o)); endmodule\n";
 
-/// The flow with clock gates.
 pub fn gated(test_enable: bool) -> Flow {
     let verilog = if test_enable { GATE_WITH_TEST } else { GATE }.into();
     let clock_gate = Some(ClockGate { verilog, test_enable });
@@ -424,7 +416,6 @@ fn missing_waves_are_a_file_that_cannot_be_read() {
     assert_eq!(error.to_string(), format!("cannot read '{}'", file.display()));
 }
 
-/// The waves of `toggle` as FST.
 fn fst(levels: &[bool]) -> Vec<u8> {
     use fst_writer::{FstFileType, FstInfo, FstScopeType, FstSignalType, FstVarDirection, FstVarType};
     let info = FstInfo {
@@ -462,7 +453,7 @@ fn fst(levels: &[bool]) -> Vec<u8> {
     body.finish().unwrap().into_inner()
 }
 
-/// Changes each byte of a wave file in several ways, and cuts the file off there; `whole` does all of it, else a part for each byte.
+/// Changes each byte of a wave file in several ways, and cuts the file there; `whole` does all, else a part per byte.
 fn damage(whole: bool) {
     let levels = [true, true, false, false, true, true, true, false, false];
     let folder = tempfile::tempdir().unwrap();
@@ -518,7 +509,7 @@ fn waves_that_have_no_end_or_are_no_waves_are_refused() {
         std::fs::write(&file, [&[kind][..], &[0xff; 8], &[0]].concat()).unwrap();
         refused(&file, "no block of the length that is said at byte 0");
     }
-    // A block of the length of nothing has no end.
+    // A block of length 0 has no end.
     let mut bytes = fst(&[true, false, true]);
     let second = 1 + u64::from_be_bytes(bytes[1..9].try_into().unwrap()) as usize;
     bytes[second + 1..second + 9].fill(0);

@@ -6,7 +6,6 @@ use ndp_hdl::package::{Source, files};
 use std::path::Path;
 use std::process::Command;
 
-/// What a program prints, its standard error too.
 fn run(variable: &str, program: &str, arguments: &[&str], folder: &Path) -> String {
     let program = std::env::var(variable).unwrap_or_else(|_| program.to_owned());
     let output = Command::new(&program).args(arguments).current_dir(folder).output();
@@ -16,7 +15,7 @@ fn run(variable: &str, program: &str, arguments: &[&str], folder: &Path) -> Stri
     text.concat()
 }
 
-/// OpenSTA's log: the constraints, after `change` has been at them, then the worst path between the clocks, both ways.
+/// OpenSTA's log: constraints changed by `change`, then the worst path between the clocks, both ways.
 fn timed(change: impl FnOnce(String) -> String) -> String {
     let config = DesignConfig::preset("tiny").unwrap();
     let design = ndp_hdl::designs::build(&config, "async_fifo").unwrap();
@@ -55,7 +54,7 @@ fn opensta_takes_the_constraints_and_times_the_pointers_alone() {
 
 #[test]
 fn a_crossing_without_its_constraint_and_a_pin_that_is_not_there_are_seen() {
-    // Words that are still when they are read would have to come within one edge of the next.
+    // Words that are stable when read would have to cross within one edge.
     let log = timed(|sdc| {
         sdc.lines().filter(|line| !line.contains("storage")).map(|line| format!("{line}\n")).collect()
     });

@@ -14,10 +14,9 @@ use std::path::Path;
 use std::process::Command;
 
 const TEST_ENABLE: &str = "test_enable_i";
-/// Cycles of a phase of the bench.
 const CYCLES: u64 = 200;
 
-/// Two enabled registers in a leaf, a module without clock, a memory, a module without gates around a leaf, and a top with a gate of its own.
+/// Two enabled registers in a leaf, a module without clock, a memory, a module around a leaf, a top with its own gate.
 fn design() -> Hierarchy {
     let m = ModuleBuilder::new("leaf", "Two registers, each with its enable.");
     let (a, enables) = (m.input("a_i", 8, "data"), m.input("en_i", 2, "enables"));
@@ -63,7 +62,6 @@ fn design() -> Hierarchy {
     Hierarchy::from_design(&Design::new(&m.finish().unwrap()).unwrap())
 }
 
-/// The mapped modules of a folder.
 fn modules(folder: &Path) -> Map<String, Value> {
     let mut all = Map::new();
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
@@ -75,7 +73,7 @@ fn modules(folder: &Path) -> Map<String, Value> {
     all
 }
 
-/// The modules as one Verilog text, with `_mapped` behind their names.
+/// Renames the modules with the suffix `_mapped`.
 fn verilog(modules: &Map<String, Value>, folder: &Path) -> String {
     let mapped = |name: &str| format!("{name}_mapped");
     let mut renamed = Map::new();
@@ -98,8 +96,8 @@ fn verilog(modules: &Map<String, Value>, folder: &Path) -> String {
     std::fs::read_to_string(folder.join("all_mapped.v")).unwrap()
 }
 
-/// RTL and netlist with the same random inputs and the test enable low, which have to agree in every cycle; then no enables at all, first with
-/// the test enable low, then high. At last the registers that a clock reached in each of these two phases are counted by their cells.
+/// RTL and netlist have to agree with random inputs and the test enable low; then no enables, with the test enable low,
+/// then high. The bench counts the registers that a clock reached in these two phases by their cells.
 fn bench() -> String {
     format!(
         "`timescale 1ps/1ps\nmodule bench; reg clk = 0, test = 0; reg [31:0] x = 0; integer n, seed = 7, differ = 0;\n\
@@ -114,7 +112,7 @@ fn bench() -> String {
     )
 }
 
-/// Rising edges at the clock pins of all flip-flops in a phase, those of each cell by itself.
+/// Rising edges in a phase at the clock pin of each flip-flop.
 fn clocked(waves: &Path, phase: u64) -> Vec<u64> {
     let mut wave = wellen::simple::read(waves).unwrap();
     let hierarchy = wave.hierarchy();
@@ -141,7 +139,7 @@ fn clocked(waves: &Path, phase: u64) -> Vec<u64> {
     pins.into_iter().map(rises).collect()
 }
 
-/// Outputs that differ between RTL and netlist, and the edges at flip-flops with the test enable low and high.
+/// Outputs that differ between RTL and netlist, and edges at flip-flops with the test enable low and high.
 fn simulated(modules: &Map<String, Value>, hierarchy: &Hierarchy, folder: &Path) -> (String, [Vec<u64>; 2]) {
     let zero = |line: &str| match line.trim_start() {
         words if words.starts_with("reg ") && words.ends_with("[0:3];") => {
@@ -175,14 +173,14 @@ fn one_input_clocks_every_register_and_changes_nothing_while_it_is_low() {
     assert!(low.iter().all(|edges| *edges == 0), "{low:?}");
     assert!(high.iter().all(|edges| *edges == CYCLES), "{high:?}");
 
-    // An instance that does not get the test enable: its 16 flip-flops stand still.
+    // An instance without the test enable: its 16 flip-flops stand still.
     modules["middle"]["cells"]["leaf"]["connections"][TEST_ENABLE] = json!(["0"]);
     let (printed, [_, high]) = simulated(&modules, &hierarchy, folder.path());
     assert!(printed.contains("differ 0\n"), "{printed}");
     assert_eq!(high.iter().filter(|edges| **edges == 0).count(), 16);
 }
 
-/// The cells of the gates of ASAP7 and sky130, by the functions in their Liberty files.
+/// By the functions in their Liberty files, for ASAP7 and sky130.
 const GATE_CELLS: &str = "module DFFLQNx1_ASAP7_75t_R(CLK, D, QN); input CLK, D; output reg QN; always @(negedge CLK) QN <= !D; endmodule\n\
     module INVx1_ASAP7_75t_R(A, Y); input A; output Y; assign Y = !A; endmodule\n\
     module AND2x2_ASAP7_75t_R(A, B, Y); input A, B; output Y; assign Y = A & B; endmodule\n\
@@ -198,7 +196,7 @@ fn gates_of_real_libraries_pass_the_clock_with_either_enable() {
             let gate = family.clock_gate(test_enable).unwrap();
             let (port, open) =
                 if test_enable { (", .test_enable_i(x[1])", "(x[0] | x[1])") } else { ("", "x[0]") };
-            // Enables change behind a rising edge, which must not matter until the next one.
+            // Enables change after a rising edge, and must not matter until the next one.
             let bench = format!(
                 "module bench; reg clk = 1, now = 0, next; reg [1:0] x = 0; integer n, seed = 7, passed = 0, wrong = 0; wire out;\n\
                  clock_gate gate(.clk_i(clk), .en_i(x[0]){port}, .clk_o(out));\n\

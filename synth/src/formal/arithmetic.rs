@@ -1,7 +1,7 @@
 //! Arithmetic of FP16 equals exact arithmetic that is rounded once, for all operands.
 //!
-//! The properties do not round. They take the result as it is: the exact value lies between the two points halfway to the FP16 values
-//! beside it, and on one of these points only if the result is even (IEEE 754, 4.3.1). Infinity stands for 2^16 there.
+//! The properties do not round: the exact value has to lie between the two points halfway to the neighbouring FP16
+//! values, and on such a point only if the result is even (IEEE 754, 4.3.1). Infinity stands for 2^16 there.
 
 use super::configured;
 use ndp_config::{DesignConfig, GemvConfig};
@@ -19,7 +19,6 @@ use std::rc::Rc;
 const FIXED: u32 = 41;
 const INFINITY: u128 = 0x7c00;
 
-/// An FP16 value, or a recoded one.
 struct Number {
     sign: Bits,
     /// Without the sign.
@@ -47,23 +46,23 @@ impl Number {
         cat([self.code.high(5).any(), self.code.low(10)])
     }
 
-    /// Exponent field less one, at least 0: what the significand is shifted by, in steps of 2^-24.
+    /// Exponent field less one, at least 0: the shift of the significand, in steps of 2^-24.
     fn places(&self) -> Bits {
         let field = self.code.high(5);
         field.minus_one().gated(field.any())
     }
 }
 
-/// The magnitude of a code in steps of 2^-24.
+/// Magnitude of a code in steps of 2^-24.
 fn magnitude_of(code: &Bits) -> Bits {
     let number = Number { sign: zeros(1), code: *code };
     number.significand().zext(FIXED).shl(number.places())
 }
 
-/// The properties of a finite result: `code` is the nearest one to `exact`, which is in steps of `2^(-24 - below)`, even if two are.
+/// `code` has to be a value nearest to `exact`, which is in steps of `2^(-24 - below)`; on a tie the even one.
 fn nearest(m: &ModuleBuilder, checks: &Bits, code: &Bits, exact: &Bits, below: u32) {
     let width = exact.width().max(FIXED + below) + 2;
-    // Twice the exact value, against the sum of the result and what is beside it.
+    // Twice the exact value, against the sum of the result and its neighbour.
     let twice = cat([*exact, zeros(1)]).zext(width);
     let here = magnitude_of(code);
     let halfway = |beside: Bits| {
@@ -81,7 +80,7 @@ fn nearest(m: &ModuleBuilder, checks: &Bits, code: &Bits, exact: &Bits, below: u
     m.assert("not_too_small", !checks | under, "no larger FP16 value is nearer to the exact one");
 }
 
-/// 1 from the cycle on in which what entered after a reset has passed so many registers.
+/// 1 once an input after a reset has passed this number of registers.
 fn passed(m: &ModuleBuilder, registers: u32) -> Bits {
     (0..registers).fold(lit(1, 1), |stage, k| {
         let ghost = m.ghost(format!("passed{k}_q"), 1).reset(0);
@@ -90,7 +89,6 @@ fn passed(m: &ModuleBuilder, registers: u32) -> Bits {
     })
 }
 
-/// A value some cycles later.
 fn later(m: &ModuleBuilder, name: &str, value: &Bits, cycles: u32) -> Bits {
     (0..cycles).fold(*value, |value, k| {
         let ghost = m.ghost(format!("{name}{k}_q"), value.width());
@@ -99,10 +97,10 @@ fn later(m: &ModuleBuilder, name: &str, value: &Bits, cycles: u32) -> Bits {
     })
 }
 
-/// Bits of a sum and its three bits for what lies below an operand.
+/// Bits of a sum, with three bits below an operand's.
 const SUM: u32 = 15;
 
-/// The adder: its sum is the exact one, or has bit 0 set and is less than a step away. Then at most two bits above its leading one are 0.
+/// The sum is exact, or has bit 0 set and is less than a step away. Then at most two bits above its leading one are 0.
 pub(super) fn adder() -> Result<Rc<Module>, HdlError> {
     const LATENCY: u32 = 2;
     let m = ModuleBuilder::new("fp16_adder_exact", "The adder, with the exact sum beside it.");
@@ -139,7 +137,7 @@ pub(super) fn adder() -> Result<Rc<Module>, HdlError> {
     m.assert("nan_only_then", !&checks | nan.eq(invalid), "what is invalid is NaN, and nothing else");
     let valid = cat([checks, !invalid]).all();
     m.assert("infinite_only_then", !&valid | infinite.eq(special), "infinite operands have infinite sums");
-    // Infinities have the sign of the one that is infinite; zeros are negative if both operands are.
+    // Infinities have the sign of the infinite operand; zeros are negative if both operands are.
     let zero = cat([a.sign, b.sign, sum.is_zero()]).all();
     let expected = mux(a.is_infinite(), a.sign, mux(b.is_infinite(), b.sign, sum.msb() | zero));
     m.assert("right_sign", !valid | sign.eq(expected), "the sign is that of the exact sum");
@@ -161,7 +159,7 @@ pub(super) fn adder() -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// The packer, for magnitudes and what was lost below them, as the adder leaves it.
+/// Packs magnitudes with what was lost below them, as the adder leaves them.
 pub(super) fn packer() -> Result<Rc<Module>, HdlError> {
     const LATENCY: u32 = 3;
     const LEAST: u128 = 30;
@@ -193,7 +191,7 @@ pub(super) fn packer() -> Result<Rc<Module>, HdlError> {
         ("infinite", &infinite),
     ]
     .map(|(name, value)| later(name, value));
-    // Less than a step of a sum above or below it, if its last bit is 1 and the leading one is among its upper three.
+    // Less than a step above or below the sum, if its last bit is 1 and the leading one is among its upper three.
     let odd = magnitude.low(31 - SUM).eq_lit(1 << (30 - SUM)) & magnitude.high(3).any();
     let away = m.any_sequence("away", 31 - SUM).gated(odd).zext(31);
     let even = cat([magnitude, zeros(1)]);
@@ -216,7 +214,7 @@ pub(super) fn packer() -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// The unit of all configurations whose accumulator this is.
+/// The unit of all configurations with this accumulator.
 fn unit() -> Result<GemvConfig, HdlError> {
     Ok(configured(DesignConfig::load("hermes"))?.gemv().clone())
 }
@@ -288,7 +286,7 @@ pub(super) fn aligner() -> Result<Rc<Module>, HdlError> {
     let aligned = m.flag("aligned_q", cat(digits));
     let exact = product.zext(bits).shl(exponent - lit(2, 6));
     let exact = if steps < 11 { exact.shl(lit(u128::from(11 - steps), 4)) } else { exact };
-    // 63 marks a special operand, and a sum below 2 a product that is zero.
+    // 63 marks a special operand, a sum below 2 a zero product.
     let means = exponent.ge(lit(2, 6)) & exponent.lt(lit(61, 6));
     let expected = later(&m, "expected", &(exact ^ repeat(bits, negative)), 1);
     let checks = later(&m, "means", &means, 1) & passed(&m, 1);

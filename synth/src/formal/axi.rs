@@ -1,6 +1,6 @@
-//! What AXI4 wants of a subordinate (Arm IHI 0022), as properties of its channels.
+//! Rules of AXI4 for a subordinate (Arm IHI 0022), as properties of its channels.
 //!
-//! One burst of a run, any one, is followed from its address to its last beat or its answer; responses are written from the standard here.
+//! An arbitrary burst is followed from its address to its last beat or answer; responses are written from the standard.
 
 use ndp_hdl::blocks::front_end::axi_bursts::AxiShape;
 use ndp_hdl::blocks::front_end::axi_reads::axi_reads;
@@ -21,7 +21,6 @@ const SHAPE: AxiShape = AxiShape {
 /// Bits that count bursts under way.
 const BITS: u32 = 4;
 
-/// All ports of a module on a top of its own, by name.
 struct View<'a> {
     m: &'a ModuleBuilder,
     ports: Vec<(String, Bits)>,
@@ -54,7 +53,7 @@ impl<'a> View<'a> {
         self.port(&format!("s_axi_{channel}valid")) & self.port(&format!("s_axi_{channel}ready"))
     }
 
-    /// Places whose line was asked for and has not come; a line comes for these only.
+    /// Places whose line was requested and has not come; a line comes only for these.
     fn under_way(&self, asks: &Bits, comes: &Bits, slot: &Bits) -> Bits {
         let places = SHAPE.outstanding;
         let asked = self.m.ghost("under_way_q", places).reset(0);
@@ -68,8 +67,8 @@ impl<'a> View<'a> {
         asked.q()
     }
 
-    /// Follows one burst of an address channel among those that end with `ends`: whether its turn has come, its ID and its length, what has to
-    /// be the response, and how many bursts are under way.
+    /// Follows an arbitrary burst of an address channel among those that end with `ends`: whether its turn has come,
+    /// ID, length, expected response, and the number of bursts under way.
     fn follow(&self, channel: &str, ends: &Bits) -> Followed {
         let m = self.m;
         let field = |name: &str| self.port(&format!("s_axi_{channel}{name}"));
@@ -111,7 +110,6 @@ struct Followed {
     inside: Bits,
 }
 
-/// Reads: the beats of the burst that is followed.
 pub(super) fn reads() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("axi_reads_followed", "Reads, of which one burst is followed.");
     let view = View::new(&m, &axi_reads(&SHAPE)?);
@@ -137,7 +135,6 @@ pub(super) fn reads() -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// Writes: the answer to the burst that is followed.
 pub(super) fn writes() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("axi_writes_followed", "Writes, of which one burst is followed.");
     let view = View::new(&m, &axi_writes(&SHAPE)?);
@@ -147,7 +144,7 @@ pub(super) fn writes() -> Result<Rc<Module>, HdlError> {
     let write = view.port("req_write_o");
     let under_way =
         view.under_way(&(goes & write), &view.port("written_valid_i"), &view.port("written_slot_i"));
-    // One line to be merged at a time.
+    // One line is merged at a time.
     let (merges, comes) = (goes & !&write, view.port("read_valid_i"));
     let merging = m.ghost("merging_q", 1).reset(0);
     merging.next(any_of([merges, merging.q() & !&comes]));

@@ -1,6 +1,6 @@
 //! A sliced bank under the rules of its channel: whatever commands come, its two paths share no resource.
 //!
-//! The channel carries out a command that nothing objects to; here it may also leave it. The cells are left out: what a path reads is any value.
+//! The channel may also leave a legal command out. There are no cells: a path reads any value.
 
 use super::configured;
 use ndp_config::HbmConfig;
@@ -47,7 +47,7 @@ t_slice = 2
 t_mac = 6
 ";
 
-/// The bank, with decoder, rules and data bus of its channel.
+/// With decoder, rules and data bus of its channel.
 pub(super) fn paths() -> Result<Rc<Module>, HdlError> {
     let config = configured(HbmConfig::from_toml(MEMORY))?;
     let m = ModuleBuilder::new("pim_bank_paths", "A sliced bank, whose paths are watched.");
@@ -67,7 +67,7 @@ pub(super) fn paths() -> Result<Rc<Module>, HdlError> {
     let done = |name: &str| decoded[name] & column_go.q();
     let read = any_of([done("rd"), done("rdg"), done("res"), done("sum")]);
 
-    // A bank takes what is for all banks or for its group too; there is one.
+    // A bank also takes commands for all banks or for its group; there is one bank.
     let io = pim_io(&config)?;
     let mut of_bank = decoded.clone();
     of_bank.insert("pact", decoded["pact"] | decoded["pacta"]);
@@ -82,7 +82,7 @@ pub(super) fn paths() -> Result<Rc<Module>, HdlError> {
     for (name, wire) in ["write", "write_path", "write_column"].into_iter().zip(&writes) {
         of_bank.insert(name, wire.q());
     }
-    // What nobody names is any value: operands, cells, data.
+    // Unnamed signals take any value: operands, cells, data.
     let connected = |name: &str, module: &Rc<Module>, signals: &BTreeMap<&str, Bits>| {
         let mut instance = m.instance(name, module);
         for port in module.ports() {
@@ -114,7 +114,7 @@ pub(super) fn paths() -> Result<Rc<Module>, HdlError> {
         m.unused(bank.output(port), "for others of the channel");
     }
 
-    // Who objects, and the prover.
+    // No flag objects.
     let nobody = |flags: &str, undefined: &str| {
         let objects = [bank.output(flags).any(), rules.output(flags).any(), decoded[undefined]];
         !any_of(objects)
@@ -125,7 +125,7 @@ pub(super) fn paths() -> Result<Rc<Module>, HdlError> {
     row_go.drive(cat([row_may, nobody("row_flags_o", "row_undefined"), !outside]).all());
     column_go.drive(cat([column_may, nobody("column_flags_o", "column_undefined")]).all());
 
-    // A row that is being written to stays until the data are there: tCWL and two clocks.
+    // A row being written stays until the data have arrived: tCWL and two clocks.
     for p in 0..2 {
         let here = if p == 0 { !&path } else { path };
         let pending = m.ghost(format!("pending{p}_q"), config.t_cwl() + 2).reset(0);

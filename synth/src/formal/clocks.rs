@@ -1,14 +1,14 @@
 //! The FIFO between two clocks, for every order of their edges.
 //!
-//! The prover takes steps. In each it chooses which clocks have an edge, and whether both domains are in reset. What follows the words sees all
-//! steps, so it is in neither domain. A synchroniser catches each bit of a signal that has just changed as it was or as it is.
+//! In each step the prover chooses which clocks have an edge, and whether both domains are in reset. The follower sees
+//! all steps and is in neither domain. A synchroniser catches a bit that has just changed as it was or as it is.
 
 use super::list::followed;
 use ndp_hdl::blocks::common::async_fifo::{Storage, async_fifo};
 use ndp_hdl_language::{Bits, Crossing, HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
 use std::rc::Rc;
 
-/// The clocks of the FIFO: each has a clock `_clk_i`, a reset `_rst_ni` and an input `_edge_i`, which has the clock's value as data.
+/// Each has a clock `_clk_i`, a reset `_rst_ni` and an input `_edge_i`, the clock's value as data.
 pub(super) const CLOCKS: &[&str] = &["write", "read"];
 
 const DEPTH: u32 = 4;
@@ -26,7 +26,7 @@ const SEEN: [(&str, u32, &str); 8] = [
     ("head_i", WIDTH, "the head"),
 ];
 
-/// What is seen of the FIFO, step by step.
+/// Checks the FIFO step by step.
 fn follower() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("follower", "Follows one word through a FIFO between two clocks.");
     let seen = SEEN.map(|(name, width, doc)| m.input(name, width, doc));
@@ -38,7 +38,7 @@ fn follower() -> Result<Rc<Module>, HdlError> {
     let inside = followed(&m, [&pushes, &pops], &data, (&valid, &head));
     // The head is in a register behind the storage.
     m.assert("bounded", inside.lt(lit((DEPTH + 2).into(), inside.width())), "there is a place for each word");
-    // Five edges: two or three until a pointer has come across, and two until what follows from it is in a register.
+    // Five edges: two or three for a pointer to cross, and two until its effects are in a register.
     let in_time = |name: &str, edge: &Bits, waits: &Bits, why: &str| {
         let edges = m.ghost(format!("{name}_edges_q"), 3).reset(0);
         edges.next(mux(waits, mux(edge, edges.plus_one(), edges), zeros(3)));
@@ -49,7 +49,6 @@ fn follower() -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// The FIFO with its follower.
 pub(super) fn fifo() -> Result<Rc<Module>, HdlError> {
     let fifo = async_fifo(WIDTH, DEPTH, Storage::FlipFlops)?;
     let m = ModuleBuilder::new(

@@ -1,7 +1,7 @@
 //! Whether a mutant is the same hardware as the original, in all runs.
 //!
-//! Both get the same inputs. Registers without a reset begin with 0 in both, the first cycle is a reset, and what the module assumes of its
-//! inputs is taken for granted. Equivalent means that all outputs are equal before each edge.
+//! Both get the same inputs. Registers without a reset begin with 0, the first cycle is a reset, and the module's
+//! assumptions hold. Equivalent means that all outputs are equal before each edge.
 
 use super::{Outcome, Prover, Verdict};
 use ndp_files::{Result, refusal};
@@ -10,12 +10,12 @@ use std::fmt::Write;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Cycles in which a difference is looked for first.
+/// Cycles of the first search.
 const CYCLES: u32 = 40;
 
 impl Prover {
-    /// Compares a module with a mutant of it: proved if they are equivalent, refuted if a run tells them apart, open if neither is found within the
-    /// limit, or if the module has several clocks.
+    /// Proved if equivalent, refuted if a run tells them apart, open if neither is found within the limit or the module
+    /// has several clocks.
     pub fn equivalent(&self, original: &Rc<Module>, mutant: &Rc<Module>, folder: &Path) -> Result<Outcome> {
         if !original.domains().is_empty() {
             return Ok(Outcome { verdict: Verdict::Open, properties: Vec::new(), seconds: 0.0 });
@@ -48,7 +48,7 @@ impl Prover {
     }
 }
 
-/// The module in which both are, with an assertion for each output.
+/// The module around both, with an assertion for each output.
 fn comparison(module: &Module) -> String {
     let mut ports = vec!["    input wire clk_i".to_owned()];
     let (mut wires, mut checks) = (String::new(), String::new());
@@ -90,7 +90,7 @@ fn comparison(module: &Module) -> String {
     )
 }
 
-/// What Yosys is told: of the properties stay the comparison and what the original assumes of its inputs.
+/// Keeps only the comparison and the original's assumptions on its inputs.
 fn script(title: &str) -> String {
     format!(
         "read_verilog -formal -DNDP_PROPERTIES design.v\n\

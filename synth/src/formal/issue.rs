@@ -1,8 +1,9 @@
-//! Instructions that are at work at once do not collide, from docs/isa.md: its opcodes, fields and sizes of blocks, and who shares what.
+//! Concurrent instructions do not collide, by docs/isa.md: opcodes, fields, sizes of blocks, and shared parts.
 //!
-//! An instruction needs parts that nobody else has. One of a run, any one, is remembered with the words of the buffer that it reads and writes, as long
-//! as its part is busy; no other one that starts meanwhile may write what it uses, or use what it writes. Words are compared of instructions that name
-//! their number: `zero`, `export`, `import`. Those of vector blocks are a product, with which the solver came to no end; simulation compares them.
+//! An arbitrary instruction is remembered with its words of the buffer while its part is busy; no other that starts
+//! meanwhile may write those, or use those it writes. Words are compared for instructions that name their number
+//! (`zero`, `export`, `import`). Those of vector blocks are a product, on which the solver did not finish; simulation
+//! compares them.
 
 use super::configured;
 use ndp_config::DesignConfig;
@@ -29,7 +30,7 @@ const FENCES: [u128; 2] = [0x01, 0x02];
 const SEND: u128 = 0x40;
 const RECEIVE: u128 = 0x41;
 
-/// Bits of the end of a range: a start of ten and a number of 24.
+/// End of a range: a start of ten bits and a number of 24.
 const WORDS: u32 = 25;
 
 struct Words {
@@ -57,14 +58,14 @@ impl Words {
     }
 }
 
-/// An issuer with parts that are busy as long as the prover likes.
+/// The prover chooses how long parts are busy.
 pub(super) fn collisions() -> Result<Rc<Module>, HdlError> {
     let config = configured(DesignConfig::load("tiny"))?;
     let m = ModuleBuilder::new("issue_collisions", "An issuer, of whose instructions two are compared.");
     let issuer = issue(&config)?;
     let (valid, word) = (m.input("word_valid_i", 1, "an instruction"), m.input("word_i", 128, "its word"));
     let mut instance = m.instance("issue", &issuer).input("word_valid_i", valid).input("word_i", word);
-    // Parts: busy from the cycle after a start until the prover ends it.
+    // Parts are busy from the cycle after a start until the prover ends it.
     let mut parts = Vec::new();
     for port in issuer.ports().iter().filter(|port| port.direction == Direction::Input) {
         if let Some(part) = port.name.strip_suffix("_busy_i") {
@@ -84,7 +85,7 @@ pub(super) fn collisions() -> Result<Rc<Module>, HdlError> {
             instance = instance.ignore(&port.name, "the word has it");
         }
     }
-    // The instruction in work.
+    // The current instruction.
     let current = m.reg("current_q", 128).enable(takes);
     current.next(word);
     let opcode = current.low(8);
@@ -108,7 +109,7 @@ pub(super) fn collisions() -> Result<Rc<Module>, HdlError> {
     let busy_of =
         |name: &str| parts.iter().find(|(part, ..)| part == name).map_or(zeros(1), |part| part.1.q());
 
-    // Who shares a part.
+    // Which parts exclude each other.
     let shares: [(&str, Bits, &[&str]); 5] = [
         ("reader", is(&[LOAD, LIST]), &["load", "list"]),
         ("slices", is(&[ROUND]), &["round", "gemv", "activation"]),
@@ -124,7 +125,7 @@ pub(super) fn collisions() -> Result<Rc<Module>, HdlError> {
     let any_busy = any_of(parts.iter().map(|part| part.1.q()).collect::<Vec<_>>());
     m.assert("fences", !&fence | !any_busy, "a barrier waits for all parts");
 
-    // Words of the buffer, of the instructions that name how many.
+    // Words of the buffer, for instructions that name their number.
     let range = |at: u32, codes: &[u128]| {
         let first = current.slice(at, 10).zext(WORDS);
         Words { used: is(codes), end: first + current.slice(64, 24).zext(WORDS), first }
@@ -132,7 +133,7 @@ pub(super) fn collisions() -> Result<Rc<Module>, HdlError> {
     let (reads, writes) = (range(88, &[EXPORT]), range(98, &[ZERO, IMPORT]));
     let judged = start & is(&[ZERO, EXPORT, IMPORT]);
 
-    // One instruction, any one, until its part is idle.
+    // An arbitrary instruction, until its part is idle.
     let remembers = m.ghost("remembers_q", 1).reset(0);
     let begins = m.any_sequence("chosen", 1) & judged & !remembers.q();
     let mine: Vec<Bits> = parts

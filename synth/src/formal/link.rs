@@ -1,7 +1,7 @@
-//! Both sides of a link by themselves: one with any bits on its lanes, the other with any answers.
+//! Each side of a link alone: one with any bits on its lanes, the other with any answers.
 //!
-//! Together they bring flits in order, each once: what is accepted is what is expected next, and what is sent with that number is still kept.
-//! That a flit with a right CRC is the one that was sent is what the CRC is for ([`ndp_hdl::blocks::link::link_crc`]).
+//! Together they deliver flits in order, each once: the receiver accepts the next expected one, and the sender still
+//! keeps it. The CRC ensures that an accepted flit is the one sent ([`ndp_hdl::blocks::link::link_crc`]).
 
 use super::configured;
 use ndp_config::{DesignConfig, LinkConfig};
@@ -20,7 +20,7 @@ pub(super) fn receiver() -> Result<Rc<Module>, HdlError> {
     link_receiver(&smallest()?)
 }
 
-/// What brings the lanes of the receiver into step.
+/// The block that aligns the receiver's lanes.
 pub(super) fn aligner() -> Result<Rc<Module>, HdlError> {
     link_aligner(&smallest()?)
 }

@@ -1,4 +1,4 @@
-//! What is proved of which block, and with which mutant it has to fail.
+//! The proofs, and the mutants with which each has to fail.
 
 use super::{Method, Proof, arithmetic, axi, bank, clocks, issue, link, multiplier, rank, scheduler};
 use ndp_hdl::blocks::common::fifo::fifo;
@@ -258,7 +258,7 @@ pub const PROOFS: &[Proof] = &[
     },
 ];
 
-/// A queue with a view of its ports: one word, any one, is followed from its push to its pop.
+/// Follows an arbitrary word of a queue from its push to its pop.
 fn queue(queue: &Rc<Module>) -> Result<Rc<Module>, HdlError> {
     let m =
         ModuleBuilder::new(format!("{}_followed", queue.name()), "A queue, of which one word is followed.");
@@ -277,14 +277,14 @@ fn queue(queue: &Rc<Module>) -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// Follows one word, any one, and says that it comes out in its turn. Returns how many words are inside.
+/// Asserts that an arbitrary word comes out in its turn. Returns the number of words inside.
 pub(super) fn followed(
     m: &ModuleBuilder,
     [pushes, pops]: [&Bits; 2],
     data: &Bits,
     (valid, head): (&Bits, &Bits),
 ) -> Bits {
-    // Words in the queue, and those before the one that is followed.
+    // Words in the queue, and those before the followed one.
     const BITS: u32 = 5;
     let inside = m.ghost("inside_q", BITS).reset(0);
     let more = inside.q() + pushes.zext(BITS);
@@ -303,7 +303,6 @@ pub(super) fn followed(
     inside.q()
 }
 
-/// The arbiter as a module of its own.
 fn arbiter(count: u32) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(format!("arbiter_{count}"), "Arbitration among a few.");
     let wants = m.input("wants_i", count, "who wants a turn");

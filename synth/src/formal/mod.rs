@@ -1,12 +1,12 @@
 //! Proofs of the hardware's properties.
 //!
-//! A [`Proof`] takes a block at small parameters with the properties that its modules carry. Yosys makes an and-inverter graph of it, ABC
-//! looks for a run that breaks a property. The first cycle is a reset, and resets may come at any time after it. Assumptions of
-//! the top are taken for granted, those of modules below it are proved. Each proof has mutants, changes of the hardware for each of which there has to
-//! be such a run: a proof that cannot fail proves nothing. A run that is found is simulated again by Yosys, which names the property and writes
-//! waves.
+//! A [`Proof`] takes a block at small parameters with the properties of its modules. Yosys makes an and-inverter graph,
+//! in which ABC looks for a run that breaks a property. The first cycle is a reset, and resets may come at any later
+//! time. Assumptions of the top are taken for granted, those of modules below are proved. Each proof has mutants for
+//! which there has to be such a run: a proof that cannot fail proves nothing. Yosys simulates a found run again, names
+//! the property and writes waves.
 //!
-//! Verdicts stay in a folder and are taken from there as long as the Verilog, the method and the tools are the same.
+//! Verdicts are kept in a folder, by Verilog, method and tools.
 
 mod arithmetic;
 mod axi;
@@ -34,28 +34,27 @@ use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Runs of any length: ABC's `pdr` finds a set of states that no run leaves (A. Bradley, VMCAI 2011).
+    /// Any length: ABC's `pdr` finds a set of states that no run leaves (A. Bradley, VMCAI 2011).
     AnyLength,
-    /// Runs of so many cycles, the reset's among them: ABC's `bmc3`.
+    /// Up to this number of cycles, including the reset's: ABC's `bmc3`.
     Cycles(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Proof {
-    /// Its name: the block, or the block and what of it.
+    /// The block, perhaps with a part of it.
     pub name: &'static str,
     pub says: &'static str,
     /// The module, with small parameters.
     pub module: fn() -> Result<Rc<Module>, HdlError>,
-    /// Further clocks, with edges in any order: then each cycle of a run is a step in which any of them may have an edge.
+    /// Further clocks; each cycle of a run is then a step in which any of them may have an edge.
     pub clocks: &'static [&'static str],
-    /// Modules, by how their names begin, of which only the ports are left: their outputs are any values in each cycle. What is proved holds
-    /// whatever they do.
+    /// Prefixes of modules of which only the ports are left: their outputs are any values in each cycle.
     pub any: &'static [&'static str],
-    /// Properties of what those modules do, which another proof has: they are left out too.
+    /// Properties of those modules, left out because another proof has them.
     pub elsewhere: &'static [&'static str],
     pub method: Method,
-    /// Changes of the description, at least one.
+    /// Mutants, at least one.
     pub mutants: &'static [Mutation],
 }
 
@@ -63,23 +62,23 @@ pub struct Proof {
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     Proved,
-    /// There is a run that breaks one.
+    /// A run breaks a property.
     Refuted,
-    /// Neither was found within the limit.
+    /// No verdict within the limit.
     Open,
 }
 
-/// What came of a proof or of its mutant.
+/// Result for a proof or for a mutant of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub verdict: Verdict,
     /// The properties that the run breaks.
     pub properties: Vec<String>,
-    /// Seconds that the tools took, when they ran.
+    /// Time of the tools when they ran.
     pub seconds: f64,
 }
 
-/// A verdict that is kept, with all that it follows from.
+/// A kept verdict, with everything that it depends on.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     from: String,
@@ -89,22 +88,21 @@ struct Kept {
 #[derive(Clone, Debug)]
 pub struct Prover {
     pub yosys: Tool,
-    /// The ABC that comes with it.
+    /// Yosys' own ABC.
     pub abc: Tool,
     /// Limit of one run of a tool.
     pub limit: Duration,
 }
 
 impl Proof {
-    /// The design that is proved.
     pub fn design(&self) -> Result<Rc<Module>> {
         (self.module)().map_err(|e| self.unfit(e.to_string()))
     }
 
-    /// The same with each mutant in it.
+    /// The design with each mutant.
     ///
     /// # Errors
-    /// A mutant that is not in it.
+    /// A mutant that does not apply.
     pub fn mutated(&self) -> Result<Vec<Rc<Module>>> {
         let design = self.design()?;
         let mutated = |mutation: &Mutation| {
@@ -114,7 +112,7 @@ impl Proof {
         self.mutants.iter().map(mutated).collect()
     }
 
-    /// A design as Yosys reads it.
+    /// The design as Yosys reads it.
     ///
     /// # Errors
     /// Modules of one title that differ.
@@ -136,15 +134,15 @@ impl Proof {
 }
 
 impl Prover {
-    /// Proves, or takes the verdict from `folder`, which also gets the run that breaks a property, as `counterexample.vcd`.
+    /// Proves, or takes the verdict from `folder`, where a run that breaks a property is left as `counterexample.vcd`.
     ///
     /// # Errors
-    /// As [`Proof::design`] and [`Proof::verilog`]; a tool that fails or takes too long; a file that cannot be written.
+    /// As [`Proof::design`] and [`Proof::verilog`]; a tool that fails or is too slow; a file that cannot be written.
     pub fn prove(&self, proof: &Proof, folder: &Path) -> Result<Outcome> {
         self.verdict(proof, &proof.design()?, folder)
     }
 
-    /// Does the same with each mutant: in `folder` if there is one, else in folders in it, by number.
+    /// Searches each mutant: in `folder` if there is one, else in numbered folders in it.
     ///
     /// # Errors
     /// As [`Prover::prove`], and [`Proof::mutated`].
@@ -155,7 +153,7 @@ impl Prover {
         mutants.iter().enumerate().map(|(n, mutant)| self.verdict(proof, mutant, &place(n + 1))).collect()
     }
 
-    /// Does the same with a mutant of the description; none if it is not in the module of the proof.
+    /// Searches a mutant of the description; `None` if it is not in the proof's module.
     pub fn refute_mutant(&self, proof: &Proof, mutant: &Mutant, folder: &Path) -> Result<Option<Outcome>> {
         let mutated = mutate::replaced(&proof.design()?, mutant).map_err(|e| proof.unfit(e))?;
         mutated.map(|mutated| self.verdict(proof, &mutated, folder)).transpose()
@@ -164,7 +162,7 @@ impl Prover {
     fn verdict(&self, proof: &Proof, design: &Rc<Module>, folder: &Path) -> Result<Outcome> {
         let (search, script, verilog) =
             (self.search(proof), script(proof, design.name()), proof.verilog(design)?);
-        // Out of time, `bmc3` says the same of the frames that it has looked at.
+        // After its time limit `bmc3` says the same of the frames that it has done.
         let all_clear = match proof.method {
             Method::AnyLength => "Property proved".to_owned(),
             Method::Cycles(cycles) => format!("No output asserted in {cycles} frames."),
@@ -180,7 +178,7 @@ impl Prover {
         })
     }
 
-    /// Lets Yosys make a graph of the Verilog and ABC search it, unless the verdict is kept. `judge` reads what ABC said.
+    /// Runs Yosys and ABC unless the verdict is kept. `judge` reads ABC's output.
     fn searched(
         &self,
         name: &str,
@@ -211,7 +209,7 @@ impl Prover {
         Ok(outcome)
     }
 
-    /// What ABC is told. It keeps its own time, so that it can say that it found nothing.
+    /// ABC keeps its own time, so that it can report that it found nothing.
     fn search(&self, proof: &Proof) -> String {
         let seconds = self.limit.as_secs().saturating_sub(1).max(1);
         let search = match proof.method {
@@ -221,7 +219,7 @@ impl Prover {
         format!("read_aiger model.aig; fold; strash; orpos; {search}; write_cex -a run.aiw")
     }
 
-    /// Simulates the run that was found, and names the properties that it breaks.
+    /// Simulates the found run, and names the properties that it breaks.
     fn replayed(&self, proof: &Proof, folder: &Path) -> Result<Vec<String>> {
         let clock = if proof.clocks.is_empty() { "-clock clk_i" } else { "-multiclock" };
         let script =
@@ -255,7 +253,6 @@ impl Prover {
     }
 }
 
-/// The configuration of a block that is proved.
 fn configured<T>(config: Result<T>) -> Result<T, HdlError> {
     config.map_err(|e| HdlError::Expression {
         module: "proof".into(),
@@ -276,7 +273,7 @@ module register_of_steps (CLK, D, Q);
 endmodule
 ";
 
-/// What Yosys is told. Below the top, what a module assumes is for its parent to keep.
+/// Below the top, a module's assumptions are proved for its parent.
 fn script(proof: &Proof, top: &str) -> String {
     let steps = if proof.clocks.is_empty() { "" } else { "dffunmap\ntechmap -map steps.v\nopt -full\n" };
     format!(
@@ -288,8 +285,8 @@ fn script(proof: &Proof, top: &str) -> String {
     )
 }
 
-/// From a hierarchy with properties to the graph; `contents` says what registers begin with, which is anything otherwise, `steps` what becomes of
-/// clocks that are values of a step.
+/// From the hierarchy to the graph. `contents` sets the initial values of registers, else any; `steps` treats clocks
+/// that are values of a step.
 fn to_aiger(contents: &str, steps: &str) -> String {
     format!(
         "flatten\n\
@@ -309,7 +306,7 @@ fn to_aiger(contents: &str, steps: &str) -> String {
     )
 }
 
-/// What the top ends with: its first cycle is a reset.
+/// End of the top module: its first cycle is a reset.
 fn appendix(proof: &Proof) -> String {
     let clocks: String = proof.clocks.iter().map(|clock| free_clock(clock)).collect();
     let steps = if clocks.is_empty() { "" } else { "always @* assume (clk_i);\n" };
@@ -319,8 +316,8 @@ fn appendix(proof: &Proof) -> String {
     )
 }
 
-/// A further clock: its edges are inputs, its reset is that of the steps, and a reset lasts until the clock has had an edge and what changed
-/// with it is seen.
+/// A further clock: its edges are inputs, its reset is that of the steps, lengthened until the clock has had an edge
+/// and its effects are seen.
 fn free_clock(clock: &str) -> String {
     format!(
         "reg proof_{clock}_resets = 1'b0, proof_{clock}_had = 1'b0, proof_{clock}_seen = 1'b0;\n\

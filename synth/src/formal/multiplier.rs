@@ -1,5 +1,5 @@
-//! Windows of a multiplier unit that follow one another without a pause, with any operands and noise beside them: when a digit is read, the
-//! carries below it have arrived. What the sum is, simulation compares.
+//! Windows of a multiplier unit without a pause between them, with any operands and noise beside them: when a digit is
+//! read, the carries below it have arrived. Simulation compares the sum.
 
 use super::configured;
 use ndp_config::DesignConfig;
@@ -7,7 +7,7 @@ use ndp_hdl::blocks::arithmetic::multiplier_unit::multiplier_unit;
 use ndp_hdl_language::{Direction, HdlError, Module, ModuleBuilder, cat, lit, zeros};
 use std::rc::Rc;
 
-/// A unit whose key `multiplier` is this one, all of whose registers move.
+/// The unit for this value of the key `multiplier`, without enables of registers.
 pub(super) fn carries(multiplier: &str) -> Result<Rc<Module>, HdlError> {
     let text =
         format!("name = \"unit\"\n[gemv]\nmultiplier = \"{multiplier}\"\nserial_steps = 2\nacc_bits = 100\n");
@@ -35,7 +35,7 @@ pub(super) fn carries(multiplier: &str) -> Result<Rc<Module>, HdlError> {
         m.output(name, instance.output(name), "of the sum");
     }
     m.output("sum_o", sum, "the sum");
-    // What was in the unit before the reset has left it after two windows.
+    // Contents from before the reset have left after two windows.
     let begun = m.ghost("begun_q", 2).reset(0).enable(phase.msb());
     begun.next(cat([begun.low(1), lit(1, 1)]));
     for k in 1..config.acc_segments() {

@@ -1,7 +1,7 @@
-//! What a DDR4 device wants of its controller (JESD79-4), as properties of the controller's pins.
+//! Rules of DDR4 for its controller (JESD79-4), as properties of the controller's pins.
 //!
-//! The pairs of commands and their distances are written from the standard, in clocks; slots, roundings and states of the controller are not
-//! known here. One command of a run, any one, is remembered with its age, so that a single counter stands for all pairs of commands.
+//! Pairs of commands and their distances in clocks are written from the standard, without the controller's slots,
+//! roundings and states. An arbitrary command is remembered with its age, so a single counter stands for all pairs.
 
 use super::configured;
 use ndp_config::{DesignConfig, DramConfig};
@@ -12,7 +12,7 @@ use ndp_hdl::blocks::memory::rank_refresh::rank_refresh;
 use ndp_hdl_language::{Bits, Direction, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
-/// Commands in the order of the bits that stand for them.
+/// Commands in the order of their bits.
 #[derive(Clone, Copy)]
 enum Command {
     Activate,
@@ -27,7 +27,7 @@ use Command::{Activate, Precharge, PrechargeAll, Read, Refresh, Write};
 
 const COMMANDS: usize = 6;
 
-/// How the bank of the later command lies to that of the earlier one.
+/// Bank of the later command relative to the earlier one's.
 #[derive(Clone, Copy)]
 enum Banks {
     Any,
@@ -69,7 +69,7 @@ fn distances(dram: &DramConfig) -> Vec<(Command, Command, Banks, u32)> {
     rules
 }
 
-/// A configuration whose times are short, so that few slots lie between commands, and all different where the limits allow.
+/// Short times, so that few slots lie between commands, and all different where the limits allow.
 fn short() -> Result<DesignConfig> {
     DesignConfig::from_toml(
         "name = \"short\"\n[dram]\njedec = false\nrow_bits = 8\nt_rc = 15\nt_rcd = 5\nt_cl = 8\nt_rp = 5\nt_ccd_s = 4\nt_ccd_l = 5\n\
@@ -77,7 +77,6 @@ fn short() -> Result<DesignConfig> {
     )
 }
 
-/// Widths and depths that are small.
 pub(super) const PORTS: RankPorts =
     RankPorts { segment_tag_bits: 1, request_tag_bits: 1, beats: 16, responses: 2 };
 
@@ -85,12 +84,11 @@ pub(super) fn config() -> Result<DesignConfig, HdlError> {
     configured(short())
 }
 
-/// What chooses the next entry of a controller.
+/// Chooses the next entry of a controller.
 pub(super) fn intake() -> Result<Rc<Module>, HdlError> {
     rank_intake(config()?.dram(), &PORTS)
 }
 
-/// The controller's pins, as a device sees them.
 struct Pins {
     now: [Bits; COMMANDS],
     selected: Bits,
@@ -98,11 +96,11 @@ struct Pins {
     bank: Bits,
 }
 
-/// The controller, with any inputs that keep to its assumptions, in the module `m`.
+/// The controller in the module `m`, with any inputs that keep its assumptions.
 fn controller(m: &ModuleBuilder, dram: &DramConfig) -> Result<Pins, HdlError> {
     let controller = rank_controller(dram, &PORTS)?;
     let mut instance = m.instance("controller", &controller);
-    // What comes back is taken at any time after it has come.
+    // Results are taken at any time after they have come.
     let takers = ["beat", "rsp"].map(|name| {
         let takes = m.input(format!("{name}_takes_i"), 1, "one is taken if one is there");
         (name, m.forward(format!("{name}_pushed"), 1), takes)
@@ -167,14 +165,13 @@ fn controller(m: &ModuleBuilder, dram: &DramConfig) -> Result<Pins, HdlError> {
     Ok(Pins { now, selected, group, bank })
 }
 
-/// The controller with a device's view of its pins.
 pub(super) fn timing() -> Result<Rc<Module>, HdlError> {
     let config = config()?;
     let dram = config.dram();
     let m = ModuleBuilder::new("rank_timing", "A rank controller and what a device wants of it.");
     let Pins { now, selected, group, bank } = controller(&m, dram)?;
 
-    // One command of the run, and how long ago it was; the counter stays at its end.
+    // An arbitrary command of the run with its age; the counter saturates.
     let longest = distances(dram).iter().map(|rule| rule.3).max().unwrap_or(0).max(dram.t_faw());
     let age_bits = 32 - longest.leading_zeros();
     let begins = m.any_sequence("chosen", 1) & selected;
@@ -199,7 +196,7 @@ pub(super) fn timing() -> Result<Rc<Module>, HdlError> {
         let broken = cat([first.bit(earlier as u32), now[later as usize], concerned, early]).all();
         m.assert(format!("distance{number}"), !broken, "commands keep the distances of JESD79-4");
     }
-    // At most four ACTs in tFAW: the fourth one after the one that is remembered.
+    // At most four ACTs in tFAW: this is the fourth after the remembered one.
     let acts = m.ghost("acts_q", 3).reset(0);
     let counts = now[Activate as usize] & !acts.q().eq_lit(4);
     acts.next(mux(begins, zeros(3), mux(counts, acts.plus_one(), acts)));
@@ -210,7 +207,7 @@ pub(super) fn timing() -> Result<Rc<Module>, HdlError> {
         "at most four ACTs in tFAW",
     );
 
-    // One bank, any one: commands fit its state. After a reset it is unknown until it is closed.
+    // An arbitrary bank: commands fit its state, which is unknown after a reset until it is closed.
     let watched = m.any_constant("watched", here.width());
     let mine = here.eq(watched);
     let [known, open] = ["known_q", "open_q"].map(|name| m.ghost(name, 1).reset(0));
@@ -226,7 +223,7 @@ pub(super) fn timing() -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// What decides when a refresh comes.
+/// The block that decides when a refresh comes.
 pub(super) fn refresh() -> Result<Rc<Module>, HdlError> {
     rank_refresh(config()?.dram(), "short")
 }

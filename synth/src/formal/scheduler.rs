@@ -1,8 +1,8 @@
-//! What a rank's scheduler decides, from its ports: which entry gets the row command of a slot, and what the pins say of it.
+//! The decisions of a rank's scheduler, from its ports: the entry of a slot's row command, and the pins.
 //!
-//! Entries are served in order, but each may close and open the rows that it needs ahead of its turn, the oldest one first, in row pairs that no older
-//! entry uses. Here a slot's decision is one expression of what is there; the scheduler takes four phases for it. When ACT is allowed by tRRD and
-//! tFAW is `rank_timing`'s to say: an ACT that is due has to come when none came for long.
+//! Entries are served in order, but each may close and open rows ahead of its turn, the oldest entry first, in row
+//! pairs that no older entry uses. Here a decision is one expression; the scheduler takes four phases for it.
+//! `rank_timing` decides when tRRD and tFAW allow ACT: a pending ACT has to come when none came for long.
 
 use super::rank::{PORTS, config};
 use ndp_hdl::blocks::common::phase_ring::phase_ring;
@@ -10,22 +10,22 @@ use ndp_hdl::blocks::memory::rank_scheduler::rank_scheduler;
 use ndp_hdl_language::{Bits, Direction, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
-/// Clocks of a slot; in the last one the state changes.
+/// Clocks of a slot; the state changes in the last one.
 const SLOT: u32 = 4;
 const ENTRIES: usize = 4;
 const HALVES: usize = 2;
-/// Bits of an entry from the lowest: its next burst with the half in bit 0, row pair, row, bursts less one.
+/// Fields of an entry from the lowest bit: next burst with the half in bit 0, row pair, row, bursts less one.
 const BURST: u32 = 8;
 const LEFT: u32 = 4;
-/// Address pins: A15 alone is PRE, with A10 of all banks; A14 alone is REF.
+/// Address pins: only A15 is PRE, with A10 for all banks; only A14 is REF.
 const PINS: u32 = 18;
 const PRE: u128 = 1 << 15;
 const ALL_BANKS: u128 = 1 << 10;
 const REF: u128 = 1 << 14;
-/// Slots after which no ACT is too early for another one.
+/// Slots after which no ACT is too early.
 const LONG: u128 = 15;
 
-/// The scheduler, with entries and states that stay for a slot.
+/// Entries and states stay for a slot.
 pub(super) fn choices() -> Result<Rc<Module>, HdlError> {
     let config = config()?;
     let dram = config.dram();
@@ -73,7 +73,7 @@ pub(super) fn choices() -> Result<Rc<Module>, HdlError> {
     );
     m.assume("one", !(close & refresh), "one command at a time");
 
-    // What each entry needs in each half, the oldest first.
+    // Needs of each entry in each half, the oldest first.
     let valid: Vec<Bits> = (0..ENTRIES).map(|i| input(format!("valid{i}_i"))).collect();
     let entries: Vec<Bits> = (0..ENTRIES).map(|i| input(format!("entry{i}_i"))).collect();
     let pair = |i: usize| entries[i].slice(BURST, pair_bits);
@@ -83,7 +83,7 @@ pub(super) fn choices() -> Result<Rc<Module>, HdlError> {
         let mine = (0..i).fold(valid[i], |mine, older| mine & !(valid[older] & pair(older).eq(pair(i))));
         let goes_on = entries[i].slice(BURST + pair_bits + row_bits, LEFT).any();
         for half in 0..HALVES {
-            // Open, RD and WR allowed, PRE allowed, ACT allowed, and the row.
+            // Open, RD and WR allowed, PRE allowed, ACT allowed, row.
             let state = input(format!("state{i}_{half}_i"));
             let begins_here = entries[i].bit(0).eq_lit(half as u128);
             let needs = cat([mine, !&block, begins_here | goes_on]).all();
@@ -92,7 +92,7 @@ pub(super) fn choices() -> Result<Rc<Module>, HdlError> {
             opens.push(cat([needs, !state.bit(0), state.bit(3)]).all());
         }
     }
-    // The banks of what would be given: half and row pair.
+    // Banks that may get a command: half and row pair.
     let bank = |k: usize| cat([lit((k % HALVES) as u128, 1), pair(k / HALVES)]);
     let [act, pre] = ["act_o", "pre_o"].map(output);
     let is_at = |k: usize, banks: &Bits| banks.shr(bank(k)).bit(0);
@@ -118,7 +118,7 @@ pub(super) fn choices() -> Result<Rc<Module>, HdlError> {
         "a row is closed and opened as soon as it may be",
     );
 
-    // Which row it is, and what the pins say in the next slot.
+    // The opened row, and the pins of the next slot.
     let rows: Vec<Bits> =
         (0..opens.len()).map(|k| row(k / HALVES).gated(opens[k] & is_at(k, &act))).collect();
     let opened = any_of(&rows);

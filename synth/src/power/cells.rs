@@ -1,81 +1,75 @@
-//! What the cells of a library take: internal energies, leakage, pin capacitances and functions, from its Liberty text.
+//! Internal energies, leakage, pin capacitances and functions of cells, from a library's Liberty text.
 //!
-//! Energies that a library gives for its ground pins are left out: the same charge has come through the supply pins, whose tables are
-//! counted.
+//! Energies of ground pins are left out: the same charge has come through the supply pins, whose tables are counted.
 
 use super::group::{Group, numbers};
 use super::logic::Logic;
 use crate::liberty::{Liberty, unit};
 use std::collections::BTreeMap;
 
-/// Units and voltages of a library.
 #[derive(Clone, Debug)]
 pub struct Units {
     pub volts: f64,
     leakage_nw: f64,
     time_ps: f64,
     cap_ff: f64,
-    /// Voltages by the names that pins of the supply refer to.
+    /// By the names that supply pins refer to.
     rails: BTreeMap<String, f64>,
 }
 
-/// A table over the input's transition time and, of outputs, the load.
+/// A table over the input's transition time and, for outputs, the load.
 #[derive(Clone, Debug, PartialEq)]
 struct Table {
     slews_ps: Vec<f64>,
     loads_ff: Vec<f64>,
-    /// Row by row, a row for each transition time, in fJ.
+    /// A row for each transition time, in fJ.
     values: Vec<f64>,
 }
 
-/// Energy of the transitions of a pin.
 #[derive(Clone, Debug)]
 pub struct Arc {
     pub pin: usize,
-    /// Of outputs, the input that causes it.
+    /// For outputs, the input that causes the transition.
     pub related: Option<usize>,
-    /// The state of the pins in which it applies.
+    /// State of the pins in which it applies.
     pub when: Option<Logic>,
     rise: Option<Table>,
     fall: Option<Table>,
 }
 
-/// Most pins of a cell, those of the supply not counted.
+/// Most pins of a cell, without supply pins.
 pub const MAX_PINS: usize = 16;
 
 #[derive(Clone, Debug)]
 pub struct Pin {
     pub name: String,
-    /// Capacitance of an input in fF.
+    /// Capacitance of an input.
     pub cap_ff: f64,
-    /// Of outputs, the function of the inputs; that of a register knows its data pin as the value that it holds.
+    /// For outputs; that of a register uses its data pin for its state.
     pub function: Option<Logic>,
 }
 
-/// Clock and data of a flip-flop or latch.
+/// Pins of a flip-flop or latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Register {
     /// Pin whose rising edge takes the data.
     pub clock: usize,
     pub data: usize,
-    /// Takes the data while, or when, the clock goes down, as in a clock gate: at the next rising edge it has those of that edge.
+    /// The data are taken while, or when, the clock goes down, as in a clock gate; they show at the next rising edge.
     pub low: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct CellPower {
-    /// Pins but those of the supply.
+    /// Pins without those of the supply.
     pub pins: Vec<Pin>,
-    /// Set for a flip-flop.
     pub register: Option<Register>,
     pub arcs: Vec<Arc>,
-    /// Leakage in nW by state; without a state, that of all states that have none.
+    /// In nW by state; entries without a state apply to all states not listed.
     pub leakage: Vec<(Option<Logic>, f64)>,
 }
 
 impl Units {
-    /// Reads the head of a library.
-    ///
     /// # Errors
     /// What is missing, in words.
     pub fn of(library: &Liberty) -> Result<Self, String> {
@@ -101,8 +95,6 @@ impl Units {
 }
 
 impl CellPower {
-    /// Reads a cell's group.
-    ///
     /// # Errors
     /// What cannot be used, in words.
     pub fn parse(text: &str, units: &Units) -> Result<Self, String> {
@@ -182,7 +174,7 @@ impl CellPower {
     }
 }
 
-/// The flip-flop of a cell, if it is one; its two internal names, and the state after an edge by the data pin.
+/// The two internal names of a flip-flop, and its state after an edge by the data pin.
 type State = ([String; 2], Logic);
 
 fn register(
@@ -216,7 +208,7 @@ fn register(
 }
 
 impl Arc {
-    /// Energies in fJ of a rising and a falling transition.
+    /// In fJ, of a rising and a falling transition.
     pub fn energies(&self, slew_ps: f64, load_ff: f64) -> [f64; 2] {
         [&self.rise, &self.fall].map(|table| table.as_ref().map_or(0.0, |table| table.at(slew_ps, load_ff)))
     }
@@ -237,7 +229,7 @@ impl Table {
         Ok(Self { slews_ps, loads_ff, values })
     }
 
-    /// Linear between entries; beyond the ends, the value at the end.
+    /// Linear between entries; constant beyond the ends.
     fn at(&self, slew_ps: f64, load_ff: f64) -> f64 {
         let ((row, down), (column, right)) =
             (between(&self.slews_ps, slew_ps), between(&self.loads_ff, load_ff));
@@ -251,7 +243,7 @@ impl Table {
     }
 }
 
-/// The entry at or before a value, and how far it is on the way to the next one.
+/// Index of the last entry up to a value, and the fraction of the way to the next.
 fn between(index: &[f64], value: f64) -> (usize, f64) {
     let after = index.partition_point(|entry| *entry <= value);
     match after {
@@ -295,7 +287,7 @@ mod tests {
     fn tables_are_interpolated_in_ff_and_fj() {
         let nand = cell("NAND", LIBRARY).unwrap();
         assert_eq!(nand.pins[0].cap_ff, 2.0);
-        // One of the two arcs of Y is of the ground.
+        // One of the two arcs of Y is the ground's.
         assert_eq!(nand.arcs.len(), 2);
         let arc = nand.arcs.iter().find(|arc| arc.related == Some(0)).unwrap();
         assert_eq!(arc.energies(1000.0, 100.0), [1000.0, 500.0]);

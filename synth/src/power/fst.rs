@@ -1,14 +1,11 @@
-//! Checks of the lengths in an FST file. The reader trusts them: it allocates these sizes and jumps to these places.
-//!
-//! A damaged number would end the process for lack of memory, or never. Therefore each block has to lie within the file, and its own size fields have to be
-//! possible with its bytes. The reader interprets the bytes.
+//! Checks the lengths in an FST file, which the reader trusts: a damaged one could make it allocate all memory or never
+//! end. Each block has to lie within the file, and its size fields have to be possible for its bytes.
 
-/// Bytes that a byte of zlib, of LZ4, and of LZ4 in LZ4 can stand for at most.
+/// Most bytes that a byte of zlib, of LZ4, and of LZ4 in LZ4 can stand for.
 const ZLIB: u64 = 1032;
 const LZ4: u64 = 255;
 const LZ4_TWICE: u64 = LZ4 * LZ4;
 
-/// The bytes of a block after its kind.
 struct Block<'a> {
     kind: u8,
     start: usize,
@@ -25,7 +22,7 @@ impl Block<'_> {
         bytes.map(u64::from_be_bytes).ok_or_else(|| self.damaged("the length"))
     }
 
-    /// A number in LEB128 at `at`, which is moved past it.
+    /// LEB128 at `at`, which is moved past it.
     fn varint(&self, at: &mut usize) -> Result<u64, String> {
         let mut value = 0;
         for shift in (0..63).step_by(7) {
@@ -43,17 +40,15 @@ impl Block<'_> {
         if holds { Ok(()) } else { Err(self.damaged(what)) }
     }
 
-    /// Whether `packed` bytes, which have to be in the block, can be `unpacked` bytes.
+    /// Whether `packed` bytes fit in the block and can be `unpacked` bytes.
     fn check_packed(&self, packed: u64, unpacked: u64, most: u64) -> Result<(), String> {
         self.check(packed <= self.body.len() as u64, "the packed length")?;
         self.check(unpacked <= packed.saturating_mul(most), "the unpacked length")
     }
 }
 
-/// Checks all blocks.
-///
 /// # Errors
-/// The first block that cannot be, in words.
+/// The first impossible block, in words.
 pub fn check(bytes: &[u8]) -> Result<(), String> {
     let (mut at, mut geometry, mut counts) = (0, None, Vec::new());
     while at < bytes.len() {
@@ -85,7 +80,7 @@ pub fn check(bytes: &[u8]) -> Result<(), String> {
                 let [unpacked, packed, items] = [0, 8, 16].map(|word| block.word(times + word));
                 let packed = packed?;
                 block.check_packed(packed, unpacked.clone()?, ZLIB)?;
-                // In front of the times is the length of the table of values.
+                // The length of the table of values precedes the times.
                 let table =
                     usize::try_from(packed).ok().and_then(|packed| times.checked_sub(packed)?.checked_sub(8));
                 let table = table.ok_or_else(|| block.damaged("the packed length"))?;

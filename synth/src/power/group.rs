@@ -3,20 +3,20 @@
 /// `kind (arguments) { attributes groups }`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
-    /// Kind: `cell`, `pin`, `internal_power`.
+    /// For example `cell`, `pin`, `internal_power`.
     pub kind: String,
-    /// What stands in the brackets, without quotes.
+    /// Text in the brackets, without quotes.
     pub argument: String,
-    /// `name : value;` and `name (value);` without quotes, in their order.
+    /// `name : value;` and `name (value);`, without quotes, in order.
     pub attributes: Vec<(String, String)>,
     pub groups: Vec<Group>,
 }
 
 impl Group {
-    /// Deepest group that is read; libraries have about six levels.
+    /// Bound on nesting; libraries have about six levels.
     const DEEPEST: usize = 64;
 
-    /// The first group of a text.
+    /// Parses the first group of a text.
     ///
     /// # Errors
     /// What is missing, in words.
@@ -86,7 +86,7 @@ impl Group {
     }
 }
 
-/// The bracket that closes; those in quotes do not count.
+/// Index of the closing bracket; quoted ones do not count.
 fn closing(text: &str) -> Option<usize> {
     let mut quoted = false;
     text.char_indices().find_map(|(at, c)| {
@@ -99,10 +99,10 @@ fn unquoted(text: &str) -> String {
     text.replace('"', "").trim().to_owned()
 }
 
-/// `1, 2, 3` as numbers.
+/// Numbers of a list such as `1, 2, 3`.
 ///
 /// # Errors
-/// The word that is none.
+/// The word that is no number.
 pub fn numbers(text: &str) -> Result<Vec<f64>, String> {
     let words = text.split([',', ' ', '\t', '\n']).filter(|word| !word.is_empty());
     words.map(|word| word.parse().map_err(|_| format!("'{word}' is no number"))).collect()

@@ -1,9 +1,8 @@
 //! Boolean functions of Liberty: read, and evaluated for 64 cycles at a time.
 
-/// A function of pins, which are numbered by who reads it.
+/// A function of pins, numbered by the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Logic {
-    /// 0 or 1.
     Constant(bool),
     Pin(usize),
     Not(Box<Logic>),
@@ -14,14 +13,14 @@ pub enum Logic {
 
 /// Characters of a function that an error quotes.
 const SHOWN: usize = 200;
-/// Most operators and brackets of a function: bounds the depth of its tree. Functions of real cells have fewer than 100.
+/// Most operators and brackets: bounds the depth of the tree. Real cells have fewer than 100.
 const LONGEST: usize = 1000;
 
 impl Logic {
-    /// Reads a function; `pin` gives the number of a name.
+    /// `pin` gives the number of a name.
     ///
     /// # Errors
-    /// What stands where something else is expected, the unknown pin, or too many operators.
+    /// An unexpected text, an unknown pin, or too many operators.
     pub fn parse(text: &str, pin: &dyn Fn(&str) -> Option<usize>) -> Result<Self, String> {
         let mut reader = Reader { rest: text.trim(), pin, left: LONGEST };
         let shown = || match text.char_indices().nth(SHOWN) {
@@ -35,7 +34,7 @@ impl Logic {
         }
     }
 
-    /// The value in 64 cycles, given each pin's.
+    /// In 64 cycles, given each pin's values.
     pub fn evaluate(&self, pins: &[u64]) -> u64 {
         match self {
             Self::Constant(one) => {
@@ -53,7 +52,7 @@ impl Logic {
         }
     }
 
-    /// The same function with another one in place of a pin.
+    /// Replaces a pin by another function.
     pub fn with(&self, pin: usize, by: &Logic) -> Logic {
         let part = |part: &Logic| Box::new(part.with(pin, by));
         match self {
@@ -107,7 +106,7 @@ impl Reader<'_> {
 
     fn and(&mut self) -> Result<Logic, String> {
         let mut all = self.xor()?;
-        // Two operands side by side are a product, too.
+        // Adjacent operands are a product, too.
         while self.take(&['*', '&'])
             || self.rest.starts_with(|c: char| c.is_alphanumeric() || "_(!".contains(c))
         {

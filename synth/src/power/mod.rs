@@ -1,11 +1,11 @@
 //! Power of the logic in a run: the mapped netlist of every module, replayed with the values of a wave file.
 //!
-//! Waves have the values of ports and registers in each cycle; from these follow those of all nets of a mapped netlist, exactly, and with
-//! Liberty's tables the energy of each transition in the state in which it happens. What a register takes and what leaves a port is compared
-//! with the waves on the way, so a netlist of another design than that which ran is an error.
+//! Waves have the values of ports and registers in each cycle. All nets of the mapped netlist follow from them exactly,
+//! and with Liberty's tables the energy of each transition in its state. The next values of registers and the outputs
+//! are compared with the waves, so a netlist of another design is an error.
 //!
-//! Reading order: [`group`] and [`logic`] (Liberty's text), [`cells`] (what a cell takes), [`netlist`], [`waves`], [`replay`] (one module),
-//! then this file: all instances of all modules.
+//! Reading order: [`group`] and [`logic`] (Liberty's text), [`cells`], [`netlist`], [`waves`], [`replay`] (one module),
+//! this file (all instances of all modules).
 
 pub mod cells;
 mod fst;
@@ -30,67 +30,65 @@ use waves::{Place, Samples, Waves};
 use wellen::{ScopeRef, SignalRef};
 
 pub struct Request<'a> {
-    /// The folder in which `ndp synth --keep` has left netlists.
+    /// Folder of netlists from `ndp synth --keep`.
     pub netlists: &'a Path,
-    /// The library that they are mapped to.
+    /// Library that the netlists are mapped to.
     pub library: &'a Library,
     pub waves: &'a Path,
     pub windows: &'a [Window],
     /// Transition time at all inputs.
     pub slew_ps: f64,
-    /// Load beyond the module that tables of outputs are read at.
+    /// Load beyond the module, for the tables of outputs.
     pub load_ff: f64,
     pub jobs: usize,
 }
 
-/// Cycles of a run that count, each from its rising edge of the core's clock to the next one.
+/// Cycles of a run, each from a rising edge of the core's clock to the next.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Window {
     /// What the run does there.
     pub name: String,
-    /// First cycle.
     pub start: u64,
     /// First cycle after the window; `None` for the end of the waves.
     pub stop: Option<u64>,
-    /// Work that is done in the window, and its unit.
+    /// Amount of work in the window, and its unit.
     pub work: Option<(u64, String)>,
 }
 
-/// Modules with their power in a window.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Activity {
     pub top: String,
     pub window: Window,
     /// Period of the core's clock.
     pub period_ps: u64,
-    /// Cycles of the core's clock in the window.
+    /// Number of cycles in the window.
     pub cycles: u64,
-    /// Parts of the top module by the names of their instances, those of most power first; the top's own logic has its name.
+    /// Instances in the top module by power, highest first; the top's own logic has its name.
     pub blocks: Vec<BlockPower>,
-    /// Modules, those of most power first.
+    /// Modules, highest power first.
     pub modules: Vec<ModulePower>,
     pub memories: Vec<MemoryAccesses>,
 }
 
-/// An instance in the top module with all that is below it.
+/// An instance in the top module with everything below it.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct BlockPower {
     pub block: String,
     pub power_mw: Energy,
 }
 
-/// All instances of a module, without what is below them.
+/// All instances of a module, without those below.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct ModulePower {
     pub module: String,
     pub instances: u64,
     pub flip_flops: u64,
-    /// Cells of one instance, flip-flops included.
+    /// Cells of one instance, with flip-flops.
     pub cells: u64,
     pub nets: u64,
-    /// Changes of the nets of all instances in the window; those of clocks are not counted.
+    /// Changes of nets other than clocks, all instances.
     pub changes: u64,
-    /// Power of all instances in mW.
+    /// Power of all instances.
     pub power_mw: Energy,
 }
 
@@ -99,7 +97,7 @@ pub struct ModulePower {
 pub struct MemoryAccesses {
     pub module: String,
     pub instances: u64,
-    /// Bits read for each cycle of the core's clock, all instances.
+    /// Bits per cycle of the core's clock.
     pub read_bits: f64,
     pub written_bits: f64,
 }
@@ -108,7 +106,7 @@ struct Instance {
     netlist: usize,
     scope: ScopeRef,
     path: String,
-    /// Whose clocks say when values are looked at: its own, or those of the next instance around it that has some.
+    /// Instance whose clocks sample the values: this one, or the next one around it with clocks.
     clocked: usize,
 }
 
@@ -118,17 +116,15 @@ struct Memory {
     clocked: usize,
 }
 
-/// Where a bit comes from.
+/// Origin of a bit.
 type Source = (Place, u32);
 
 fn wrong(path: &Path, reason: impl Display) -> Error {
     refusal!("waves '{}': {reason}", path.display())
 }
 
-/// Does the job.
-///
 /// # Errors
-/// Files that cannot be read, that do not belong together, or a window without edges.
+/// Unreadable files, files that do not belong together, or a window without edges.
 pub fn run(request: &Request) -> Result<Vec<Activity>> {
     waves::guarded(|| replay_all(request)).map_err(|reason| wrong(request.waves, reason))?
 }
@@ -200,7 +196,7 @@ impl All<'_> {
             let reason = format!("fewer than two edges of clk_i from cycle {} up to the end", window.start);
             return Err(in_waves(reason));
         }
-        // Instances with the same clocks look at the same edges.
+        // Instances with the same clocks share samples.
         let mut known: HashMap<Vec<SignalRef>, usize> = HashMap::new();
         let mut samples: Vec<Samples> = Vec::new();
         let mut of_instance = Vec::new();
@@ -263,14 +259,13 @@ impl All<'_> {
     }
 }
 
-/// All netlists of the folder, the cells in them, and the supply.
+/// Netlists, their cells, and the supply.
 struct Mapped {
     netlists: Vec<Netlist>,
     cells: HashMap<String, CellPower>,
     volts: f64,
 }
 
-/// Reads the folder and the library.
 fn read(request: &Request) -> Result<Mapped> {
     let folder = request.netlists;
     let refuse = |path: &Path, reason: String| refusal!("'{}' {reason}", path.display());
@@ -379,15 +374,15 @@ impl Design {
     }
 }
 
-/// Where the values of an instance are in the waves.
+/// Places of an instance's values in the waves.
 #[derive(Default)]
 struct Sources {
-    /// Nets that are given: input ports, and outputs of black boxes.
+    /// Input ports, and outputs of black boxes.
     given: Vec<(usize, Source)>,
     held: Vec<Source>,
-    /// Nets that are compared: output ports.
+    /// Output ports, to be compared.
     expected: Vec<(usize, Source)>,
-    /// Clocks by their nets.
+    /// Clocks by net.
     clocks: Vec<(usize, SignalRef)>,
     names: Vec<String>,
 }
@@ -409,7 +404,7 @@ impl Sources {
         for port in &netlist.ports {
             let found = bits(port, scope)?;
             if port.output {
-                // A register that only ever takes one value is a constant in the netlist; in the waves it is so once it has been written.
+                // A register with one value is constant in the netlist; in the waves only once it has been written.
                 all.expected.extend(found.into_iter().filter(|(net, _)| *net > ZERO + 1));
             } else if port.name.ends_with("clk_i") {
                 all.clocks.extend(found.iter().map(|(net, (place, _))| (*net, place.signal)));
@@ -429,7 +424,7 @@ impl Sources {
         for register in &netlist.registers {
             let name = register.name.split("$_").next().unwrap_or(&register.name);
             let missing = || format!("no signal for the register '{name}'");
-            // Of a flattened block, names of instances come first.
+            // In a flattened block, names of instances come first.
             let (path, local) = name.rsplit_once('.').unwrap_or(("", name));
             let signals = match path {
                 "" => &own,
@@ -457,7 +452,7 @@ impl Sources {
     }
 }
 
-/// `word[3]` is bit 3 of `word`, `words[2][3]` that of word 2 of an array, `bit` the only one, or the only one that was left.
+/// `word[3]` is bit 3 of `word`, `words[2][3]` that of word 2 of an array, `bit` the only bit, or the only one left.
 fn register_bit(signals: &HashMap<String, Vec<Place>>, name: &str) -> Option<Source> {
     let indexed = name.strip_suffix(']').and_then(|rest| rest.rsplit_once('['));
     let indexed = indexed.and_then(|(base, bit)| Some((signals.get(base)?, bit.parse::<u32>().ok()?)));
@@ -468,7 +463,7 @@ fn register_bit(signals: &HashMap<String, Vec<Place>>, name: &str) -> Option<Sou
     found.or_else(|| Some((*signals.get(name)?.first()?, 0)))
 }
 
-/// Power in mW, and changes of all nets.
+/// In mW, with the changes of all nets.
 fn replay_one(
     netlist: &Netlist,
     plan: &Plan,
@@ -482,7 +477,7 @@ fn replay_one(
     }
     let mut run = Run::new(netlist.nets, cycles);
     let words = run.words;
-    // A signal is walked through once for all its bits.
+    // Each signal is read once for all its bits.
     let mut wanted: HashMap<SignalRef, Vec<(u32, usize)>> = HashMap::new();
     let bits = sources
         .given
@@ -572,7 +567,7 @@ fn memories(
             waves.bits(place.signal, around, &mut views).ok()?;
             let mut rises = vec![0; words];
             waves.rises(clock.signal, around, &mut rises);
-            // What happens at the edge after the last cycle is no part of the window.
+            // The edge after the last cycle is outside the window.
             for sample in around.places.partition_point(|place| place < last)..around.places.len() {
                 rises[sample / 64] &= !(1 << (sample % 64));
             }

@@ -1,4 +1,4 @@
-//! A mapped netlist of one module, as Yosys writes it, in an order in which it can be evaluated.
+//! A module's mapped netlist from Yosys, in an order for evaluation.
 
 use super::cells::CellPower;
 use crate::script::TEST_ENABLE;
@@ -37,7 +37,6 @@ enum Bit {
     Constant(String),
 }
 
-/// A netlist as it is in the file.
 pub struct RawNetlist {
     name: String,
     module: RawModule,
@@ -45,8 +44,6 @@ pub struct RawNetlist {
 }
 
 impl RawNetlist {
-    /// Reads the text of a file.
-    ///
     /// # Errors
     /// What is missing or wrong, in words.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -63,14 +60,14 @@ impl RawNetlist {
         Ok(Self { name, module, boxes })
     }
 
-    /// Names of the cells that are no black boxes, each at least once.
+    /// Names of cells other than black boxes, perhaps repeated.
     pub fn cells(&self) -> impl Iterator<Item = &str> {
         let all = self.module.cells.values().map(|cell| cell.r#type.as_str());
         all.filter(|name| !self.boxes.contains_key(*name))
     }
 }
 
-/// Number of the net that is always 0; the next one is always 1. Yosys numbers the others from 2.
+/// Number of the constant-0 net; the next one is constant 1. Yosys numbers the others from 2.
 pub const ZERO: usize = 0;
 
 impl Bit {
@@ -82,11 +79,10 @@ impl Bit {
     }
 }
 
-/// A port of a module, or of a black box in it: a net for each bit.
+/// Port of a module or of a black box: a net for each bit.
 #[derive(Clone, Debug)]
 pub struct Port {
     pub name: String,
-    /// Drives what is outside of the module.
     pub output: bool,
     /// Nets from bit 0.
     pub nets: Vec<usize>,
@@ -94,11 +90,11 @@ pub struct Port {
 
 #[derive(Clone, Debug)]
 pub struct Gate {
-    /// Name in the netlist; that of a flip-flop begins with the name of the register's bit.
+    /// For a flip-flop it begins with the name of the register's bit.
     pub name: String,
-    /// Number of its kind in [`Netlist::kinds`].
+    /// Index in [`Netlist::kinds`].
     pub kind: usize,
-    /// Net at each pin of the kind; unconnected pins have none.
+    /// Net at each pin of the kind.
     pub nets: Vec<Option<usize>>,
 }
 
@@ -112,21 +108,18 @@ pub struct Child {
 #[derive(Clone, Debug)]
 pub struct Netlist {
     pub name: String,
-    /// Ports; a test enable is none of them, so its net stays 0.
+    /// Without a test enable, whose net stays 0.
     pub ports: Vec<Port>,
-    /// Names of the cells that occur.
     pub kinds: Vec<String>,
     pub registers: Vec<Gate>,
-    /// All other cells, those of clock gates included; each after those that drive its inputs.
+    /// All other cells, with those of clock gates; drivers come first.
     pub gates: Vec<Gate>,
     pub children: Vec<Child>,
-    /// Nets, those of the constants included.
+    /// Number of nets, with the constants.
     pub nets: usize,
 }
 
 impl Netlist {
-    /// Puts a netlist in order.
-    ///
     /// # Errors
     /// What is missing or wrong, in words.
     pub fn compile(raw: RawNetlist, cells: &HashMap<String, CellPower>) -> Result<Self, String> {
@@ -184,7 +177,7 @@ impl Netlist {
         Ok(all)
     }
 
-    /// Input ports whose names are those of clocks.
+    /// Input ports named as clocks.
     pub fn clocks(&self) -> impl Iterator<Item = &Port> {
         self.ports.iter().filter(|port| !port.output && port.name.ends_with("clk_i"))
     }
@@ -201,7 +194,7 @@ fn ordered(gates: Vec<Gate>, kinds: &[&CellPower], nets: usize) -> Result<Vec<Ga
             }
         }
     }
-    // Depth first, without recursion: chains of gates are long.
+    // Depth first without recursion: chains of gates are long.
     let (mut state, mut order) = (vec![0_u8; gates.len()], Vec::with_capacity(gates.len()));
     for root in 0..gates.len() {
         let mut path = vec![root];

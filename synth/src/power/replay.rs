@@ -1,21 +1,21 @@
-//! A netlist replayed: given the values of ports, registers and black boxes in each cycle, those of all nets, and the energy of their
-//! transitions.
+//! Replays a netlist: from the values of ports, registers and black boxes in each cycle follow those of all nets, and
+//! the energy of their transitions.
 //!
-//! A word has a bit for each of 64 cycles. Gates have no delay, so a net changes at most once in a cycle: glitches are not seen.
+//! A word has a bit for each of 64 cycles. Gates have no delay, so nets change at most once per cycle: no glitches.
 
 use super::cells::{Arc, CellPower, MAX_PINS};
 use super::netlist::{Gate, Netlist, ZERO};
 use std::collections::HashMap;
 use std::ops::AddAssign;
 
-/// Energy in fJ by what takes it.
+/// Energy in fJ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Energy {
-    /// Clock pins of flip-flops, inside and their capacitance.
+    /// Clock pins of flip-flops: internal energy and capacitance.
     pub clock: f64,
-    /// Inside of cells when outputs or inputs change.
+    /// Inside cells, at changes of outputs or inputs.
     pub internal: f64,
-    /// Capacitance of pins that are charged.
+    /// Charged capacitance of pins.
     pub switching: f64,
     pub leakage: f64,
 }
@@ -49,30 +49,28 @@ impl AddAssign for Energy {
     }
 }
 
-/// A module with all that does not depend on the run.
+/// Everything about a module that does not depend on the run.
 pub struct Plan<'a> {
     netlist: &'a Netlist,
     kinds: Vec<&'a CellPower>,
-    /// Capacitance of the module's own pins at each net in fF.
+    /// Capacitance of the module's own pins at each net.
     caps: Vec<f64>,
-    /// Clocks, those behind clock gates included.
+    /// Clocks, also those after clock gates.
     clocks: Vec<bool>,
-    /// Energies of the arcs of each gate, then of each register.
+    /// Energies of arcs by gate, then by register.
     energies: Vec<Vec<[f64; 2]>>,
     volts: f64,
 }
 
-/// Values in a number of cycles.
 pub struct Run {
     pub words: usize,
-    /// Cycles; the first bits of the words.
+    /// Number of valid bits in the words of a net.
     pub cycles: usize,
-    /// Words of each net; of a clock, the cycles at whose ends it rises.
+    /// Words of each net; for a clock, the cycles at whose ends it rises.
     pub values: Vec<u64>,
 }
 
 impl Run {
-    /// All 0.
     pub fn new(nets: usize, cycles: usize) -> Self {
         let words = cycles.div_ceil(64).max(1);
         let mut values = vec![0; nets * words];
@@ -84,7 +82,6 @@ impl Run {
         &self.values[net * self.words..(net + 1) * self.words]
     }
 
-    /// Words of a net, to be written.
     pub fn net_mut(&mut self, net: usize) -> &mut [u64] {
         &mut self.values[net * self.words..(net + 1) * self.words]
     }
@@ -93,13 +90,12 @@ impl Run {
         net.map_or(0, |net| self.values[net * self.words + word])
     }
 
-    /// The values a cycle later.
+    /// Values one cycle later.
     fn next(&self, net: Option<usize>, word: usize) -> u64 {
         let later = if word + 1 < self.words { self.now(net, word + 1) << 63 } else { 0 };
         self.now(net, word) >> 1 | later
     }
 
-    /// What `of` gives for each pin of a gate.
     fn pins(
         &self,
         gate: &Gate,
@@ -121,7 +117,7 @@ impl Run {
         (self.now(net, word) ^ self.next(net, word)) & self.mask(word)
     }
 
-    /// Cycles of a net that are 1, but the last one, behind which nothing is known.
+    /// Cycles with 1, except the last one, after which nothing is known.
     fn count(&self, net: usize) -> f64 {
         let ones = (0..self.words).map(|word| (self.now(Some(net), word) & self.mask(word)).count_ones());
         f64::from(ones.sum::<u32>())
@@ -134,8 +130,7 @@ impl Run {
 }
 
 impl<'a> Plan<'a> {
-    /// Prepares a module: the load of an output port or of a black box's input counts as `load_ff` when tables are read, and
-    /// nowhere else.
+    /// `load_ff`, the load of an output port or of a black box's input, counts only in reading tables.
     pub fn new(
         netlist: &'a Netlist,
         cells: &'a HashMap<String, CellPower>,
@@ -174,13 +169,12 @@ impl<'a> Plan<'a> {
         Self { netlist, kinds, caps, clocks, energies, volts }
     }
 
-    /// All nets but clocks and constants.
+    /// Nets without clocks and constants.
     pub fn data_nets(&self) -> impl Iterator<Item = usize> {
         (2..self.netlist.nets).filter(|net| !self.clocks[*net])
     }
 
-    /// Fills in the nets that registers and gates drive. `run` has the values of what else drives nets, and at the data pins' names
-    /// nothing: what register `i` holds is `held[i]`.
+    /// Computes the nets that registers and gates drive. `run` has the other nets; register `i` holds `held[i]`.
     pub fn evaluate(&self, run: &mut Run, held: &[Vec<u64>]) {
         for (gate, held) in self.netlist.registers.iter().zip(held) {
             for (pin, net) in self.kinds[gate.kind].pins.iter().zip(&gate.nets) {
@@ -203,10 +197,10 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Compares what registers take with what they hold a cycle later.
+    /// Compares the data of registers with their contents a cycle later.
     ///
     /// # Errors
-    /// The first register that differs.
+    /// The first difference.
     pub fn check(&self, run: &Run, held: &[Vec<u64>]) -> Result<(), String> {
         for (gate, held) in self.netlist.registers.iter().zip(held) {
             let Some((rises, data)) = self.clock_and_data(gate, run) else {
@@ -235,7 +229,7 @@ impl<'a> Plan<'a> {
         Some((run.net(clock), gate.nets[register.data]))
     }
 
-    /// Energy of all transitions between the first and the last cycle, and leakage of `span_ps`.
+    /// Transitions from the first to the last cycle, and leakage over `span_ps`.
     pub fn energy(&self, run: &Run, span_ps: f64) -> Energy {
         let mut energy = Energy::default();
         let transitions: Vec<u64> = (0..self.netlist.nets)
@@ -283,11 +277,11 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Energy of the edges of a clock at a pin.
+    /// Energy of a clock's edges at a pin.
     fn clock_arc(&self, gate: &Gate, arc: &Arc, energies: &[f64; 2], run: &Run) -> f64 {
         let Some(net) = gate.nets[arc.pin] else { return 0.0 };
         if let Some(related) = arc.related {
-            // The output of a clock gate: one of its inputs is the clock, the others are what lets it through.
+            // Output of a clock gate: one of its inputs is the clock, the others enable it.
             let from_clock = gate.nets[related].is_some_and(|net| self.clocks[net]);
             return if from_clock { run.count(net) * (energies[0] + energies[1]) } else { 0.0 };
         }
@@ -305,7 +299,7 @@ impl<'a> Plan<'a> {
         energies[0] * f64::from(counts[0]) + energies[1] * f64::from(counts[1])
     }
 
-    /// Energy of all changes but those of clocks.
+    /// Energy of all changes except those of clocks.
     fn data_arcs(&self, gate: &Gate, energies: &[[f64; 2]], clocks: &[bool; MAX_PINS], run: &Run) -> f64 {
         let cell = self.kinds[gate.kind];
         let is_register = cell.register.is_some();
@@ -332,7 +326,7 @@ impl<'a> Plan<'a> {
                     // All changes of a register come with an edge of its clock.
                     Some(related) if !is_register => counted &= changed[related],
                     Some(_) => {}
-                    // What an input takes in a state that a change of the output ends is in the output's table.
+                    // The output's table includes the input's energy in a state that a change of the output ends.
                     None if arc.when.is_some() && !is_register => counted &= !outputs,
                     None => {}
                 }
@@ -357,7 +351,7 @@ impl<'a> Plan<'a> {
                 sum += match (is_output, changes[edge]) {
                     (_, 0) => 0.0,
                     (false, _) => weighted / 2.0,
-                    // Each change once: the mean of the arcs that took part, or of all if no table says which.
+                    // Each change once: the mean of the arcs that took part, or of all if no table applies.
                     (true, changes) if weights > 0.0 => f64::from(changes) * weighted / weights,
                     (true, changes) => {
                         let all: f64 = arcs().map(|arc| energies[arc][edge]).sum();
@@ -369,7 +363,7 @@ impl<'a> Plan<'a> {
         sum
     }
 
-    /// Values of a gate's pins while its clock is down, and while it is up: as long as each other.
+    /// Pin values while the clock is down, and while it is up, for equal times.
     fn levels(
         &self,
         gate: &Gate,
@@ -386,10 +380,10 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Mean leakage over the states that a gate is in.
+    /// Leakage, averaged over the states of a gate.
     fn leakage_nw(&self, gate: &Gate, moving: bool, clocks: &[bool; MAX_PINS], run: &Run) -> f64 {
         let cell = self.kinds[gate.kind];
-        // What never changes is looked at once.
+        // Constant values are read once.
         let (words, cycles) = if moving { (run.words, run.cycles) } else { (1, 1) };
         let (mut weighted, mut stated) = (0.0, 0.0);
         for word in 0..words {

@@ -7,13 +7,13 @@ use super::{Activity, MemoryAccesses};
 pub struct WindowReport {
     #[serde(flatten)]
     pub activity: Activity,
-    /// Sum over the modules in mW.
+    /// Power of all modules.
     pub total_mw: Energy,
-    /// Memory macros, by the assumption, in mW.
+    /// Memory macros, by the assumed energy per bit.
     pub sram_mw: f64,
-    /// Energy of the logic for each unit of work in pJ, if there is any.
+    /// Energy of the logic per unit of work.
     pub pj_per_work: Option<f64>,
-    /// The same of the memory macros.
+    /// Energy of memory macros per unit of work.
     pub sram_pj_per_work: Option<f64>,
 }
 

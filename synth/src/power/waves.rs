@@ -1,7 +1,7 @@
-//! Values out of a wave file: of a signal's bits, at the rising edges of a clock.
+//! Values of signals in a wave file, at the rising edges of a clock.
 //!
-//! The library's readers trust the file: a damaged one makes them panic, and a mapped file that shrinks ends the process. So the file is read into memory
-//! first, and a panic is an error of the file.
+//! The library's readers trust the file: a damaged one makes them panic, and a mapped file that shrinks ends the
+//! process. So the file is first read into memory, and a panic becomes an error.
 
 use ndp_files::{Context, Result, refusal};
 use std::cell::Cell;
@@ -26,25 +26,24 @@ pub struct Waves {
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     pub signal: SignalRef,
-    /// Its bits.
     pub width: u32,
     /// Number of its lowest bit.
     pub first: u32,
 }
 
-/// Rising edges at which values are looked at, as places in the table of times: the values just before.
+/// Rising edges of samples; a value is that just before the edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Samples {
     /// Places in the table of times, ascending.
     pub places: Vec<u32>,
-    /// First and last edge.
+    /// Times of the first and the last edge.
     pub span_ps: (u64, u64),
 }
 
-/// Longest wave file: all of it is in memory.
+/// Bound on a wave file, which is held in memory.
 const MAX_BYTES: u64 = 8 << 30;
 
-/// Does what reads waves; panics of the library's reader are errors, and say nothing on standard error.
+/// Turns panics of the library's reader into errors, silently.
 pub(super) fn guarded<T>(job: impl FnOnce() -> T) -> Result<T, String> {
     thread_local! {
         static READS: Cell<bool> = const { Cell::new(false) };
@@ -69,7 +68,7 @@ pub(super) fn guarded<T>(job: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// Checks that the times of a VCD file do not go back: the reader says on standard output that they do, and goes on.
+/// Refuses times that go back in a VCD file: the reader would print a message on standard output and go on.
 fn check_times(bytes: &[u8]) -> Result<(), String> {
     let mut last = 0;
     for line in bytes.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"#")) {
@@ -85,7 +84,7 @@ fn check_times(bytes: &[u8]) -> Result<(), String> {
 }
 
 impl Waves {
-    /// Opens a file; values are read by [`Waves::load`].
+    /// Opens a file; [`Waves::load`] reads the values.
     pub fn open(path: &Path) -> Result<Self> {
         let wrong = |reason| refusal!("waves '{}': {reason}", path.display());
         // A pipe or device has no known end, and the reader seeks in both directions.
@@ -98,7 +97,7 @@ impl Waves {
     }
 
     fn of(bytes: Vec<u8>) -> Result<Self, String> {
-        // VCD is text. The detector follows the lengths of blocks, and would not come to an end with those of a damaged FST.
+        // VCD is text. The detector follows the lengths of blocks, and would never end with those of a damaged FST.
         let is_text = bytes.first().is_some_and(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
         if !is_text {
             super::fst::check(&bytes)?;
@@ -129,12 +128,11 @@ impl Waves {
         &self.hierarchy
     }
 
-    /// The outermost scope that holds all of `ports`.
     pub fn top(&self, ports: &[&str]) -> Option<ScopeRef> {
         let hierarchy = self.hierarchy();
         let mut level: Vec<ScopeRef> = hierarchy.scopes().collect();
         while !level.is_empty() {
-            // Of two scopes, one around the other, the inner one is the module: the outer one has no instances of its own.
+            // Of two nested scopes the inner one is the module: the outer one has no instances of its own.
             let fits = |scope: &ScopeRef| ports.iter().all(|port| self.find(*scope, port).is_some());
             let inner = |scope: &ScopeRef| hierarchy[*scope].scopes(hierarchy).find(|inner| fits(inner));
             if let Some(scope) = level.iter().copied().find(fits) {
@@ -160,7 +158,7 @@ impl Waves {
         })
     }
 
-    /// All signals of a scope by name; a word of an array is `name[index]`. The bits of an array of bits are signals of one name.
+    /// A word of an array is `name[index]`; the bits of an array of bits are signals of one name.
     pub fn signals(&self, scope: ScopeRef) -> HashMap<String, Vec<Place>> {
         let hierarchy = self.hierarchy();
         let mut all: HashMap<String, Vec<Place>> = HashMap::new();
@@ -178,17 +176,15 @@ impl Waves {
         all
     }
 
-    /// Reads the values of signals.
-    ///
     /// # Errors
-    /// If the file is damaged.
+    /// A damaged file.
     pub fn load(&mut self, signals: &[SignalRef]) -> Result<(), String> {
         let loaded = guarded(|| self.source.load_signals(signals, &self.hierarchy, false))?;
         self.signals.extend(loaded.into_iter().map(|signal| (signal.signal_ref(), signal)));
         Ok(())
     }
 
-    /// Rising edges of any of `clocks` from `from_ps` up to `to_ps`; they have to be loaded.
+    /// Rising edges of any of `clocks`, which have to be loaded, from `from_ps` up to `to_ps`.
     pub fn edges(&self, clocks: &[SignalRef], from_ps: u64, to_ps: u64) -> Samples {
         let times = &self.times;
         let mut edges: Vec<u32> = Vec::new();
@@ -224,10 +220,10 @@ impl Waves {
         }
     }
 
-    /// Values of bits of a signal: for each `(bit, words)` a bit for each sample.
+    /// For each `(bit, words)` a bit per sample.
     ///
     /// # Errors
-    /// When the signal was not loaded, begins after the first sample, or has values that are neither 0 nor 1.
+    /// A signal that is not loaded, begins after the first sample, or has values other than 0 and 1.
     pub fn bits(
         &self,
         signal: SignalRef,
