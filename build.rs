@@ -1,16 +1,16 @@
 //! The build script of `sim`: binds the C interface of the models, and builds those of the main job.
 //!
-//! `bindgen` binds the one C header, `sim/ffi/shim.h`; the safe side is `sim/ffi`. How a model is made and kept is in `ndp_verilate`:
-//! the models of `make demo` are asked for here, so that they are there when the program starts, and all others when they are first
-//! opened. All profiles of the target directory share them: the optimisation of the models does not follow cargo's profile.
+//! `bindgen` binds `sim/ffi/shim.h` for `sim/ffi`. `ndp_verilate` makes and keeps models: those of `make demo` are
+//! built here, all others when they are first opened. All profiles share them, as their optimisation does not follow
+//! cargo's.
 //!
-//! Without the cargo feature `rtl` there is nothing of this to do.
+//! Without the cargo feature `rtl` there is nothing to do.
 //!
-//! Environment: `NDP_CACHE` (where models are kept), `VERILATOR` or `VERILATOR_ROOT` (which Verilator), `CXX`, `LIBCLANG_PATH`.
+//! Environment: `NDP_CACHE` (folder of models), `VERILATOR` or `VERILATOR_ROOT`, `CXX`, `LIBCLANG_PATH`.
 
 fn main() {
     println!("cargo::rerun-if-changed=../build.rs");
-    // For the reports of the tool; the version is no reason to fail.
+    // For the tool's reports; a missing version is no error.
     let rustc =
         std::env::var_os("RUSTC").and_then(|rustc| std::process::Command::new(rustc).arg("-V").output().ok());
     let rustc =
@@ -31,7 +31,7 @@ mod models {
     use ndp_verilate::{Cache, Failure, Rtl, Variant, tools, write_if_changed};
     use std::path::{Path, PathBuf};
 
-    /// What the models are made from: the generators and the C++ side of the interface. The Rust side is not among them.
+    /// Sources of the models: generators and C++, without the Rust side.
     const INPUTS: [&str; 10] = [
         "sim/verilate/src",
         "sim/ffi/shim.h",
@@ -44,15 +44,14 @@ mod models {
         "rust/config/src",
         "rust/config/presets",
     ];
-    /// Environment variables that select where models are kept, or with which tools they are built.
+    /// Variables that select tools and the folder of models.
     const VARIABLES: [&str; 6] =
         ["NDP_CACHE", "VERILATOR", "VERILATOR_ROOT", "CXX", "CXXFLAGS", "LIBCLANG_PATH"];
-    /// The configuration of `make demo`, and the links of the bridge between its four cores.
+    /// Configuration of `make demo`, and links of the bridge between its four cores.
     const DEMO: (&str, u32) = ("hermes", 4);
     /// Its HBM-PIM.
     const DEMO_HBM: &str = "librapim-small";
 
-    /// Binds the interface and builds the models.
     pub fn run() -> Result<(), Failure> {
         for path in INPUTS {
             println!("cargo::rerun-if-changed=../{path}");
@@ -84,7 +83,6 @@ mod models {
             .map_err(|_| vec![format!("{name} is not set; build.rs is meant to be run by cargo")])
     }
 
-    /// What `make demo` simulates.
     fn demo() -> Result<Vec<Rtl>, Failure> {
         let failed = |e| vec![format!("{e:#}")];
         let (preset, links) = DEMO;
@@ -98,14 +96,14 @@ mod models {
         ])
     }
 
-    /// Where models are kept unless `NDP_CACHE` says otherwise: the target directory. Cargo gives each profile, and builds with and without
-    /// tests, an `OUT_DIR` of their own (`<target>/<profile>/build/<package>/out`), and a model takes minutes.
+    /// Folder of models without `NDP_CACHE`: the target directory. Cargo gives each profile, and builds with and
+    /// without tests, an `OUT_DIR` of their own (`<target>/<profile>/build/<package>/out`), and a model takes minutes.
     fn models_dir(out_dir: &Path) -> PathBuf {
         let known = out_dir.ancestors().nth(2).is_some_and(|dir| dir.ends_with("build"));
         out_dir.ancestors().nth(4).filter(|_| known).unwrap_or(out_dir).to_owned()
     }
 
-    /// Binds the C interface as functions of a library that is loaded; libclang has been loaded already.
+    /// For a loaded library; libclang has been loaded already.
     fn bind(header: &Path, out_dir: &Path) -> Result<(), Failure> {
         let bindings = bindgen::Builder::default()
             .header(header.display().to_string())
@@ -119,7 +117,7 @@ mod models {
         write_if_changed(&out_dir.join("bindings.rs"), bindings.to_string().as_bytes())
     }
 
-    /// Loads libclang here, where its absence can still be reported; `bindgen` would panic.
+    /// Here its absence can still be reported; `bindgen` would panic.
     fn find_libclang() -> Result<(), Failure> {
         clang_sys::load().map_err(|reason| {
             vec![
