@@ -38,7 +38,7 @@ pub struct Mismatches {
 }
 
 impl Mismatches {
-    /// None without a mismatch.
+    /// `None` without a mismatch.
     pub(crate) fn of(mismatches: &[Mismatch], outputs: u64) -> Option<Self> {
         let first = Fault(mismatches.first()?.to_string());
         Some(Self { count: mismatches.len() as u64, outputs, first })

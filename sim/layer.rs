@@ -16,7 +16,7 @@ use ndp_numerics::{Epsilon, Rotary, Rotation, f16};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerSizes {
     pub hidden: usize,
-    /// Divides `hidden`.
+    /// Attention heads, a divisor of `hidden`.
     pub heads: usize,
     pub ffn: usize,
     /// Approximate share of active inputs of Q, K, V and of FC2; by default a half and a sixth.

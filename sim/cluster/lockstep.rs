@@ -65,7 +65,7 @@ pub struct Lockstep {
     /// Retrain the bridge in the next cycle.
     retrain: bool,
     prediction: Option<Beside>,
-    /// For modelled cores.
+    /// Set for modelled cores.
     hub: Option<Arc<Mutex<Hub>>>,
 }
 
@@ -323,7 +323,7 @@ impl Lockstep {
     }
 }
 
-/// Links of the bridge.
+/// Number of links of the bridge.
 fn ports(cores: usize) -> u32 {
     if cores <= 4 { 4 } else { MOST as u32 }
 }

@@ -75,7 +75,7 @@ impl Dimm {
         }
     }
 
-    /// Call before the rising edge.
+    /// One clock of the DRAM, before its rising edge.
     #[inline]
     pub(super) fn clock(&mut self, model: &mut Model, pins: &CorePins) {
         if self.cycle() == self.next_sample {

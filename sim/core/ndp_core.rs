@@ -117,7 +117,7 @@ enum Engine {
 pub(super) const RESET_CYCLES: u64 = 8;
 
 impl NdpCore {
-    /// As [`crate::ffi::Model::profile`].
+    /// Time by module: [`crate::ffi::Model::profile`].
     pub fn profile(&mut self) -> Vec<ModuleShare> {
         self.rtl_mut().map(|rtl| rtl.model.profile()).unwrap_or_default()
     }
@@ -273,7 +273,7 @@ impl NdpCore {
         self.backdoor_accesses.get()
     }
 
-    /// Empty for a modelled core.
+    /// Device ranks; empty for a modelled core.
     pub fn ranks(&self) -> &[Rank] {
         self.rtl().map_or(&[], |rtl| &rtl.dimm.ranks)
     }
@@ -298,7 +298,7 @@ impl NdpCore {
         rtl.dimm.verdict()
     }
 
-    /// Zeros without a link in RTL.
+    /// Bits that the core sends; zeros without a link in RTL.
     pub fn link_lanes(&self) -> Lanes {
         self.rtl().and_then(|rtl| rtl.pins.lanes(&rtl.model)).unwrap_or_default()
     }
@@ -546,7 +546,7 @@ impl NdpCore {
         self.rtl().map_or_else(|| ClockRelation::after_reset(&self.config), |rtl| rtl.relation(origin))
     }
 
-    /// None for a modelled core.
+    /// `None` for a modelled core.
     pub(crate) fn dimm(&self) -> Option<&Dimm> {
         self.rtl().map(|rtl| &rtl.dimm)
     }

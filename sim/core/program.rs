@@ -47,7 +47,7 @@ impl Memory for Poke<'_> {
 }
 
 impl NdpCore {
-    /// Backdoor access.
+    /// Writes a program's data by backdoor access.
     pub fn place(&mut self, program: &Program) -> Result<()> {
         let config = self.config().clone();
         for data in &program.data {

@@ -32,7 +32,7 @@ pub fn part_of(word: u128) -> Option<usize> {
     }
 }
 
-/// In core cycles.
+/// Times of an instruction, in core cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstructionRecord {
     pub word: u128,
@@ -44,13 +44,13 @@ pub struct InstructionRecord {
     pub refused: Option<u64>,
 }
 
-/// In core cycles.
+/// Times of a host's request, in core cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
     /// Burst; the bit above the DIMM's bursts selects the core's registers.
     pub address: u64,
     pub write: bool,
-    /// If it writes to the queue.
+    /// Set if it writes to the queue.
     pub instructions: Option<[u128; 4]>,
     /// Written value, if it writes the link's register.
     pub control: Option<u64>,

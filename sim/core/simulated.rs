@@ -30,7 +30,7 @@ pub(super) struct Simulated {
     pub model: Model,
     pub pins: CorePins,
     pub dimm: Dimm,
-    /// For this core alone.
+    /// The cycle model of this core alone.
     pub prediction: Option<Prediction>,
     pub dram_origin: u64,
     pub wire: Option<Wire>,
@@ -60,7 +60,7 @@ impl Simulated {
         Ok(core)
     }
 
-    /// As [`super::NdpCore::reset`].
+    /// A warm reset: [`super::NdpCore::reset`].
     pub fn reset(&mut self) {
         self.pins.drive_request(&mut self.model, None);
         self.pins.drive_response_ready(&mut self.model, false);

@@ -13,7 +13,7 @@ pub const MUTANT: &str = "NDP_MUTANT";
 
 pub(super) struct AtWork {
     pub all: Vec<Mutant>,
-    /// From 1.
+    /// Number of the active mutant, from 1.
     pub number: u32,
 }
 

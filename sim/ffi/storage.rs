@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     data: NonNull<u8>,
-    /// Of the integer, or of one word.
+    /// Bytes of the integer, or of one word.
     bytes: u32,
     width: u32,
 }

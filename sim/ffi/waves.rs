@@ -82,7 +82,7 @@ impl WaveSink {
         Ok(Self { options: options.clone(), period_ps, output, format, failure: None })
     }
 
-    /// 0 for all, as in `shim.h`.
+    /// Levels of modules; 0 for all, as in `shim.h`.
     pub(super) fn depth(&self) -> u32 {
         self.options.depth.unwrap_or(0)
     }

@@ -8,7 +8,7 @@ pub enum BitFlip {
     Weight {
         row: u32,
         col: u32,
-        /// 0..16.
+        /// Bit, 0..16.
         bit: u32,
     },
     /// A bit of a cached key, in DRAM, before the first attention that sees it.
@@ -16,14 +16,14 @@ pub enum BitFlip {
         row: u32,
         /// Element of the key, all heads side by side.
         col: u32,
-        /// 0..16.
+        /// Bit, 0..16.
         bit: u32,
     },
     /// A bit of a result on its way back.
     Result {
         row: u32,
         batch: u32,
-        /// 0..16.
+        /// Bit, 0..16.
         bit: u32,
     },
 }

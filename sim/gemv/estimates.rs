@@ -49,7 +49,7 @@ type Kind = Vec<u64>;
 
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// By [`about`] their number of rows.
+    /// Rows and figures of programs, by [`about`] their number of rows.
     samples: BTreeMap<u32, Vec<(u32, ProgramFigures)>>,
     /// Number of programs; sums of rows, cycles, squares of rows, and products of both.
     sums: [f64; 5],

@@ -6,7 +6,7 @@ use ndp_isa::planner::{RotaryPiece, rotary_program};
 use ndp_model::RotaryOp;
 
 impl GemvUnit {
-    /// `[tokens x width]`.
+    /// Rotates queries or keys, `[tokens x width]`.
     pub fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<GemvRun> {
         let config = self.core.config().clone();
         let pairs: Vec<_> = op.pairs().collect();

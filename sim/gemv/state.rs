@@ -37,7 +37,7 @@ impl Caches {
         &self.map
     }
 
-    /// To place what stays.
+    /// The map, to place data that stay.
     pub(super) fn map_mut(&mut self) -> &mut DimmMap {
         &mut self.map
     }

@@ -116,7 +116,7 @@ impl GemvUnit {
         Ok(())
     }
 
-    /// By number.
+    /// Counters of the link's controller, by number.
     pub(crate) async fn link_counters_async(&mut self) -> Result<[u32; 16]> {
         let mut counters = [0; 16];
         for (number, counter) in (LinkStatus::COUNTERS..).zip(&mut counters) {

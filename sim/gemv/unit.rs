@@ -36,9 +36,9 @@ pub struct GemvOptions {
     pub core: CoreOptions,
     /// Number of programs to record.
     pub recorded_products: u32,
-    /// First of them.
+    /// First program to record.
     pub recorded_from: u64,
-    /// Fill [`ProgramFigures::records`].
+    /// Whether to fill [`ProgramFigures::records`].
     pub log_instructions: bool,
     pub flip: Option<BitFlip>,
     /// Before a program, overwrite the places of its results, so that old ones cannot pass; afterwards, read back what
@@ -46,7 +46,7 @@ pub struct GemvOptions {
     pub audit: bool,
     /// Without data: estimate the cycles of programs like those that ran before.
     pub estimate: bool,
-    /// For [`GemvUnit::take_programs`].
+    /// Whether to keep programs for [`GemvUnit::take_programs`].
     pub log_programs: bool,
 }
 
@@ -185,7 +185,7 @@ pub struct LoggedProgram {
 struct Begun {
     instructions: Vec<Instruction>,
     selections: Vec<u32>,
-    /// The DRAM without their operands.
+    /// The DRAM without the operands.
     map: DimmMap,
 }
 
@@ -394,7 +394,7 @@ impl GemvUnit {
         self.skipped
     }
 
-    /// None if all programs run.
+    /// `None` if all programs run.
     pub(crate) fn estimated(&self) -> Option<Estimated> {
         self.estimates.as_ref().map(Estimates::figures)
     }
@@ -481,7 +481,7 @@ impl GemvUnit {
         Ok(())
     }
 
-    /// Zeros for a core without data.
+    /// A fetched burst; zeros for a core without data.
     pub(crate) fn fetched(&self, address: u64) -> Burst {
         if self.core.is_timing_only() {
             return Burst::default();
@@ -500,12 +500,12 @@ impl GemvUnit {
         }
     }
 
-    /// Before the next program.
+    /// Written before the next program.
     pub(crate) fn write_row(&mut self, layout: &MatrixLayout, row: u32, values: &[f16]) {
         self.write_packed(layout.pack_row(row, values));
     }
 
-    /// Before the next program.
+    /// Written before the next program.
     pub(crate) fn write_packed(&mut self, bursts: impl IntoIterator<Item = PackedBurst>) {
         for packed in bursts {
             let place = DimmAddress { rank: packed.rank, burst: packed.burst };

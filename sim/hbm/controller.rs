@@ -37,9 +37,9 @@ pub struct Controlled {
     device: Device,
     pub requests: VecDeque<Request>,
     pub operations: VecDeque<Operation>,
-    /// In the order of the requests.
+    /// Columns to write, in the order of the requests.
     pub writes: VecDeque<Column>,
-    /// In the order of the operations.
+    /// Columns to load, in the order of the operations.
     pub loads: VecDeque<Column>,
     /// Columns read by requests, results, sums.
     pub read: [Vec<Column>; 3],
@@ -47,7 +47,7 @@ pub struct Controlled {
     pub stalls: [u64; 4],
     /// Requests whose commands were all given.
     pub requests_done: u64,
-    /// In the last clock.
+    /// Whether the data bus was used in the last clock.
     pub bus_used: bool,
     /// Commands since the trace was set, with their clocks.
     pub trace: Option<Vec<(u64, HbmCommand)>>,
@@ -203,7 +203,7 @@ impl Controlled {
         }
     }
 
-    /// For changes of its contents.
+    /// The device model, for changes of its contents.
     ///
     /// # Panics
     /// With the Verilated channel, whose contents would differ.

@@ -66,7 +66,7 @@ impl Bridge {
         self.model.get(self.fault)
     }
 
-    /// One bit per link.
+    /// A bit per link.
     pub fn set_retrain(&mut self, links: u64) {
         self.retrained = links;
         self.model.set(self.retrain, links);

@@ -30,7 +30,7 @@ pub enum DeliveryFault {
 pub struct Cable {
     /// From the first end to the second, and back.
     pub channels: [Channel; 2],
-    /// By sending end.
+    /// Watchers, by the end that sends.
     pub probes: [Probe; 2],
     pub watched: bool,
 }

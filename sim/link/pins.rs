@@ -7,7 +7,7 @@ use ndp_config::{BEAT_BITS, LinkConfig};
 use ndp_files::Result;
 use ndp_numerics::SplitMix64;
 
-/// By number.
+/// Names of a controller's counters, by number.
 pub const COUNTERS: [&str; 16] = [
     "flits sent",
     "flits sent again",

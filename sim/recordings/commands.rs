@@ -4,7 +4,7 @@ use ndp_config::DramConfig;
 use ndp_dram::Command;
 
 const BURST_COLUMNS: u32 = 8;
-/// Bank group by bank group.
+/// Banks are counted bank group by bank group.
 pub(super) fn bank_index(bank_group: u8, bank: u8) -> usize {
     usize::from(bank_group) * DramConfig::BANKS_PER_GROUP as usize + usize::from(bank)
 }

@@ -41,14 +41,14 @@ pub struct Moves {
     pub migrations: u64,
     /// Bytes of these.
     pub migration_bytes: u64,
-    /// On the busiest link.
+    /// Time on the busiest link.
     pub migration_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct SystemTimeline<'a> {
     pub name: &'a str,
-    /// Of the cores' clock.
+    /// Period of the cores' clock.
     pub core_ps: u64,
     pub dimms: u32,
     pub events: &'a [Event],

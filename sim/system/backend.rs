@@ -359,7 +359,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(())
     }
 
-    /// For inspection.
+    /// Device ranks of a DIMM, for inspection.
     pub fn ranks(&self, dimm: usize) -> &[Rank] {
         self.cores[dimm].core().ranks()
     }
@@ -427,7 +427,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         &self.event_log.figures
     }
 
-    /// In the order of the operations.
+    /// Events in the order of the operations.
     pub fn events(&self) -> &[Event] {
         &self.event_log.events
     }
@@ -664,7 +664,7 @@ impl<P: NeuronMap> SystemBackend<P> {
 }
 
 impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
-    /// On the GPU.
+    /// Computes a product on the GPU.
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         self.begin(None, Operation::Head, op.batch())?;
         self.dense("logits", op);

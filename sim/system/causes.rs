@@ -118,7 +118,7 @@ impl Serialize for Shares {
 pub struct Segment {
     /// Index of the event that worked, queued, or whose result was under way.
     pub event: usize,
-    /// In the time of the system.
+    /// Begin in the time of the system.
     pub begin_ns: u64,
     pub end_ns: u64,
     pub shares: Shares,
@@ -145,7 +145,7 @@ pub struct Breakdown {
     #[serde(serialize_with = "with_names")]
     pub critical_path_ns: BTreeMap<Resource, Shares>,
     pub devices: Vec<DeviceTime>,
-    /// In the order of time.
+    /// The critical path in the order of time.
     #[serde(skip)]
     pub path: Vec<Segment>,
 }

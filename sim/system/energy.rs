@@ -71,9 +71,9 @@ impl Serialize for EnergyPart {
 pub struct EnergyRow {
     pub device: String,
     pub part: EnergyPart,
-    /// None for idle times.
+    /// `None` for idle times.
     pub operation: Option<Operation>,
-    /// All tokens together.
+    /// Energy of all tokens together.
     #[serde(flatten)]
     pub energy: Energy,
 }

@@ -34,7 +34,7 @@ use std::rc::Rc;
 
 #[derive(Clone, Debug)]
 pub struct EvaluateOptions {
-    /// In the order of the report.
+    /// Policies in the order of the report.
     pub policies: Vec<Policy>,
     /// Most tokens of the profile from which parents are sampled; each takes memory for its bits.
     pub table_tokens: usize,
@@ -91,9 +91,9 @@ fn ratio(part: u64, whole: u64) -> f64 {
 pub struct PredictorResult {
     pub name: &'static str,
     pub accuracy: f64,
-    /// As [`Confusion::precision`].
+    /// [`Confusion::precision`] of all blocks.
     pub precision: f64,
-    /// As [`Confusion::recall`].
+    /// [`Confusion::recall`] of all blocks.
     pub recall: f64,
     pub attention: Confusion,
     pub mlp: Confusion,
@@ -117,7 +117,7 @@ pub struct PolicyResult {
     /// Load of the fullest DIMM over the mean, averaged over tokens.
     pub imbalance: f64,
     pub windows: WindowBalance,
-    /// Mean over tokens.
+    /// Mean bytes copied to the GPU per token.
     pub upload_bytes_per_token: f64,
     /// Mean bytes that changed DIMMs per token.
     pub migration_bytes_per_token: f64,
@@ -159,7 +159,7 @@ pub struct Ablation {
     pub paper: f64,
 }
 
-/// Section V-C of the paper.
+/// Ratios of Hermes, section V-C.
 const PAPER: [(Policy, Policy, f64); 5] = [
     (Policy::Random, Policy::Partition, 1.63),
     (Policy::Partition, Policy::Adjustment, 1.33),
@@ -178,7 +178,7 @@ pub struct Evaluation {
     pub activity: ActivitySource,
     pub merge: MergeFormat,
     pub profiled_tokens: u64,
-    /// Of the last sequence.
+    /// Tokens of the prompt of the last sequence.
     pub prompt_tokens: u64,
     pub generated_tokens: u64,
     /// Share of active neurons.

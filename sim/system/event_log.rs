@@ -41,7 +41,7 @@ ndp_config::named! {
 }
 
 impl Operation {
-    /// By the product's class and label.
+    /// The operation of a product, by its class and label.
     pub(super) fn of(product: &GemvOp<'_>) -> Self {
         match product.class() {
             GemvClass::Qkv if product.label().ends_with(".k_proj") => Self::K,
@@ -66,7 +66,7 @@ pub struct Access {
 pub struct Event {
     /// First position of the tokens that run together.
     pub position: usize,
-    /// None for the logits.
+    /// `None` for the logits.
     pub layer: Option<u32>,
     pub operation: Operation,
     pub what: &'static str,
@@ -80,10 +80,10 @@ pub struct Event {
     pub seen_ns: u64,
     pub shares: Shares,
     pub bytes: u64,
-    /// For an event of a channel.
+    /// Set for an event of a channel.
     pub access: Option<Access>,
     pub neurons: Vec<u32>,
-    /// For an event of a core.
+    /// Set for an event of a core.
     pub program: Option<ProgramFigures>,
 }
 

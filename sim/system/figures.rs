@@ -14,7 +14,7 @@ pub struct DimmFigures {
     pub programs: u64,
     pub instructions: u64,
     pub neurons: u64,
-    /// Partial sums to other cores.
+    /// Bytes of partial sums sent to other cores.
     pub sent_bytes: u64,
 }
 
@@ -95,7 +95,7 @@ pub struct TokenFigures {
 /// Counters of a DIMM's link controller (docs/dimm-link.md, *Counters*).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LinkCounters {
-    /// Includes repeated flits.
+    /// Flits sent, with repeated ones.
     pub flits_sent: u32,
     pub sent_again: u32,
     pub accepted: u32,
@@ -162,7 +162,7 @@ pub struct SystemFigures {
     /// Sum over the steps that all wait for of the slowest core's cycles.
     pub critical_cycles: u64,
     pub operation_cycles: BTreeMap<Operation, u64>,
-    /// Of the generated tokens.
+    /// Times of the generated tokens, by operation.
     pub operation_ns: BTreeMap<Operation, u64>,
     /// Prompt on the GPU, by its bandwidth and rate.
     pub prompt_ns: u64,
@@ -174,9 +174,9 @@ pub struct SystemFigures {
     pub gpu_sent_bytes: u64,
     pub bytes: PathBytes,
     pub merge: MergeFigures,
-    /// If links are simulated.
+    /// Set if links are simulated.
     pub links: Option<LinkFigures>,
-    /// If there is a flash tier.
+    /// Set if there is a flash tier.
     pub flash: Option<FlashFigures>,
     /// Compared results of cores.
     pub outputs_checked: u64,

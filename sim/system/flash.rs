@@ -40,7 +40,7 @@ pub struct FlashFigures {
     pub bundle_bytes: u64,
     /// Bundles that would have moved if used slots had to be contiguous. Here none moves.
     pub moves_without_holes: u64,
-    /// All DIMMs together.
+    /// Cycles of the ports of all DIMMs.
     pub port_cycles: u64,
     /// Each pass after the prompt.
     pub tokens: Vec<FlashToken>,
@@ -92,7 +92,7 @@ pub struct FlashSummary {
 }
 
 impl FlashSummary {
-    /// None without a flash tier.
+    /// `None` without a flash tier.
     pub fn new(figures: Option<&FlashFigures>, time: &Breakdown) -> Option<Self> {
         let figures = figures?.clone();
         let per_token = |value: u64| value as f64 / figures.tokens.len().max(1) as f64;

@@ -27,7 +27,7 @@ struct Share {
 }
 
 impl<P: NeuronMap> SystemBackend<P> {
-    /// As even as whole heads can be.
+    /// Heads of a core, as even as whole heads can be.
     pub(super) fn heads(&self, core: usize) -> Range<usize> {
         let (heads, cores) = (self.shape.kv_heads() as usize, self.cores.len());
         heads * core / cores..heads * (core + 1) / cores

@@ -28,7 +28,7 @@ const SLOTS: u32 = 1 << 16;
 /// A fault of a link during generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkFault {
-    /// From the beginning.
+    /// Cycle of the fault, from the beginning.
     pub cycle: u64,
     pub dimm: usize,
     pub kind: FaultKind,
@@ -151,7 +151,7 @@ struct Sides {
     late: u64,
 }
 
-/// By core.
+/// Programs by core.
 type Programs = Vec<(usize, ProgramFigures)>;
 
 #[derive(Debug)]

@@ -27,7 +27,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The default machine.
+/// Name of the default machine.
 const SYSTEM: &str = "small";
 
 /// For one class of products, or for all.
@@ -47,7 +47,7 @@ pub struct ProductFigures {
 ndp_energy::sums!(ProductFigures: calls, outputs_checked, macs, cycles, roofline_cycles);
 
 impl ProductFigures {
-    /// 0 if nothing ran.
+    /// `roofline_cycles / cycles`; 0 if nothing ran.
     pub fn efficiency(&self) -> f64 {
         if self.cycles == 0 { 0.0 } else { self.roofline_cycles as f64 / self.cycles as f64 }
     }
@@ -101,7 +101,7 @@ struct Computed<'a, 'b> {
 }
 
 impl LoneCore {
-    /// In the system `small`.
+    /// Opens a core in the system `small`.
     pub fn open(config: &DesignConfig, unit: &GemvOptions) -> Result<Self> {
         Self::open_in(&SystemConfig::preset(SYSTEM)?, config, unit)
     }
@@ -133,7 +133,7 @@ impl LoneCore {
         Self { prompt: tokens, ..self }
     }
 
-    /// In the order of the decoder.
+    /// Figures by class, in the order of the decoder.
     pub fn classes(&self) -> &BTreeMap<GemvClass, ProductFigures> {
         &self.classes
     }
@@ -160,7 +160,7 @@ impl LoneCore {
         &self.event_log.figures
     }
 
-    /// In the order of the operations.
+    /// Events in the order of the operations.
     pub fn events(&self) -> &[Event] {
         &self.event_log.events
     }
@@ -170,7 +170,7 @@ impl LoneCore {
         &self.event_log.mismatches
     }
 
-    /// For weights before each product.
+    /// Right to write weights before each product.
     pub fn backdoor(&self) -> Rc<Backdoor> {
         Rc::clone(&self.backdoor)
     }
@@ -179,7 +179,7 @@ impl LoneCore {
         &self.unit
     }
 
-    /// To complete its waves.
+    /// The unit, to complete its waves.
     pub fn unit_mut(&mut self) -> &mut GemvUnit {
         &mut self.unit
     }

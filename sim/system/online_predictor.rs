@@ -45,7 +45,7 @@ pub struct Missed {
 }
 
 impl Missed {
-    /// NaN if nothing was active.
+    /// Share of the sum; NaN if nothing was active.
     pub fn share(&self) -> f64 {
         self.missed / self.all
     }
@@ -264,7 +264,7 @@ impl OnlinePredictor {
         Ok(())
     }
 
-    /// With the prompt's states.
+    /// Hermes' predictor with the prompt's states.
     fn hermes(&self, table: &LayerTable) -> Result<Predictor> {
         let states = states_of(&self.shape, &self.counts)?;
         let mut predictor = Predictor::new(states, table, self.rules, PredictorKind::Both)?;
@@ -350,7 +350,7 @@ impl GemvBackend for PredictedSoftware {
     }
 }
 
-/// For example `layers.2.fc1`.
+/// The layer of a label such as `layers.2.fc1`.
 pub(super) fn layer_of(label: &str) -> Result<u32> {
     let number = label.strip_prefix("layers.").and_then(|rest| rest.split('.').next()?.parse().ok());
     number.ok_or_else(|| fault!("cycle 0: '{label}' names no layer"))

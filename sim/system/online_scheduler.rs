@@ -149,17 +149,17 @@ impl OnlineScheduler {
         Ok(())
     }
 
-    /// Over windows after the prompt.
+    /// Balance over windows after the prompt.
     pub fn balance(&self) -> WindowBalance {
         self.0.borrow().session.as_ref().map(Session::balance).unwrap_or_default()
     }
 
-    /// Moves planned but not made.
+    /// Number of moves planned but not made.
     pub fn migrations_dropped(&self) -> u64 {
         self.0.borrow().session.as_ref().map_or(0, |session| session.migration().dropped)
     }
 
-    /// One per token after the prompt.
+    /// Records of the tokens after the prompt.
     pub fn records(&self) -> Vec<TokenRecord> {
         self.0.borrow().records.clone()
     }

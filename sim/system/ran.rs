@@ -9,7 +9,7 @@ use crate::gemv::GemvUnit;
 #[derive(Debug)]
 pub struct Ran {
     pub figures: SystemFigures,
-    /// In the order of the operations.
+    /// Events in the order of the operations.
     pub events: Vec<Event>,
     pub mismatches: Vec<Mismatch>,
     /// Number of broken timing rules, all cores together.

@@ -10,7 +10,7 @@ pub enum Resource {
     BusDown,
     /// The bus, from the host to the GPU.
     BusUp,
-    /// In both directions.
+    /// A memory channel, in both directions.
     Channel(u32),
     /// The link of a DIMM, towards it.
     LinkIn(u32),

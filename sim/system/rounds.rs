@@ -20,7 +20,7 @@ use ndp_numerics::f16;
 #[derive(Clone)]
 pub(super) struct Rounds {
     layer: u32,
-    /// By round, for the DIMMs.
+    /// Neurons of the DIMMs, by round.
     neurons: Vec<Vec<u32>>,
     /// FC1, and the product that its gate multiplies: they begin each round.
     products: Vec<Waiting>,

@@ -53,7 +53,7 @@ pub struct BlockMap {
 #[derive(Clone, Debug, Serialize)]
 pub struct TileMap {
     pub matrix: WeightMatrix,
-    /// In the matrix of the model.
+    /// First column in the matrix of the model.
     pub first_column: u32,
     pub columns: u32,
     /// First burst in every rank.
@@ -175,7 +175,7 @@ impl SlotTable {
         Some(Prediction { input, rows: matrix(WeightMatrix::Predictor)?, bias: matrix(WeightMatrix::Bias) })
     }
 
-    /// Initial figures.
+    /// Sizes of the flash tier, without counts.
     pub fn flash_figures(&self) -> FlashFigures {
         let blocks = (1..self.image.blocks()).step_by(2);
         FlashFigures {

@@ -7,7 +7,7 @@ use ndp_isa::{Counters, Opcode};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// For one opcode.
+/// Figures of all instructions with one opcode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct InstructionFigures {
     pub count: u64,
@@ -19,11 +19,11 @@ pub struct InstructionFigures {
 pub struct ProgramSums {
     /// They add up to the cycles of all programs.
     pub phases: PhaseCycles,
-    /// Without the activation unit.
+    /// Figures by opcode, without the activation unit.
     pub opcodes: BTreeMap<Opcode, InstructionFigures>,
     /// All instructions of the activation unit, which share a counter.
     pub activation: InstructionFigures,
-    /// Modulo 2^32.
+    /// Counters of the cores, modulo 2^32.
     pub counters: Counters,
     /// Use of DRAM and core by operation.
     pub used: BTreeMap<&'static str, (DramUse, CoreUse)>,
@@ -54,7 +54,7 @@ impl ProgramSums {
     }
 }
 
-/// In JSON.
+/// Name of an event's operation in JSON.
 fn name_of(event: &Event) -> &'static str {
     match (event.what, event.operation) {
         ("rotary", _) => "rotary",

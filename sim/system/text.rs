@@ -60,7 +60,7 @@ impl<P: NeuronMap> TracedText<P> {
         &mut self.system
     }
 
-    /// Of the tokens after the prompt.
+    /// Times of the tokens after the prompt.
     pub fn breakdown(&self) -> Option<&Breakdown> {
         self.breakdown.as_ref()
     }

@@ -42,7 +42,7 @@ pub struct Folder {
 /// No process removes it while this value exists, if we own the cache; a loaded library does not need it.
 #[derive(Debug)]
 pub struct Entry {
-    /// For messages.
+    /// Folder of the files, for messages.
     pub dir: PathBuf,
     /// The same folder through the cache's open descriptor, to load libraries from.
     pub opened: PathBuf,
@@ -261,7 +261,7 @@ impl Folder {
         named.map_err(failed("rename", dir.clone()))
     }
 
-    /// Keeps the lock.
+    /// The entry that was made, still locked.
     ///
     /// # Errors
     /// An entry that was not completed, or cannot be used all the same.
@@ -313,7 +313,7 @@ impl Folder {
         State::Whole(files)
     }
 
-    /// Complete or unfinished.
+    /// Whether a folder is the entry `name`, complete or unfinished.
     fn is_ours(&self, found: &str, name: &str) -> bool {
         let dir = self.opened(found);
         let own = std::fs::symlink_metadata(&dir)

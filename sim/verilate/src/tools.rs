@@ -19,7 +19,7 @@ pub struct Tools {
     pub verilator_root: PathBuf,
     /// Whether the executable needs `VERILATOR_ROOT`.
     pub export_root: bool,
-    /// As the run-time library states it.
+    /// Version that the run-time library states.
     pub verilator_version: String,
     pub verilator_number: (u32, u32),
     /// Identified once; copies keep the answer.

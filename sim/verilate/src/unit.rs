@@ -69,7 +69,7 @@ pub enum Variant {
 
 #[derive(Debug)]
 pub struct Unit {
-    /// For messages.
+    /// Name of the design, for messages.
     pub name: String,
     pub entry: String,
     pub dir: PathBuf,
