@@ -1,4 +1,4 @@
-//! `ndp`: everything that the project does but writing Verilog, which is `gen-rtl`'s. What it does is in the library `ndp_tool`.
+//! `ndp`: the program around the library `ndp_tool`.
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

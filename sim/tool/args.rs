@@ -1,6 +1,6 @@
 //! Arguments that several subcommands share.
 //!
-//! What clap can check alone is checked here; limits that depend on the configuration are checked where it is known.
+//! clap checks what it can here; limits that depend on the configuration are checked where it is known.
 
 use crate::energy::EnergyArgs;
 use crate::output::OutputArgs;
@@ -13,7 +13,7 @@ use ndp_sim::ffi::WaveOptions;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
 use ndp_sim::recordings::{write_text, write_timeline};
 
-/// Latest cycle that an argument may name: more than anybody waits for, and in ps still a number of 64 bits.
+/// Latest cycle that an argument may name: in ps still a number of 64 bits.
 pub const MOST_CYCLES: u64 = 1 << 50;
 
 /// Which hardware, and how it is treated.
@@ -50,26 +50,24 @@ pub struct UnitArgs {
     pub form: OutputArgs,
 }
 
-/// Arguments as a command line of these words gives them.
+/// Arguments from the words of a command line.
 pub fn of_words<A: Args>(words: &[String]) -> Result<A> {
     let command = A::augment_args(clap::Command::new("ndp").no_binary_name(true));
     Ok(A::from_arg_matches(&command.try_get_matches_from(words)?)?)
 }
 
 impl UnitArgs {
-    /// The files that are read and written.
     pub fn files(&self) -> FileSet {
         let files = FileSet::new().configuration("the configuration", &self.config);
         self.form.files(self.energy.files(files.optional("--waves", self.waves.as_ref())))
     }
 
-    /// These and the files of recordings. Constants of energy that nothing shows are refused.
+    /// Adds the files of recordings. Refuses constants of energy that nothing shows.
     pub fn files_with(&self, records: &RecordArgs) -> Result<FileSet> {
         self.energy.check_effects(self.form.is_whole() || records.timeline.is_some())?;
         Ok(records.files(self.files()))
     }
 
-    /// How the unit is opened.
     pub fn options(&self, seed: u64) -> GemvOptions {
         let waves = self.waves.as_ref().map(|path| WaveOptions {
             start_cycle: self.wave_start,
@@ -100,24 +98,21 @@ pub struct RecordArgs {
 }
 
 impl RecordArgs {
-    /// With the files that are written.
     pub fn files(&self, files: FileSet) -> FileSet {
         files.optional("--commands", self.commands.as_ref()).optional("--timeline", self.timeline.as_ref())
     }
 
-    /// Creates those files that show a recording, which have been checked with the other files of the run.
+    /// The files have been checked with the other files of the run.
     pub fn create(&self) -> Result<Records> {
         let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
         Ok(Records { text: create(&self.commands)?, timeline: create(&self.timeline)? })
     }
 
-    /// Whether there is anything to record.
     pub fn is_asked(&self) -> bool {
         self.commands.is_some() || self.timeline.is_some()
     }
 }
 
-/// The files that show a recording.
 #[derive(Debug)]
 pub struct Records {
     text: Option<OutputFile>,
@@ -125,7 +120,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Writes and completes them; the timeline has power by these constants.
+    /// Writes and completes the files; the timeline shows power by the constants of `energy`.
     pub fn write(self, recording: Option<&Recording>, energy: &EnergyArgs) -> Result<()> {
         let Some(recording) = recording else { return Ok(()) };
         if let Some(file) = self.text {
@@ -139,13 +134,11 @@ impl Records {
     }
 }
 
-/// The names of formats of weights.
 pub fn weight_format() -> impl TypedValueParser<Value = WeightFormat> {
     let names = PossibleValuesParser::new(WeightFormat::ALL.map(WeightFormat::name));
     names.map(|name| WeightFormat::named(&name).unwrap_or_default())
 }
 
-/// Whether a design can multiply with such weights.
 pub fn check_weights(weights: WeightFormat, config: &DesignConfig) -> Result<()> {
     ensure!(
         config.gemv().weight_formats().contains(&weights),

@@ -1,7 +1,7 @@
 //! `ndp bench`: the core on the row lengths of the paper's models, against its roofline.
 //!
-//! Each product is run and checked like one of `ndp gemv`. The cycles are those of the hardware and the same in
-//! every run; the simulation's speed is that of this machine.
+//! Each product is run and checked as by `ndp gemv`. Cycles are the same in every run; the simulation's speed is that
+//! of this machine.
 
 use crate::args::{UnitArgs, check_weights, density, of_words, weight_format};
 use crate::breakdown::StallBreakdown;
@@ -62,7 +62,7 @@ pub struct Args {
     pub flip: Option<BitFlip>,
 }
 
-/// So that the longest matrix stays within what `ndp gemv` takes.
+/// Keeps the longest matrix within the limits of `ndp gemv`.
 const MAX_ROWS: u32 = 16384;
 
 #[derive(Debug)]
@@ -71,16 +71,14 @@ struct Row<'a> {
     job: &'a gemv::Args,
     active_rows: u32,
     summary: Summary,
-    /// Where the groups' cycles went.
     stalls: StallBreakdown,
 }
 
 /// Row lengths of OPT-6.7B and LLaMA-7B, the 13B models, OPT-30B, LLaMA-70B, OPT-66B, and the FFN of LLaMA-13B.
 const COLS: [u32; 6] = [4096, 5120, 7168, 8192, 9216, 13824];
-/// Bound by memory and by arithmetic.
+/// One bound by memory, one by arithmetic.
 const BATCHES: [u32; 2] = [1, 4];
 
-/// Runs all products that the configuration's buffer takes.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(FileSet::new().configuration("the configuration", &args.config)).check()?;
     let config = DesignConfig::load(&args.config)?;
@@ -88,7 +86,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         return crate::speed::compare(&config, &args.config);
     }
     ensure!((1..=MAX_ROWS).contains(&args.rows), "rows = {} must be in 1..={MAX_ROWS}", args.rows);
-    // What was asked for has to be possible; of the defaults, what is possible in all modes is taken.
+    // Requested products have to be possible; of the defaults those are taken that are possible in all modes.
     let possible = |cols: u32, batch: u32| {
         let shape = GemvShape { rows: args.rows, cols, batch };
         args.modes.iter().all(|mode| crate::gemv::check(&shape, *mode, &config).is_ok())
@@ -201,7 +199,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "first_mismatches" "" {Data} Json: "the first wrong outputs" = summary.first_mismatches;
         "stalls" "" {Data} Json: "cycles of the multipliers' groups, as in ndp gemv" = stalls.figures().object();
     };
-    // Nothing is counted of a product that differs.
+    // Wrong products are not counted.
     let report = if wrong == 0 { report.reason(reason) } else { report };
     Ok(report
         .setting(format!("{}, backend {}, seed {}", config.name(), name(args.backend), args.seed))

@@ -1,14 +1,14 @@
-//! Where the cycles of a run went, from the core's counters.
+//! Cycles of a run by cause, from the core's counters.
 
 use crate::prelude::*;
 use ndp_isa::Counters;
 
-/// Where the cycles of the ranks' groups went, between the reading of the counters before the run and the one after it. Every
-/// part has a counter of its own, and they add up to all cycles of all groups.
+/// Cycles of the ranks' groups between two readings of the counters. Every part has a counter of its own, and they add
+/// up to all cycles of all groups.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StallBreakdown {
     counters: Counters,
-    /// Each has a group, which waits while sums are rounded and outside of products.
+    /// Each has a group, which waits outside of products and while sums are rounded.
     ranks: u32,
 }
 
@@ -23,7 +23,6 @@ impl StallBreakdown {
         Ok(breakdown)
     }
 
-    /// Cycles of all groups.
     fn each(&self, cycles: u32) -> u64 {
         u64::from(cycles) * u64::from(self.ranks)
     }
@@ -44,7 +43,7 @@ impl StallBreakdown {
         }
     }
 
-    /// How much of their time the groups work, and what takes most of the rest.
+    /// Busy share of the groups, and the largest part of the rest.
     pub fn reason(&self) -> String {
         let counters = &self.counters;
         let share = |cycles: u64| 100.0 * cycles as f64 / self.each(counters.cycles).max(1) as f64;

@@ -7,7 +7,7 @@ use ndp_files::EXIT_CODES;
 use std::ffi::OsString;
 use std::fmt::Write;
 
-/// The commands, in groups, in the order of the help.
+/// Commands by groups, in the order of the help.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Answer a question", &["compare", "evaluate", "offload", "serve", "figures", "sweep"]),
     ("Run the machine", &["generate", "layer", "gemv", "run", "bench"]),
@@ -16,7 +16,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("This tool", &["help"]),
 ];
 
-/// Headings of the help, and the options below them. All other options stand below Experiment.
+/// Headings of the help with their options. All other options are below Experiment.
 const HEADINGS: [(&str, &str); 4] = [
     (
         "Input",
@@ -39,7 +39,7 @@ const HEADINGS: [(&str, &str); 4] = [
     ("Speed", "chunk engine fast form fresh jobs load quick threads time_limit timeout_s watchdog"),
 ];
 
-/// Puts each option below its heading, if it has none of its own.
+/// Adds headings to options that have none of their own.
 fn with_headings(command: clap::Command) -> clap::Command {
     let named = |arg: clap::Arg| {
         let id = arg.get_id().as_str();
@@ -59,7 +59,7 @@ pub fn command() -> clap::Command {
         .mut_subcommand("rtl", |command| command.after_help(rtl))
 }
 
-/// Names of the release before, and the new ones.
+/// Names of the release before, with their replacements.
 const OLD: [(&str, [&str; 2]); 12] = [
     ("compare-runs", ["compare", "runs"]),
     ("pim", ["generate", "pim"]),
@@ -80,7 +80,7 @@ pub fn arguments() -> Vec<OsString> {
     renamed(std::env::args_os().collect()).0
 }
 
-/// Returns the arguments of a process with the new name of the command. If the user wrote an old name, returns both names too.
+/// Replaces an old name of a command; also returns the old and the new name if there was one.
 pub fn renamed(mut arguments: Vec<OsString>) -> (Vec<OsString>, Option<(&'static str, String)>) {
     let first = (1..arguments.len()).find(|&index| {
         let is_value = arguments[index - 1] == "--form";
@@ -233,7 +233,6 @@ pub struct Completions {
 }
 
 impl Command {
-    /// Whether it may simulate RTL.
     #[cfg(feature = "rtl")]
     pub fn may_simulate(&self) -> bool {
         use ndp_sim::core::Backend::Rtl;
@@ -249,7 +248,7 @@ impl Command {
         }
     }
 
-    /// Runs it, and returns the exit code.
+    /// Runs the command, and returns the exit code.
     pub fn run(&self) -> Result<u8> {
         match self {
             Self::Compare(Both { below: Some(CompareBelow::Runs(args)), .. }) => {
@@ -315,10 +314,10 @@ fn rtl(args: &ndp_hdl::emit::Args) -> Result<u8> {
     }
 }
 
-/// Options whose list has a value for each prompt, so that values may be equal.
+/// Options with a value for each prompt, which may repeat.
 const FOR_EACH: [&str; 1] = ["tokens"];
 
-/// Refuses a list that has a value twice.
+/// Refuses a repeated value in a list.
 pub fn check_lists() -> Result<()> {
     let command = command();
     // Arguments that cannot be parsed were refused before.
@@ -345,7 +344,6 @@ fn completions(args: &Completions) -> Result<u8> {
     Ok(0)
 }
 
-/// The help with the subcommands in their groups.
 fn template() -> String {
     let commands = Command::augment_subcommands(clap::Command::new("ndp"));
     let mut text = "{about}\n\n{usage-heading} {usage}\n".to_owned();

@@ -6,7 +6,7 @@ use ndp_config::WeightFormat;
 use ndp_energy::{Energy, EnergyConstants};
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Workload};
 
-/// Set of assumptions without `--assume`, and below a file of assumptions without `base`.
+/// Default of `--assume`, and of `base` in a file of assumptions.
 pub const DEFAULT_SET: &str = "hermes";
 
 /// Compare ways to run a model on a system: tokens per second, joule and dollar, and where the time goes
@@ -59,13 +59,13 @@ pub struct Args {
     energy_system: Option<String>,
 }
 
-/// The device that a token waits for longest, and nanoseconds of that.
+/// The device that a token waits for longest, with the ns.
 fn longest(run: &Run) -> (&'static str, f64) {
     let waiting = Device::ALL.map(|device| (device.name(), run.token.ns_waiting_for(device)));
     waiting.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
 }
 
-/// Parts of the time of a token by name, in nanoseconds.
+/// Parts of the time of a token, in ns.
 fn times<'r>(parts: impl Iterator<Item = (Policy, &'r Run, &'static str, f64)>) -> Values {
     rows! { parts => |(policy, run, name, ns)|
         "policy" "policy" {Text} Screen: "policy" = policy;
@@ -76,7 +76,7 @@ fn times<'r>(parts: impl Iterator<Item = (Policy, &'r Run, &'static str, f64)>) 
     }
 }
 
-/// The fastest policy, how much faster it is than the next, and what its token waits for.
+/// The fastest policy, its lead over the next, and what its token waits for.
 fn answer(runs: &[(Policy, Run)]) -> (String, String) {
     let by_rate = runs.iter().map(|entry| (entry.1.tokens_per_second(), entry));
     let by_rate = by_rate.sorted_by(|(a, _), (b, _)| b.total_cmp(a)).collect_vec();

@@ -7,10 +7,9 @@ use serde::Serialize;
 use serde_json::{Number, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest report that is read.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_BARS: usize = 24;
-/// What names an element of an array, if all elements have it.
+/// Fields that name an element of an array, if all elements have them.
 const NAMES: [&str; 9] = ["name", "policy", "mode", "system", "device", "model", "dimms", "batch", "layer"];
 
 /// Compare two runs: every number of two reports in JSON, with the ratio of B to A
@@ -36,25 +35,23 @@ pub struct Args {
     pub form: OutputArgs,
 }
 
-/// A number of both reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Pair {
     path: String,
     a: Number,
     b: Number,
-    /// B divided by A; none if A is 0 and B is not, or the signs differ.
+    /// B divided by A; `None` if only A is 0, or the signs differ.
     ratio: Option<f64>,
 }
 
 impl Pair {
-    /// How far the ratio is from 1: the larger of it and its inverse, less 1.
+    /// The larger of the ratio and its inverse, less 1.
     fn distance(&self) -> f64 {
         let ratio = self.ratio.filter(|ratio| *ratio > 0.0);
         ratio.map_or(f64::INFINITY, |ratio| ratio.max(1.0 / ratio) - 1.0)
     }
 }
 
-/// Numbers of both reports, as a table.
 fn shown<'a>(pairs: impl Iterator<Item = &'a Pair>) -> Values {
     rows! { pairs => |pair|
         ..pair;
@@ -65,7 +62,7 @@ fn shown<'a>(pairs: impl Iterator<Item = &'a Pair>) -> Values {
     }
 }
 
-/// The number if it is whole; above 2^53 many of them have the same f64.
+/// The number if it is whole; above 2^53 many whole numbers share an f64.
 fn whole(number: &Number) -> Option<i128> {
     let whole = number.as_f64().filter(|value| value.fract() == 0.0 && value.abs() < 1e38);
     number.as_i128().or_else(|| whole.map(|value| value as i128))
@@ -75,19 +72,18 @@ fn are_equal(a: &Number, b: &Number) -> bool {
     whole(a).zip(whole(b)).map_or_else(|| a.as_f64() == b.as_f64(), |(a, b)| a == b)
 }
 
-/// What two reports have in common, and what not.
 #[derive(Debug, Default, PartialEq)]
 struct Comparison {
-    /// Numbers in both that are equal.
+    /// Number of equal values.
     equal: usize,
-    /// Those that differ by less than what is listed.
+    /// Number of differences below the listed ones.
     close: usize,
     differ: Vec<Pair>,
-    /// Those that depend on the computer that simulated, not on the machine.
+    /// Numbers that depend on the computer that simulated.
     host: Vec<Pair>,
-    /// Texts, flags and the like that differ: where they stand, that of A, and that of B.
+    /// Texts, flags and the like that differ: path, value of A, value of B.
     texts: Vec<(String, String, String)>,
-    /// Values of one report: which, and where they stand.
+    /// Values of one report only: report and path.
     only: Vec<(&'static str, String)>,
 }
 
@@ -153,7 +149,7 @@ fn leaves_of(path: &Path) -> Result<BTreeMap<String, Value>> {
     Ok(leaves)
 }
 
-/// Numbers, texts and flags by where they stand.
+/// Numbers, texts and flags by path.
 fn flatten(path: String, value: &Value, leaves: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(fields) => {
@@ -175,7 +171,7 @@ fn flatten(path: String, value: &Value, leaves: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// The names of an array's elements: as few of [`NAMES`] as tell them from each other, if there are some.
+/// Names of elements from the fewest of [`NAMES`] that tell them apart, if there are any.
 fn names_of(elements: &[Value]) -> Option<Vec<String>> {
     let mut names = vec![String::new(); elements.len()];
     for field in NAMES {
@@ -230,7 +226,7 @@ fn compare(a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>, least: f64)
     found
 }
 
-/// Where a number stands as a JSON pointer, with `*` for each element.
+/// As a JSON pointer, with `*` for each element.
 fn pointer(path: &str) -> String {
     let mut parts = path.split('[');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -256,7 +252,6 @@ mod tests {
         let found = compare(&leaves(&a), &leaves(&b), 0.0);
         let paths: Vec<_> = found.differ.iter().map(|pair| (pair.path.as_str(), pair.ratio)).collect();
         assert_eq!(paths, [("rows[dimms=2].us", Some(0.25)), ("rows[dimms=1].us", Some(1.25))]);
-        // The cycles, and the numbers of DIMMs.
         assert_eq!((found.equal, found.close), (3, 0));
         assert_eq!(found.texts, [("text".to_owned(), "x".to_owned(), "y".to_owned())]);
         let only = |report, path: &str| (report, path.to_owned());

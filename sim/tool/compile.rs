@@ -1,7 +1,7 @@
 //! `ndp model compile`: a model as the bytes in the DRAM of each DIMM and the programs of each core.
 //!
-//! The host's software runs with modelled cores and takes down what it writes and starts. So the programs are those of `ndp generate`
-//! without links: what one DIMM has for another one the host carries.
+//! The host's software runs with modelled cores and records its writes and programs. So the programs are those of
+//! `ndp generate` without links: the host carries data between DIMMs.
 
 use crate::prelude::*;
 use ndp_hermes::scheduler::Policy;
@@ -12,7 +12,7 @@ use ndp_sim::system::{ImageMap, Setup, SystemBackend, SystemOptions};
 use serde::Serialize;
 use std::fs;
 
-/// Tokens of the text from which the placement knows how often neurons are active.
+/// Length of the text from which the placement takes frequencies.
 const PROFILE_TOKENS: usize = 64;
 
 /// Write where the weights of a model lie in the DIMMs, and the programs that compute a token, for `ndp run` and other simulators
@@ -52,7 +52,7 @@ pub struct Args {
     pub seed: u64,
 }
 
-/// What `map.json` has.
+/// Contents of `map.json`.
 #[derive(Debug, Serialize)]
 struct Map<'a> {
     config: &'a DesignConfig,
@@ -118,7 +118,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     .table("dimms", "DIMMs", rows))
 }
 
-/// Where everything is, and the programs of each DIMM, the image before them.
+/// The map, and the programs of each DIMM after its image.
 fn compile(args: &Args, config: &DesignConfig, model: &Model) -> Result<(ImageMap, Vec<Vec<LoggedProgram>>)> {
     let text = args.text.as_bytes();
     ensure!(!text.is_empty(), "--text \"\" has no tokens; at least one is needed");
@@ -128,7 +128,7 @@ fn compile(args: &Args, config: &DesignConfig, model: &Model) -> Result<(ImageMa
     let system = system.with_gpu_percent(&setup.shape, args.gpu_percent)?;
     let tokens = model.vocabulary.tokens(text)?.len();
     let places = setup.online(config, &system, Policy::Partition, (tokens, args.seed))?;
-    // Old results need not be overwritten: nothing is compared here that was computed before.
+    // Old results may stay: nothing is compared here.
     let unit = GemvOptions {
         log_programs: true,
         audit: false,
@@ -142,7 +142,7 @@ fn compile(args: &Args, config: &DesignConfig, model: &Model) -> Result<(ImageMa
     Ok((image, backend.take_programs()))
 }
 
-/// Writes files below a directory, all or none as far as can be seen before.
+/// Writes all files or, if an error shows up in time, none.
 fn write(out: &Path, files: &[(String, String)]) -> Result<()> {
     let mut open = Vec::new();
     for (name, text) in files {

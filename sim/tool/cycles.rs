@@ -1,6 +1,6 @@
 //! `ndp run cycles`: cycles of a program, predicted without RTL.
 //!
-//! Nothing is simulated and nothing is compared: that the model agrees with the hardware is for the tests to show.
+//! Nothing is simulated: the tests show that the model agrees with the hardware.
 
 use crate::breakdown::StallBreakdown;
 use crate::prelude::*;
@@ -30,10 +30,8 @@ pub struct Args {
     pub allow_malformed: bool,
 }
 
-/// Runs the job.
-///
 /// # Errors
-/// For a program that cannot be assembled, and a select of unspecified elements.
+/// A program that cannot be assembled; a select of unspecified elements.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let Args { file, config, allow_malformed } = &**args;
     args.form
@@ -58,7 +56,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "program" "program" {Text} Json: "file of the program" = file.display().to_string();
     };
     let since = |cycle: u64| cycle - run.begin;
-    // The `nop`s that fill the last burst are left out.
+    // Without the `nop`s that fill the last burst.
     let instructions = rows! { program.code.iter().zip(&run.instructions) => |(code, times)|
         "taken" "taken" {Count} Screen: "cycle in which the instruction leaves the queue" = since(times.taken);
         "started" "started" {Count} Screen: "cycle in which its part gets it; none for an instruction that needs no part" = times.started.map(since);
@@ -98,7 +96,6 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         .data("tools", "versions of the tools", &Tools::new()))
 }
 
-/// The cycles of a program, to be told how long the hardware will take for it.
 #[cfg(feature = "rtl")]
 pub fn predict(config: &DesignConfig, program: &Program) -> Result<ProgramCycles> {
     let (mut memory, masks) = (lists(config, program)?, masks(config, program)?);
@@ -107,15 +104,15 @@ pub fn predict(config: &DesignConfig, program: &Program) -> Result<ProgramCycles
     Ok(run_program(&mut model, &program.words(), entries, &masks))
 }
 
-/// The elements that the program's `select`s find, for which the functional model has to compute all that comes before: times depend
-/// on them. Nothing is computed for a program without one.
+/// Elements that the program's `select`s find, on which times depend: the functional model computes everything before
+/// them. Nothing is computed for a program without a `select`.
 fn masks(config: &DesignConfig, program: &Program) -> Result<Vec<u32>> {
     let selects = |code: &Code| match code {
         Code::Instruction(instruction) => matches!(instruction, Instruction::Select { .. }),
         Code::Word(word) => matches!(decode(*word, config), Ok(Instruction::Select { .. })),
     };
     let Some(last) = program.code.iter().rposition(selects) else { return Ok(Vec::new()) };
-    // What follows the last one needs no data.
+    // After the last one no data are needed.
     let code = program.code[..=last].to_vec();
     let mut machine = Machine::new(config, SparseMemory::new())?;
     machine.run(&Program { code, ..program.clone() })?;
@@ -123,7 +120,7 @@ fn masks(config: &DesignConfig, program: &Program) -> Result<Vec<u32>> {
     known.ok_or_else(|| refusal!("a select finds unspecified elements: its cycles cannot be predicted"))
 }
 
-/// What the program's lists may be read from. Other data have no effect on the cycles.
+/// Data that the program's lists may be read from; other data do not change the cycles.
 fn lists(config: &DesignConfig, program: &Program) -> Result<SparseMemory> {
     let mut memory = SparseMemory::new();
     for data in &program.data {

@@ -1,4 +1,4 @@
-//! Energy: its arguments, and what is said of it.
+//! Energy: arguments and reports.
 
 use crate::prelude::*;
 use ndp_energy::{
@@ -39,7 +39,6 @@ impl EnergyArgs {
         }
     }
 
-    /// With the files that are read.
     pub fn files(&self, files: FileSet) -> FileSet {
         let named = ["the DRAM's energy", "the core's energy", "the system's energy"];
         let asked = named.into_iter().zip(self.asked());
@@ -51,7 +50,6 @@ impl EnergyArgs {
         [&self.energy_dram, &self.energy_core, &self.energy_system].map(Option::as_deref)
     }
 
-    /// The constants of a design in a system.
     pub fn constants(&self, design: &DesignConfig, system: &str) -> Result<EnergyConstants> {
         EnergyConstants::load(design, system, self.asked())
     }
@@ -61,7 +59,6 @@ impl EnergyArgs {
     }
 }
 
-/// An operation of a core: what it was given and what that took.
 #[derive(Debug, Serialize)]
 struct OperationEnergy {
     operation: &'static str,
@@ -72,7 +69,7 @@ struct OperationEnergy {
     cycles: CoreUse,
 }
 
-/// A core alone with its DRAM: the energy of all programs, and its parts.
+/// Energy of a lone core and its DRAM: all programs, and parts.
 #[derive(Debug)]
 pub struct CoreEnergy {
     figures: Values,
@@ -80,7 +77,6 @@ pub struct CoreEnergy {
 }
 
 impl CoreEnergy {
-    /// The energy of everything that a core has done.
     pub fn new(args: &EnergyArgs, backend: &mut LoneCore) -> Result<Self> {
         let config = backend.unit().config().clone();
         let constants = args.constants(&config, "hermes")?;
@@ -117,7 +113,7 @@ impl CoreEnergy {
         Ok(Self { figures, parts })
     }
 
-    /// Adds figures below `key` and a table of parts, on the screen if they are asked for.
+    /// Adds figures below `key` and a table of parts, on the screen if `asked`.
     pub fn show(&self, report: Report, key: &'static str, asked: bool) -> Report {
         let level = if asked { Level::Screen } else { Level::Verbose };
         let title = ("energy_parts", "Energy of the programs by part");
@@ -139,7 +135,7 @@ fn sums(parts: impl Iterator<Item = (String, Energy)>, total: Energy) -> Values 
     }
 }
 
-/// Adds the energy of the ranks of a DIMM since reset, on the screen if it is asked for.
+/// Adds the energy of the ranks of a DIMM since reset, on the screen if `asked`.
 pub fn show_dimm(report: Report, energy: &DimmEnergy, device: &str, asked: bool) -> Report {
     let level = if asked { Level::Screen } else { Level::Verbose };
     let parts = energy.parts.iter().map(|(part, energy)| (part.name().to_owned(), energy));
@@ -153,7 +149,7 @@ pub fn show_dimm(report: Report, energy: &DimmEnergy, device: &str, asked: bool)
     report.table_at(level, Some("share"), ("energy_parts", "Energy of the DRAM since reset by part"), parts)
 }
 
-/// Adds the energy of the tokens of a system, of one run or of several policies; on the screen if it is asked for.
+/// Adds the energy of tokens, of one run or of several policies, on the screen if `asked`.
 pub fn show_system(report: Report, runs: &[(Option<&'static str>, &EnergyBreakdown)], asked: bool) -> Report {
     let several = runs.len() > 1;
     let runs = runs.iter().filter(|(_, breakdown)| breakdown.tokens > 0);

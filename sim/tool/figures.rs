@@ -1,11 +1,10 @@
-//! Figures of a run of the decoder, as tables and in JSON: of each class of product, of each instruction.
+//! Figures of a run of the decoder by class of product and by instruction.
 
 use crate::prelude::*;
 use ndp_model::GemvClass;
 use ndp_sim::system::{ProductFigures, ProgramSums};
 use std::collections::BTreeMap;
 
-/// The figures of each class that occurred.
 pub fn classes(classes: &BTreeMap<GemvClass, ProductFigures>) -> Values {
     rows! { classes => |(class, figures)|
         ..figures;
@@ -19,8 +18,8 @@ pub fn classes(classes: &BTreeMap<GemvClass, ProductFigures>) -> Values {
     }
 }
 
-/// The figures of each opcode that occurred. The instructions of the activation unit share a counter and are one row. Parts of the core work side by
-/// side, so the shares add up to more than 1.
+/// By opcode; instructions of the activation unit share a counter and are one row. Parts of the core work in parallel,
+/// so the shares add up to more than 1.
 pub fn instructions(sums: &ProgramSums) -> Values {
     let (activation, cycles) = (sums.activation, sums.phases.total());
     let opcodes = sums.opcodes.iter().map(|(opcode, figures)| (opcode.mnemonic(), *figures));

@@ -1,6 +1,6 @@
 //! `ndp synth fpga`: a block on an FPGA.
 //!
-//! What decides a number is in the library; this file reads the environment and places files.
+//! The library computes every number; this file reads the environment and places files.
 
 use crate::prelude::*;
 use crate::synth::from_env;
@@ -42,10 +42,8 @@ pub struct Args {
     keep: Option<PathBuf>,
 }
 
-/// Runs the job.
-///
 /// # Errors
-/// For arguments that cannot be used, and tools that are missing or fail.
+/// Unusable arguments; missing or failing tools.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     ensure!(
         args.freq.is_finite() && (1.0..=1000.0).contains(&args.freq),

@@ -1,7 +1,6 @@
 //! `ndp gemv`: one product, with random operands or with those of files.
 //!
-//! Checks the sizes, makes or reads the operands, runs the unit through the checking backend and reports. Which kinds of operands
-//! there are is the library's.
+//! Checks the sizes, makes or reads the operands, runs the checking backend and reports.
 
 use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
 use crate::breakdown::StallBreakdown;
@@ -72,26 +71,25 @@ pub struct Args {
     pub records: RecordArgs,
 }
 
-/// Weights of the largest matrix: 512 MiB.
+/// Most weights of a matrix: 512 MiB.
 const MAX_WEIGHTS: u64 = 1 << 28;
 
-/// A product that has run: what it was, what came out, and how to run it again.
+/// A product that has run, with what a rerun needs.
 pub struct Product {
     pub config: DesignConfig,
-    /// Rows, columns, batch.
     pub shape: GemvShape,
     pub active_rows: u32,
-    /// How far the weights are from those that they were quantised from, if they were.
+    /// Error of the quantised weights, if they are.
     pub quantisation: Option<QuantisationError>,
-    /// Cycles, passes and counters, unless an output differed.
+    /// `None` if an output differed.
     pub run: Option<GemvRun>,
-    /// Where the groups' cycles went, unless an output differed.
+    /// Empty if an output differed.
     pub stalls: StallBreakdown,
-    /// Figures, and the mismatches if there are any.
+    /// The core, with figures and mismatches.
     pub backend: LoneCore,
 }
 
-/// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
+/// Mismatches are left in the backend; other problems are errors.
 pub fn simulate(args: &Args) -> Result<Product> {
     let Args { unit, mode, weights: format, density, seed, data, records, .. } = args;
     let mut files = unit.files_with(records)?.optional("--out", args.out.as_ref());
@@ -135,7 +133,7 @@ pub fn simulate(args: &Args) -> Result<Product> {
         quantisation = Some(QuantisationError::between(given.into_iter().zip(w.iter().copied())));
     }
     let quantised_rows: Vec<_> = quantised.iter().flat_map(|matrix| &matrix.rows).collect();
-    // What is compared: the rows that take part, or for AXPY their transpose.
+    // Reference: the rows that take part, or for AXPY their transpose.
     let transposed: Vec<f16> = match mode {
         Mode::Dot => Vec::new(),
         Mode::Axpy => (0..cols).flat_map(|c| w.iter().skip(c).step_by(cols)).copied().collect(),
@@ -189,7 +187,7 @@ pub fn simulate(args: &Args) -> Result<Product> {
     Ok(Product { config, shape, active_rows: count as u32, quantisation, run, stalls, backend })
 }
 
-/// Matrix and vectors from files, if they are.
+/// Matrix and vectors from files, if the arguments name them.
 fn given(args: &Args) -> Result<Option<[Numbers; 2]>> {
     let (Some(matrix), Some(vectors)) = (&args.matrix, &args.vectors) else { return Ok(None) };
     let read = |source: &Source| -> Result<Numbers> {
@@ -223,7 +221,6 @@ fn given(args: &Args) -> Result<Option<[Numbers; 2]>> {
     Ok(Some([matrix, vectors]))
 }
 
-/// A part of all numbers, in words.
 fn of_all(part: usize, all: usize) -> String {
     format!("{} of {} numbers", grouped(part as u64), grouped(all as u64))
 }
@@ -301,7 +298,7 @@ const RESULT_WORDS: u32 = 2;
 /// Checks the shape as far as the layout does not.
 pub fn check(shape: &GemvShape, mode: Mode, config: &DesignConfig) -> Result<()> {
     let gemv = config.gemv();
-    // One vector has to fit; whether all do decides the number of passes only. AXPY is tiled.
+    // One vector has to fit; further ones only need more passes. AXPY is tiled.
     let cols = if mode == Mode::Dot { shape.cols } else { shape.cols.min(gemv.stripe_elems()) };
     GemvShape { batch: 1, cols, ..*shape }.check(gemv)?;
     if mode == Mode::Dot {

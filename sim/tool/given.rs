@@ -1,21 +1,20 @@
-//! Options that stand on the command line, so that those without effect are refused even if they have a default.
+//! Options on the command line, so that those without effect are refused even if they have a default.
 
 use crate::prelude::*;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 use std::collections::BTreeSet;
 
-/// Names of the fields whose options stand on the command line. It has to be the first field of its arguments: those before it are taken out already.
+/// Fields with options on the command line. It has to be the first field, as clap takes earlier ones out before it.
 #[derive(Clone, Debug, Default)]
 pub struct Given(BTreeSet<String>);
 
 impl Given {
-    /// Whether the command line has the option of this field.
     pub fn has(&self, field: &str) -> bool {
         self.0.contains(field)
     }
 
-    /// Refuses options that have an effect only with `needed`.
+    /// Refuses options that only have an effect with `needed`.
     pub fn only_with<'a>(&self, needed: &str, fields: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let useless = fields.into_iter().find(|field| self.has(field)).map(|field| field.replace('_', "-"));
         useless.map_or(Ok(()), |option| bail!("--{option} has no effect without {needed}; leave it out"))

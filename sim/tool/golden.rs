@@ -1,24 +1,21 @@
-//! The stored texts of `golden/generate`: defaults of the main job, and what its result is compared with.
+//! The stored texts of `golden/generate`: defaults of the main job, and references for its result.
 //!
-//! They were computed by the independent Python reference. Files are looked for below the current directory first,
-//! then where the harness was built.
+//! The independent Python reference computed them. Files are searched below the current directory, then where the
+//! harness was built.
 
 use crate::prelude::*;
 use ndp_config::WeightFormat;
 use ndp_model::{GenerateOptions, Generation};
 use serde::{Deserialize, Serialize};
 
-/// Longest file of a stored text.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// One stored text; fields that are not needed here are left out.
+/// One stored text; other fields of the file are ignored.
 #[derive(Debug, Deserialize)]
 pub struct Golden {
     model: String,
-    /// What its layers are made of.
     #[serde(default)]
     weights: WeightFormat,
-    /// Text that was continued.
     pub prompt: String,
     prompt_tokens: Vec<u32>,
     /// Temperature in hundredths.
@@ -34,24 +31,20 @@ pub struct Golden {
 #[derive(Debug, Serialize)]
 pub struct Comparison {
     pub file: String,
-    /// Tokens that were compared, and as many digests of logits.
+    /// Number of compared tokens, and of digests of logits.
     pub tokens: usize,
-    /// Whether all tokens are equal, and so the text.
     pub text_equal: bool,
-    /// Whether all digests are equal.
     pub logits_equal: bool,
     /// First token (from 0) whose digest or value differs.
     pub first_difference: Option<usize>,
 }
 
 impl Comparison {
-    /// Whether nothing differs.
     pub fn agrees(&self) -> bool {
         self.text_equal && self.logits_equal
     }
 }
 
-/// What a comparison says, or that there was none.
 pub fn verdict_text(comparison: Option<&Comparison>) -> String {
     match comparison {
         None => "none stored for this model, prompt, temperature and seed".to_owned(),
@@ -72,7 +65,7 @@ pub fn read(path: &Path) -> Result<Golden> {
     serde_json::from_str(&text).with_context(|| format!("{} is not a stored text", path.display()))
 }
 
-/// The stored text of a model with such weights, with this prompt, temperature and seed and at least that many tokens, if there is one.
+/// A stored text for this model, weights, prompt, temperature and seed, with at least as many tokens.
 pub fn find(
     (model, weights): (&str, WeightFormat),
     prompt: &str,
@@ -98,7 +91,7 @@ pub fn find(
     Ok(None)
 }
 
-/// Compares tokens and logits; `golden` has at least as many tokens.
+/// `golden` has at least as many tokens.
 pub fn compare(file: &Path, golden: &Golden, generation: &Generation) -> Comparison {
     // The first token is drawn from the logits at the prompt's last position.
     let first = golden.prompt_tokens.len().saturating_sub(1);

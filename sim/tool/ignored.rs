@@ -1,10 +1,9 @@
-//! Warnings about keys of a system's file that a command ignores. Without them, a user would take the result for the effect of the key.
-//!
+//! Warnings about keys of a system's file that a command ignores: a user would take the result for their effect.
 //! Presets serve all commands, so their keys cause no warning.
 
 use crate::prelude::*;
 
-/// A section, or a key of a section, and the value that the command uses instead.
+/// A section or a key, and the value that the command uses instead.
 pub type Ignored = (&'static str, &'static str);
 
 /// Keys that `compare` ignores, and `serve` on Hermes' machine.
@@ -42,7 +41,6 @@ pub const PLACE: [Ignored; 7] = [
     ("price", "no price"),
 ];
 
-/// Warns about keys in the file `system` that `command` ignores. A preset causes no warning.
 pub fn warn(command: &str, system: &str, ignored: &[Ignored]) -> Result<()> {
     if let Some(text) = warning(command, system, ignored)? {
         note!("{text}");

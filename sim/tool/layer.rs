@@ -1,6 +1,6 @@
 //! `ndp layer`: one decoder layer in one decode step, with all of the DIMM's work in RTL.
 //!
-//! Checks the sizes, runs the step on the checking backend and reports where its cycles go. What a step is is the library's.
+//! Checks the sizes, runs the step on the checking backend and reports where its cycles go.
 
 use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
 use crate::breakdown::StallBreakdown;
@@ -79,16 +79,15 @@ pub struct Args {
     pub records: RecordArgs,
 }
 
-/// Weights of the largest matrix: 512 MiB.
+/// Most weights of a matrix: 512 MiB.
 const MAX_WEIGHTS: u64 = 1 << 28;
-/// Longest context, in tokens; what the buffer holds is less.
+/// Longest context in tokens; the buffer holds less.
 const MAX_CONTEXT: u32 = 16_384;
 
 fn model_folder(args: &Args) -> PathBuf {
     args.model.clone().unwrap_or_else(|| workspace_path("golden/model"))
 }
 
-/// The step that the arguments ask for.
 fn step(args: &Args, config: &DesignConfig) -> Result<LayerStep> {
     let (context, batch, seed) = (args.context as usize, args.batch as usize, args.seed);
     ensure!(
@@ -159,7 +158,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> Result<Report
     let summary = Summary::new(&backend);
     let zeros = match result {
         Ok(output) => [output.sparsity.qkv_input.fraction(), output.sparsity.ffn_hidden.fraction()],
-        // Reported above; the figures up to there are still of interest.
+        // Reported above; the figures so far are still of interest.
         Err(_) if summary.mismatches > 0 => [0.0; 2],
         Err(error) => return Err(error).with_context(|| format!("seed {seed}, rerun: {}", made::rerun())),
     };
@@ -169,7 +168,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> Result<Report
         bail!("nothing in the layer holds the flipped bit");
     }
     let (cycles, model_cycles) = (summary.figures.cycles, backend.model_cycles());
-    // A run that a mismatch has cut short has no end that could be compared.
+    // A run that a mismatch has cut short has no end to compare.
     let on_time = cycles == model_cycles || !agrees;
     let energy = CoreEnergy::new(&unit.energy, &mut backend)?;
     let sums = backend.sums();
@@ -229,7 +228,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> Result<Report
         .data("tools", "versions of the tools", &Tools::new()))
 }
 
-/// What one DIMM can do and several cannot.
+/// Refuses options that several DIMMs do not support.
 fn check_scaling(args: &Args) -> Result<()> {
     ensure!(args.batch == 1, "batch = {} must be 1 with --dimms", args.batch);
     ensure!(args.neurons == Neurons::Active, "--neurons all needs --active 1 instead, with --dimms");

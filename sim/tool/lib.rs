@@ -1,12 +1,12 @@
-//! The tool `ndp`: everything that the project does but writing Verilog, which is `gen-rtl`'s.
+//! The tool `ndp`: everything except writing Verilog, which is `gen-rtl`'s.
 //!
-//! Each subcommand has a file or folder of its own, with its arguments. `cli` puts them together. Without the cargo feature `rtl` the
-//! tool has those that simulate no RTL, and needs neither Verilator nor libclang. What is done is left to the libraries.
+//! Each subcommand has a file or folder with its arguments; `cli` combines them. Without the cargo feature `rtl`
+//! commands that simulate RTL are missing, and neither Verilator nor libclang is needed.
 
 #[macro_use(bail, ensure, note, refusal, say)]
 extern crate ndp_files;
 
-/// A report with more charts: table, title, caption and marks of each, and perhaps whether it is shown.
+/// Adds charts to a report: table, title, caption and marks, and optionally whether each is shown.
 #[cfg(feature = "rtl")]
 macro_rules! charts {
     ($report:expr => $($table:literal $title:expr, $caption:literal, $kind:expr $(, if $shown:expr)?;)+) => {{
@@ -48,7 +48,7 @@ mod tools;
 mod trace;
 mod waivers;
 
-/// What simulates RTL. The files lie beside the others, and so do the names.
+/// Commands that simulate RTL, under the same path.
 #[cfg(feature = "rtl")]
 #[path = "."]
 mod rtl {
@@ -79,7 +79,7 @@ mod rtl {
 use rtl::*;
 use std::process::ExitCode;
 
-/// Does what the arguments of the program say. Exit codes: 0 if all results are as expected, 1 if one is not or the simulation failed, 2 if
+/// Runs the program. Exit codes: 0 if all results are as expected, 1 if one is not or the simulation failed, 2 if
 /// arguments or files are refused, 3 if something cannot be used or written.
 pub fn main() -> ExitCode {
     let (arguments, renamed) = cli::renamed(std::env::args_os().collect());
@@ -90,7 +90,7 @@ pub fn main() -> ExitCode {
         cli::check_lists()?;
         #[cfg(feature = "rtl")]
         if let Some(form) = cli.form {
-            // The variable holds for whatever runs next, the option for this command.
+            // The variable holds for all commands, the option for this one.
             ensure!(
                 cli.command.may_simulate() || std::env::var_os("NDP_FORM").is_some(),
                 "--form has no effect on a command that simulates no RTL; leave it out"
@@ -102,7 +102,7 @@ pub fn main() -> ExitCode {
     ndp_files::program(cli::command(), arguments, job, |error| ndp_files::exit_code(error, refuses))
 }
 
-/// Whether a cause of an error is a refusal of a library that has errors of its own.
+/// Whether the cause of an error is a refusal by a library with errors of its own.
 fn refuses(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.is::<ndp_hdl::designs::BuildError>()
         || cause.is::<ndp_hdl_language::HdlError>()

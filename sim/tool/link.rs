@@ -1,7 +1,7 @@
-//! `ndp bench link`: payload rate and latency of a DIMM-link in RTL over the bit error rate of its lanes, for several sizes of messages.
+//! `ndp bench link`: payload rate and latency of a DIMM-link in RTL by bit error rate and size of messages.
 //!
-//! Two Verilated ends on a cable with skewed lanes. Every beat that arrives is compared with the one that is next in its flow and every flit on
-//! the lanes with the protocol; the rate counts payload alone, start and end of the run included.
+//! Two Verilated ends on a cable with skewed lanes. Every beat is compared with the next one of its flow, and every
+//! flit with the protocol; the rate counts only payload, with start and end of the run.
 
 use crate::prelude::*;
 use ndp_config::LinkConfig;
@@ -9,13 +9,13 @@ use ndp_files::Result;
 use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::Network;
 
-/// Least delay of a lane, and the spread over the lanes, in bits; the spread is what the receiver holds, less two words.
+/// Least delay of a lane, and the spread over the lanes, in bits: what the receiver holds, less two words.
 const LANE_DELAY: (u32, u32) = (12, (LinkConfig::DESKEW_WORDS - 2) * LinkConfig::LANE_BITS);
-/// Highest error rate: seven of eight flits are wrong then.
+/// Highest error rate, at which seven of eight flits are wrong.
 const MOST_ERRORS: f64 = 5e-4;
-/// Cycles without a delivery after which a run is given up.
+/// Cycles without a delivery after which a run fails.
 const PATIENCE: u64 = 60_000;
-/// Messages whose latency is measured, each alone.
+/// Messages for the latency, each alone.
 const ALONE: u64 = 16;
 const BEAT_BYTES: u32 = 64;
 
@@ -45,10 +45,8 @@ pub struct Args {
     chart: Option<PathBuf>,
 }
 
-/// Runs the job.
-///
 /// # Errors
-/// For an argument that cannot be used, and if an end cannot be simulated.
+/// An unusable argument; an end that cannot be simulated.
 pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     for ber in &args.ber {
         ensure!((0.0..=MOST_ERRORS).contains(ber), "--ber is {ber}, must be 0 to {MOST_ERRORS}");

@@ -1,19 +1,17 @@
-//! Reports of this tool: how each was made is in its last section.
+//! How a report was made, for its last section.
 
-/// How a report was made, except the command.
 pub fn provenance() -> Vec<(&'static str, String)> {
     let version = concat!("ndp ", env!("CARGO_PKG_VERSION")).to_owned();
     let form = std::env::var("NDP_FORM").map(|form| ("NDP_FORM", form));
     [("version", version)].into_iter().chain(form).collect()
 }
 
-/// The command that gives the same result again.
 pub fn rerun() -> String {
     command_line(crate::cli::arguments().iter().map(|arg| arg.to_string_lossy().into_owned()))
 }
 
-/// The arguments as a shell takes them; the program's name without its folder. Forms of the report are left out, so that equal runs write
-/// equal pages.
+/// The arguments in shell syntax; the program's name without its folder. Forms of the report are left out, so that
+/// equal runs write equal pages.
 pub fn command_line(args: impl Iterator<Item = String>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
     let quoted = |arg: String| {

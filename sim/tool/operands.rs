@@ -1,4 +1,4 @@
-//! Operands of a product from files, and its results into one: `.safetensors` and `.npy`.
+//! Operands of a product from files, and results to files: `.safetensors` and `.npy`.
 
 use crate::prelude::*;
 use ndp_config::nearest;
@@ -9,26 +9,25 @@ use npyz::{DType, NpyFile, NpyHeader, Order, WriterBuilder};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::fmt;
 
-/// Longest file: 4 GiB.
 const MAX_BYTES: u64 = 4 << 30;
 
 /// Most elements: a file of [`MAX_BYTES`] in FP16.
 const MAX_ELEMENTS: usize = (MAX_BYTES / 2) as usize;
 
-/// Names of tensors that a message lists.
+/// Most tensors that a message lists.
 const SHOWN: usize = 20;
 
-/// Name of the results in a `.safetensors` file.
+/// Tensor of the results in a `.safetensors` file.
 const RESULT: &str = "y";
 
-/// A file and, in one of several tensors, which: `FILE[:TENSOR]`.
+/// A file or a tensor in it: `FILE[:TENSOR]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     pub path: PathBuf,
     tensor: Option<String>,
 }
 
-/// Reads `FILE[:TENSOR]`; a tensor is named behind `.safetensors:` alone.
+/// A tensor can only be named after `.safetensors:`.
 pub fn source(text: &str) -> Result<Source, String> {
     let (path, tensor) = match text.split_once(".safetensors:") {
         Some((stem, tensor)) => (format!("{stem}.safetensors"), Some(tensor.to_owned())),
@@ -38,7 +37,6 @@ pub fn source(text: &str) -> Result<Source, String> {
     Ok(Source { path: path.into(), tensor })
 }
 
-/// Reads the path of a file for results.
 pub fn target(text: &str) -> Result<PathBuf, String> {
     known_format(Path::new(text)).map(|()| text.into())
 }
@@ -51,15 +49,15 @@ fn known_format(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Numbers of one or two dimensions, row-major.
+/// A vector or matrix, row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Numbers {
-    /// Rows; 1 for a vector.
+    /// Number of rows; 1 for a vector.
     pub rows: usize,
     pub cols: usize,
     /// `[rows x cols]`.
     pub values: Vec<f16>,
-    /// What was not FP16.
+    /// Numbers that had to be rounded to FP16.
     pub rounded: RoundedWeights,
 }
 
@@ -71,7 +69,7 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// Reads the numbers; a tensor need not be named if the file has one alone.
+    /// The only tensor of a file needs no name.
     pub fn read(&self) -> Result<Numbers> {
         let context = || match &self.tensor {
             None => format!("cannot use {}", self.path.display()),
@@ -144,10 +142,10 @@ fn of_npy(bytes: &[u8]) -> Result<Numbers> {
     Ok(Numbers { rows, cols, values, rounded })
 }
 
-/// Longest header of a `.npy` file; NumPy's are 118 bytes long for such shapes. The library takes quadratic time for a long list.
+/// Bound on the header of a `.npy` file; NumPy's have 118 bytes. The library takes quadratic time for a long list.
 const MAX_NPY_HEADER: usize = 4096;
 
-/// Checks that a header has the form of one: the library takes exponential time for brackets in brackets.
+/// Checks the form of a header: the library takes exponential time for nested brackets.
 fn check_npy_header(header: &[u8]) -> Result<()> {
     ensure!(
         header.len() <= MAX_NPY_HEADER,
@@ -169,7 +167,7 @@ fn check_npy_header(header: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The header of a `.npy` file, whose length may be anything, and the bytes after it.
+/// Header of a `.npy` file, of any length, and the bytes after it.
 fn npy_parts(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
     let Some(&[b0, b1, b2, b3, b4, b5, version, _, low, high]) = bytes.first_chunk::<10>() else {
         bail!("it is not a .npy file: it has {} bytes", bytes.len())
@@ -195,7 +193,6 @@ fn numbers(shape: &[usize], values: Vec<f16>, rounded: RoundedWeights) -> Result
     Ok(Numbers { rows, cols, values, rounded })
 }
 
-/// Rows and columns of a shape.
 fn sizes(shape: &[usize]) -> Result<(usize, usize)> {
     let (rows, cols) = match *shape {
         [cols] => (1, cols),
@@ -211,7 +208,7 @@ fn sizes(shape: &[usize]) -> Result<(usize, usize)> {
     Ok((rows, cols))
 }
 
-/// Writes results `[rows x cols]` in FP16.
+/// Writes results, `[rows x cols]`, in FP16.
 pub fn write(path: &Path, file: OutputFile, (rows, cols): (usize, usize), bits: &[u16]) -> Result<()> {
     let context = || format!("cannot write {}", path.display());
     if path.extension().is_some_and(|extension| extension == "npy") {
@@ -233,7 +230,7 @@ pub fn write(path: &Path, file: OutputFile, (rows, cols): (usize, usize), bits: 
 mod tests {
     use super::*;
 
-    /// A `.npy` file of version 1.
+    /// A file in version 1 of the format.
     fn npy(shape: &str, data: &[u8]) -> Vec<u8> {
         let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
         [&b"\x93NUMPY\x01\0"[..], &(header.len() as u16).to_le_bytes(), header.as_bytes(), data].concat()

@@ -1,4 +1,4 @@
-//! How results are shown: one struct of options for all commands, and the one place that prints and writes reports.
+//! Options for the forms of reports, and the one place that prints and writes them.
 
 use crate::made;
 use anyhow::{Context, Result};
@@ -7,12 +7,12 @@ use ndp_report::{Report, Screen, Terminal, WIDTH};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes a file, whole or not at all.
+/// Writes a whole file or nothing.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     OutputFile::create(path)?.finish(|out| out.write_all(text.as_bytes()))
 }
 
-/// An output file whose option is perhaps left out. The file is created before any work, so that a path that cannot be written is refused early.
+/// An optional output file, created before any work so that a bad path is refused early.
 pub struct Asked(Option<OutputFile>);
 
 impl Asked {
@@ -20,13 +20,11 @@ impl Asked {
         Ok(Self(path.map(|path| OutputFile::create(path)).transpose()?))
     }
 
-    /// Writes the text if there is a file.
     pub fn write(self, text: impl FnOnce() -> Result<String>) -> Result<()> {
         let text = if self.0.is_some() { text()? } else { String::new() };
         self.finish(|out| out.write_all(text.as_bytes()))
     }
 
-    /// Lets a job write the file if there is one.
     pub fn finish(self, job: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         self.0.map_or(Ok(()), |file| file.finish(job))
     }
@@ -67,20 +65,18 @@ impl<A: clap::Args> std::ops::Deref for Shown<A> {
 }
 
 impl<A: clap::Args> Shown<A> {
-    /// Runs a job and shows its report ([`OutputArgs::show`]).
     pub fn show(&self, job: fn(&Self) -> Result<Report>) -> Result<u8> {
         self.form.show(|| job(self))
     }
 }
 
 impl OutputArgs {
-    /// With the files that are written.
     pub fn files(&self, files: FileSet) -> FileSet {
         files.optional("--html", self.html.as_ref())
     }
 
-    /// Runs a job, and shows its report. The page's file is created first, so that a long run does not fail at its end. Returns the exit code: 1 if a
-    /// check failed, else 0.
+    /// Runs a job, and shows its report. The page's file is created first, so that a long run does not fail at its end.
+    /// Returns the exit code: 1 if a check failed, else 0.
     pub fn show(&self, job: impl FnOnce() -> Result<Report>) -> Result<u8> {
         let html = Asked::create(self.html.as_ref())?;
         let report = job()?.again(made::rerun());
@@ -106,7 +102,7 @@ impl OutputArgs {
         Ok(report.failed().into())
     }
 
-    /// Whether there is a form with everything, and not only the first screen.
+    /// Whether any form shows more than the first screen.
     pub fn is_whole(&self) -> bool {
         self.json || self.verbose || self.html.is_some() || self.csv.is_some()
     }

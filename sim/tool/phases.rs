@@ -1,16 +1,15 @@
-//! Where the time of a token goes: cycles and share of each phase, as a table with bars, as a chart and in JSON.
+//! Cycles and share of each phase of a token, as a table, as a chart and in JSON.
 
 use crate::prelude::*;
 use ndp_report::Rows;
 use ndp_sim::system::{Phase, PhaseCycles};
 
-/// Phases in the order of a layer, with their cycles and shares, 0 to 1; the cycles add up to all cycles.
+/// In the order of a layer, with cycles and shares (0 to 1); the cycles add up to all cycles.
 fn rows(phases: &PhaseCycles) -> impl Iterator<Item = (Phase, u64, f64)> {
     let total = phases.total().max(1) as f64;
     phases.iter().map(move |(phase, cycles)| (phase, cycles, cycles as f64 / total))
 }
 
-/// Adds the table, at a level, and its chart.
 pub fn show(phases: &PhaseCycles, report: Report, level: Level) -> Report {
     let longest = rows(phases).max_by_key(|(_, cycles, _)| *cycles);
     let caption = longest.map_or_else(String::new, |(phase, ..)| format!("Most of it is {}.", phase.name()));
@@ -24,7 +23,6 @@ pub fn show(phases: &PhaseCycles, report: Report, level: Level) -> Report {
     report.table_at(level, Some("share"), ("phases", "Core cycles by phase"), rows).chart(chart)
 }
 
-/// Writes the chart, if there is a file for it.
 pub fn write_chart(phases: &PhaseCycles, file: Asked, title: &str) -> Result<()> {
     let chart = rows(phases).fold(Rows::new(title), |chart, (phase, cycles, share)| {
         let text = format!("{} cycles, {:.1} %", grouped(cycles), 100.0 * share);
@@ -33,7 +31,7 @@ pub fn write_chart(phases: &PhaseCycles, file: Asked, title: &str) -> Result<()>
     file.write(|| Ok(chart.draw()?))
 }
 
-/// Products of linear layers, products of attention, what is between products, and what no product hides.
+/// One colour each for linear layers, attention, work between products, and work that no product hides.
 fn colour(phase: Phase) -> usize {
     match phase {
         Phase::Qkv | Phase::Projection | Phase::Fc1 | Phase::Fc2 | Phase::Head => 0,

@@ -23,10 +23,8 @@ pub struct Args {
     pub out: PathBuf,
 }
 
-/// Runs the job.
-///
 /// # Errors
-/// For a memory without the mode, and a file that cannot be written.
+/// A memory without the mode; a file that cannot be written.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let files = FileSet::new().configuration("the memory", &args.memory).output("--out", &args.out);
     args.form.files(files).check()?;
@@ -39,7 +37,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     );
     let out = OutputFile::create(&args.out)?;
     let shown = scenario(&config, cut)?;
-    // Both modes to the same scale.
+    // Both modes have the same scale.
     let serial = scenario(&config, false)?;
     let title = if cut {
         "Banks cut in two compute and are read at once"

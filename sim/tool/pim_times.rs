@@ -1,5 +1,5 @@
-//! `ndp bench pim`: how long work in memory takes, by the formulas of `ndp offload`, on a channel of the device model and in RTL; and a table of
-//! times for `ndp offload --times`.
+//! `ndp bench pim`: times of work in memory by the formulas of `ndp offload`, on the device model and in RTL; and a
+//! table of times for `ndp offload --times`.
 
 use crate::prelude::*;
 use ndp_config::HbmCommandSet;
@@ -10,7 +10,6 @@ use ndp_librapim::offloading::{
 };
 use ndp_report::Unit;
 
-/// Batches of the comparison.
 const BATCHES: [u32; 4] = [16, 64, 128, 384];
 
 /// Measure work in the banks of an HBM-PIM, compare with the formulas and write a table of times
@@ -44,7 +43,7 @@ pub struct Args {
 
 const US: Unit = Unit::Real("us", 3);
 
-/// Time of a head in RTL, which is that of the device model; nothing if nobody asks.
+/// Time of a head in RTL, equal to the device model's; `None` unless asked for.
 #[cfg(feature = "rtl")]
 fn rtl_time(
     args: &Args,
@@ -65,7 +64,7 @@ fn rtl_time(
     Ok(Some(times.time(clocks) * u64::from(model.group())))
 }
 
-/// The tool without RTL has nobody to ask.
+/// Not available without RTL.
 #[cfg(not(feature = "rtl"))]
 fn rtl_time(_: &Args, _: &HbmConfig, _: &Model, _: &MeasuredMemory, _: u32) -> Result<Option<Picos>> {
     Ok(None)
@@ -117,7 +116,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let ffn = broadcasts(&times, &formula, libra);
     let requests: Vec<u32> = (1..=args.batch).collect();
     let table = TableFile::sample(&times, &requests, &args.sequences).of(&model, config.name());
-    // What cannot be read again is not written.
+    // A table that cannot be read again is not written.
     MeasuredTimes::new(table.clone()).context("the measured times")?;
     file.finish(|out| serde_json::to_writer_pretty(out, &table).map_err(Into::into))?;
     let heads = Values::from(heads);
@@ -138,7 +137,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     .table("ffn", "An FFN of a layer whose weights are broadcast", ffn))
 }
 
-/// How long the commands of a head take if the memory takes one at a time; otherwise none.
+/// Time of the commands of a head if the memory takes one at a time, else 0.
 fn issue(config: &HbmConfig, hardware: &Hardware, model: &Model, context: u32) -> Picos {
     match config.command_set() {
         HbmCommandSet::LibraPim => Picos::ZERO,

@@ -1,6 +1,6 @@
 //! `ndp synth power`: power of the logic in windows of a run that wrote waves.
 //!
-//! Netlists come from `ndp synth --keep`; everything that decides a number is in `ndp_synth::power`.
+//! Netlists come from `ndp synth --keep`; `ndp_synth::power` computes every number.
 
 use crate::prelude::*;
 use ndp_files::NameRule;
@@ -69,11 +69,11 @@ fn share(found: &WindowReport, power: &Energy) -> f64 {
     if whole > 0.0 { power.total() / whole } else { 0.0 }
 }
 
-/// A part of a window: a module, or an instance of the top with everything below it.
+/// A module, or an instance of the top with everything below it.
 struct Part<'a> {
     found: &'a WindowReport,
     name: &'a str,
-    /// Of a module: its instances, and changes of a net in a cycle.
+    /// For a module: instances, and changes per net and cycle.
     counted: Option<(u64, f64)>,
     power: &'a Energy,
 }

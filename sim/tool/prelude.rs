@@ -1,4 +1,4 @@
-//! Names that nearly every command uses: of arguments, files, configurations and reports.
+//! Names that nearly every command uses.
 
 pub use crate::output::{Asked, Shown, write};
 pub use crate::tools::{Tools, load_model, workspace_path};

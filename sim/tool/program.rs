@@ -4,11 +4,11 @@ use crate::prelude::*;
 use ndp_isa::layout::MatrixLayout;
 use ndp_isa::{Data, IsaError, Program};
 
-/// Bursts that data or dumps may have: 512 MiB.
+/// Most bursts of data or dumps: 512 MiB.
 const MAX_BURSTS: u64 = 1 << 23;
 const MAX_TEXT: u64 = 256 << 20;
 
-/// Reads and assembles a program, and checks that the configuration can execute it unless malformed instructions are allowed.
+/// Reads, assembles and checks a program; malformed instructions pass with `allow_malformed`.
 pub fn assemble(file: &Path, config: &DesignConfig, allow_malformed: bool) -> Result<Program> {
     let path = file.display();
     let text =
@@ -41,7 +41,7 @@ pub fn assemble(file: &Path, config: &DesignConfig, allow_malformed: bool) -> Re
     Ok(program)
 }
 
-/// Bursts of a directive's data, about.
+/// Approximate size of a directive's data.
 fn size_in_bursts(data: &Data) -> u64 {
     match data {
         Data::F16 { values, .. } => values.len() as u64 / 32 + 1,

@@ -1,6 +1,6 @@
 //! `ndp verify prove`: proofs of the hardware's properties.
 //!
-//! What is proved, and how, is in the library; this file runs it and shows the table.
+//! The library proves; this file runs it and shows the table.
 
 use crate::prelude::*;
 use crate::synth::prover;
@@ -34,7 +34,6 @@ pub struct Args {
     list: bool,
 }
 
-/// A proof, and what came of it and of its mutants.
 struct Row {
     proof: &'static Proof,
     outcome: Outcome,
@@ -42,7 +41,6 @@ struct Row {
 }
 
 impl Row {
-    /// Properties that each mutant breaks.
     fn broken(&self) -> String {
         let of = |mutant: &Outcome| match found(mutant) {
             true => mutant.properties.join(", "),
@@ -124,7 +122,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     Ok(Report::checked("verify prove", failed == 0, verdict).table("proofs", "Proofs", rows))
 }
 
-/// The table, without times, which differ from machine to machine.
+/// Without times, which differ from machine to machine.
 fn markdown(rows: &[Row]) -> String {
     let mut text =
         "| proof | the hardware | method | properties that each mutant breaks |\n| --- | --- | --- | --- |\n"

@@ -1,4 +1,4 @@
-//! What is reported: the figures that both jobs share, in JSON and as text.
+//! Figures that both jobs report, in JSON and as text.
 //!
 //! Wall-clock speed is the only figure that differs from run to run.
 
@@ -8,7 +8,6 @@ use ndp_sim::error::Mismatch;
 use ndp_sim::system::{LoneCore, ProductFigures};
 use std::time::Duration;
 
-/// Mismatches that are listed; the rest is only counted.
 pub const LISTED: usize = 16;
 
 #[derive(Debug)]
@@ -16,11 +15,11 @@ pub struct Summary {
     pub backend: Backend,
     pub figures: ProductFigures,
     pub mismatches: u64,
-    /// The first of them.
+    /// The first mismatches, at most [`LISTED`].
     pub first_mismatches: Vec<Mismatch>,
-    /// Broken timing rules of the DRAM.
+    /// Number of broken timing rules.
     pub protocol_violations: u64,
-    /// Cycles simulated in products, and their wall-clock time, driver included, reference not.
+    /// Cycles of products, and wall-clock time with the driver but without the reference.
     pub simulated: (u64, Duration),
 }
 
@@ -37,18 +36,16 @@ impl Summary {
         }
     }
 
-    /// Multiply-accumulates in a core cycle.
     pub fn macs_per_cycle(&self) -> f64 {
         self.figures.macs as f64 / self.figures.cycles.max(1) as f64
     }
 
-    /// Simulated cycles in a second of wall-clock time.
+    /// Simulated cycles per second of wall-clock time.
     pub fn sim_cycles_per_second(&self) -> f64 {
         let (cycles, wall) = self.simulated;
         if wall.is_zero() { 0.0 } else { cycles as f64 / wall.as_secs_f64() }
     }
 
-    /// Cycles of the products, and how many outputs are wrong.
     pub fn outcome(&self) -> Values {
         figures! {
             "cycles" "cycles" {Cycles} Head: "core cycles of the products" = self.figures.cycles;
@@ -61,7 +58,6 @@ impl Summary {
         }
     }
 
-    /// Rates of the core and of its simulation.
     pub fn throughput(&self) -> Values {
         figures! {
             "efficiency" "of the roofline" {Share} Head: "roofline_cycles / cycles" = self.figures.efficiency();
@@ -75,7 +71,7 @@ impl Summary {
         }
     }
 
-    /// Whether all outputs are right, and the sentence that says so.
+    /// Whether all outputs are right, with a sentence.
     pub fn verdict(&self) -> (bool, String) {
         let checked = grouped(self.figures.outputs_checked);
         let timing = match (self.backend, self.protocol_violations) {
@@ -89,13 +85,12 @@ impl Summary {
         }
     }
 
-    /// Adds the mismatches.
     pub fn mismatches(&self, report: Report, seed: u64) -> Report {
         listed(self.first_mismatches.iter(), self.mismatches, seed).fold(report, Report::note)
     }
 }
 
-/// A line for each of the first mismatches, and one for the rest; `all` is their number.
+/// A line for each of the first mismatches, and one for the rest of `all`.
 pub fn listed<'m>(
     first: impl Iterator<Item = &'m Mismatch>,
     all: u64,

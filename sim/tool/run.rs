@@ -1,6 +1,4 @@
-//! `ndp run`: programs from files, compared with the functional model.
-//!
-//! Assembles, runs and reports. What a program means is `ndp_isa::machine`'s business, what is compared the library's.
+//! `ndp run`: assembles programs from files, runs them, compares them with the functional model and reports.
 
 use crate::args::{RecordArgs, UnitArgs};
 use crate::breakdown::StallBreakdown;
@@ -66,7 +64,7 @@ pub fn run(args: &Args) -> Result<Report> {
     let options = CoreOptions { record: records.is_asked(), ..unit.options(*seed).core };
     let mut core = NdpCore::open(&config, &options)?;
     let records = records.create()?;
-    // The cycles of a select are known if its operands are; those that an earlier program leaves are not counted.
+    // Cycles of a select are known only if its operands are not results of an earlier program.
     let cycles = |program| predict(&config, program).map_or(0, |run| run.cycles);
     let predicted = programs.iter().map(cycles).sum::<u64>().max(1);
     let progress = Progress::watch(predicted, "cycles", ndp_sim::progress::cycles);
@@ -166,14 +164,14 @@ pub fn run(args: &Args) -> Result<Report> {
         .data("tools", "versions of the tools", &Tools::new()))
 }
 
-/// For each program places the data, runs it and compares.
+/// Places the data of each program, runs it and compares.
 fn simulate(
     core: &mut NdpCore,
     programs: &[Program],
     flip: Option<BitFlip>,
 ) -> Result<(Vec<ProgramCheck>, Counters)> {
     let mut machine = Machine::new(core.config(), SparseMemory::new())?;
-    // The first program that has such a place has the deliberate error.
+    // The first program that has such a place gets the deliberate error.
     let mut flips =
         programs.iter().map(|program| flip.map(|flip| injected_bit(core.config(), program, flip)));
     let mut flips = match flips.clone().flatten().position(|bit| bit.is_ok()) {
@@ -200,7 +198,7 @@ fn simulate(
     Ok((checks, counters))
 }
 
-/// What was compared in all programs, as if they were one; none if there are none.
+/// Sum over all programs; `None` without programs.
 fn total(checks: Vec<ProgramCheck>) -> Option<ProgramCheck> {
     checks.into_iter().reduce(|mut all, next| {
         let before = all.run;
@@ -219,8 +217,8 @@ fn total(checks: Vec<ProgramCheck>) -> Option<ProgramCheck> {
     })
 }
 
-/// Burst of the DIMM, element and bit of a deliberate error: a weight of the first matrix that has such a place, or a
-/// result of the first stored block that has it (its element is the row).
+/// Burst of the DIMM, element and bit to flip: in a weight of the first matrix with such a place, or in a result of the
+/// first stored block that has it (its element is the row).
 fn injected_bit(config: &DesignConfig, program: &Program, flip: BitFlip) -> Result<(u64, u32, u32)> {
     match flip {
         BitFlip::Weight { row, col, bit } => {
@@ -282,7 +280,7 @@ fn notes(report: Report, check: &ProgramCheck, violation: Option<&str>, seed: u6
     notes.chain(violation.map(|rule| format!("VIOLATION {rule}; seed {seed}"))).fold(report, Report::note)
 }
 
-/// How many instructions the core refused, and the first of them; with several programs the status does not say in which one it is.
+/// Number of refused instructions, and the first; with several programs the status does not say whose it is.
 fn malformed(status: &Status, programs: &[Program], config: &DesignConfig) -> String {
     let only = if let [program] = programs { Some(program) } else { None };
     let first = only.and_then(|program| program.code.get(status.error_sequence as usize));
@@ -298,7 +296,7 @@ fn malformed(status: &Status, programs: &[Program], config: &DesignConfig) -> St
     )
 }
 
-/// Address and bits of all bursts that the programs dump, in order.
+/// Address and bits of all dumped bursts, in order.
 fn dumps(core: &NdpCore, programs: &[Program]) -> Vec<(u64, Vec<u16>)> {
     let bursts =
         programs.iter().flat_map(|program| &program.dumps).flat_map(|dump| dump_bursts(core.config(), *dump));

@@ -1,6 +1,6 @@
-//! `ndp layer --dimms N[,N...]`: one decoder layer in one decode step on several DIMMs, in a table over the numbers of DIMMs.
+//! `ndp layer --dimms N[,N...]`: one decoder layer in one decode step on several DIMMs.
 //!
-//! All neurons are on the DIMMs, the projection behind attention on the GPU.
+//! All neurons are on the DIMMs; the GPU computes the projection after attention.
 
 use crate::gemv::name;
 use crate::layer;
@@ -38,7 +38,7 @@ struct Row {
     dimms: u32,
     merge: MergeFormat,
     ran: Ran,
-    /// Cycles of the first row over these, and that over the number of DIMMs.
+    /// Cycles of the first row over these; `efficiency` is that over the number of DIMMs.
     speedup: f64,
     efficiency: f64,
     /// Wall-clock time of the simulation.
@@ -167,7 +167,7 @@ pub fn run(layer: &layer::Args, config: &DesignConfig, step: &LayerStep) -> Resu
         .data("tools", "versions of the tools", &Tools::new()))
 }
 
-/// The fastest row beside the one that takes longest.
+/// The fastest row beside the slowest.
 fn answer(rows: &[Row]) -> String {
     let of = |row: &Row| {
         let several = rows.iter().any(|other| other.merge != row.merge);
@@ -191,7 +191,7 @@ fn answer(rows: &[Row]) -> String {
     )
 }
 
-/// One run, compared with the first one, and the fractions of zeros.
+/// One run, compared with the first, and the fractions of zeros.
 fn one(
     layer: &layer::Args,
     (config, step): (&DesignConfig, &LayerStep),
@@ -226,7 +226,7 @@ fn one(
     }
     let zeros = match step.run(&mut backend) {
         Ok(output) => [output.sparsity.qkv_input.fraction(), output.sparsity.ffn_hidden.fraction()],
-        // It is reported; what was found up to there is still of interest.
+        // Reported elsewhere; the figures so far are still of interest.
         Err(_) if backend.figures().mismatches > 0 => [0.0; 2],
         Err(error) => return Err(error),
     };

@@ -3,7 +3,7 @@
 use crate::prelude::*;
 use ndp_config::nearest;
 
-/// Sections with a table each, written by the tests of the tool.
+/// A section with a table per command, written by the tests of the tool.
 const PAGE: &str = include_str!("../../docs/generated/schema.md");
 
 /// List every path of a command's JSON with unit and meaning, as `ndp sweep` takes them
@@ -15,10 +15,9 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// A path with its unit and its meaning.
+/// A path, its unit and its meaning.
 type Row = [&'static str; 3];
 
-/// Commands and their tables.
 fn sections() -> impl Iterator<Item = (&'static str, Vec<Row>)> {
     PAGE.split("\n## ndp ").skip(1).map(|section| {
         let (name, text) = section.split_once('\n').unwrap_or((section, ""));
@@ -30,7 +29,7 @@ fn sections() -> impl Iterator<Item = (&'static str, Vec<Row>)> {
     })
 }
 
-/// The paths of the command that these words begin with, and its name.
+/// The command that these words begin with, and its paths.
 pub fn of_words(words: &[String]) -> Option<(&'static str, Vec<Row>)> {
     let begins = |name: &str| {
         let own: Vec<&str> = name.split(' ').collect();
@@ -50,7 +49,6 @@ pub fn is_at([path, unit, _]: &Row, pointer: &str) -> bool {
     (below.is_eq() || below.is_gt() && *unit == "object") && own.zip(parts).all(is)
 }
 
-/// Lists the paths of a command, or the commands.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     if args.command.is_empty() {
         let all = rows! { sections() => |(command, rows)|

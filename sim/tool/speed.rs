@@ -1,8 +1,8 @@
 //! Speed of the simulation: `ndp bench --speed` and `--profile`.
 //!
-//! Native models beside Verilated ones, in turn in one run. What is simulated are calls of this program, so that the host's side is
-//! part of the figures as it is for users; models are built before anything is timed. The profile divides the time of each function of
-//! a native model among the modules that it computes.
+//! Runs native and Verilated models in turn. The runs are calls of this program, so that the host's side is part of the
+//! figures; models are built before anything is timed. The profile divides the time of each function of a native model
+//! among the modules that it computes.
 
 use crate::gemv;
 use crate::prelude::*;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// The run that builds the models of one core.
 const ONE_CORE: &str = "gemv --config CONFIG --rows 1 --cols 64";
-/// What is compared: name, arguments, and the arguments of a small run that builds the models. `CONFIG` stands for the configuration.
+/// Name, arguments, and arguments of a small run that builds the models. `CONFIG` stands for the configuration.
 const CASES: [(&str, &str, &str); 6] = [
     ("product", "gemv --config CONFIG --rows 2048 --cols 4096", ONE_CORE),
     ("product, batch 16", "gemv --config CONFIG --rows 512 --cols 4096 --batch 16", ONE_CORE),
@@ -32,12 +32,11 @@ const CASES: [(&str, &str, &str); 6] = [
         "generate pim --mode dex --prompt x --prompt y --tokens 1",
     ),
 ];
-/// Idle cycles that are simulated.
 const IDLE_CYCLES: u64 = 200_000;
 /// Rounds, of which the fastest counts.
 const ROUNDS: usize = 2;
 
-/// A call of this program with models of a form: its seconds, and its simulated cycles and their seconds if it says them.
+/// Calls this program; returns seconds, and simulated cycles with their seconds if it prints them.
 fn call(form: Form, arguments: &[String]) -> Result<(f64, Option<(u64, f64)>)> {
     let name = clap::ValueEnum::to_possible_value(&form).map(|value| value.get_name().to_owned());
     let began = Instant::now();
@@ -56,7 +55,7 @@ fn call(form: Form, arguments: &[String]) -> Result<(f64, Option<(u64, f64)>)> {
     Ok((simulated.map(|(_, seconds)| seconds).or(of_threads).unwrap_or(seconds), simulated))
 }
 
-/// Seconds of a core that does nothing.
+/// Time of a core that does nothing.
 fn idle(config: &DesignConfig, form: Form) -> Result<Duration> {
     let mut model = Model::open(&rtl(config, "ndp_core")?, &OpenOptions { form, ..OpenOptions::default() })?;
     model.reset(8);
@@ -65,7 +64,7 @@ fn idle(config: &DesignConfig, form: Form) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// The fastest of all rounds in seconds, native and Verilated, and the cycles that each simulates. A small run builds the models first.
+/// Simulated cycles, and seconds of the fastest round, native and Verilated. A small run builds the models first.
 fn fastest(run: &[String], small: &[String]) -> Result<(Option<u64>, [f64; 2])> {
     const FORMS: [Form; 2] = [Form::Native, Form::Verilated];
     for form in FORMS {
@@ -82,7 +81,6 @@ fn fastest(run: &[String], small: &[String]) -> Result<(Option<u64>, [f64; 2])> 
     Ok((cycles, best))
 }
 
-/// `ndp bench --speed`.
 pub fn compare(config: &DesignConfig, name: &str) -> Result<Report> {
     let arguments = |text: &str| -> Vec<String> {
         text.split(' ').map(|word| if word == "CONFIG" { name.to_owned() } else { word.to_owned() }).collect()
@@ -139,7 +137,6 @@ fn row(case: &'static str, arguments: String, cycles: Option<u64>, seconds: [f64
     }
 }
 
-/// `ndp bench --profile`.
 pub fn profile(config: &DesignConfig, jobs: &[(GemvShape, gemv::Args)]) -> Result<Report> {
     Form::Profiled.make_default();
     let mut rows = Vec::new();

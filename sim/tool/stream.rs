@@ -1,7 +1,7 @@
 //! Shows a text while it is generated, token by token.
 //!
-//! On a terminal that also shows the progress bar the text is part of the bar and is printed when it is complete; else
-//! it goes to standard output as it comes. Nothing is shown in JSON mode but the bar.
+//! On a terminal with a progress bar the text is part of the bar and is printed when it is complete; else it goes to
+//! standard output as it comes. JSON mode only shows the bar.
 
 use crate::prelude::*;
 use ndp_model::{Continuation, Vocabulary};

@@ -1,6 +1,6 @@
 //! `ndp synth`: area and delay of a block.
 //!
-//! Everything that decides a number is in the library; this file reads the environment, shows progress and places files.
+//! The library computes every number; this file reads the environment, shows progress and places files.
 
 use crate::prelude::*;
 use clap::ValueEnum;
@@ -15,7 +15,7 @@ use ndp_synth::script::{self, Recipe};
 use ndp_synth::{source, tools};
 use std::time::Duration;
 
-/// Where reports go unless told otherwise, seen from the root of the repository.
+/// Default folder of reports, from the root of the repository.
 const REPORTS: &str = "synth/reports";
 /// Published area of a 7 nm high-density bit cell.
 const SRAM_UM2_PER_BIT: f64 = 0.027;
@@ -84,7 +84,6 @@ pub struct Args {
     list: bool,
 }
 
-/// Most modules on the first screen.
 const SCREEN: usize = 20;
 
 fields! { TOTAL
@@ -265,7 +264,7 @@ fn report(synthesis: &Synthesis, path: &Path) -> Report {
         .table_at(level, None, ("timing", "Timing (OpenSTA)"), slacks)
 }
 
-/// An area in the unit that leaves few digits.
+/// In the unit that leaves few digits.
 fn area_of(um2: f64) -> String {
     if um2 < 1e4 { format!("{um2:.1} um2") } else { format!("{:.3} mm2", um2 / 1e6) }
 }
@@ -291,7 +290,7 @@ fn synthesise(args: &Shown<Args>) -> Result<(Synthesis, OutputFile)> {
         hierarchy = hierarchy.flattened();
     }
     let flow = flow(args)?;
-    // Rather now than after minutes of synthesis.
+    // Before minutes of synthesis.
     let file = report_file(args, &config, &flow)?;
     let temporary = TemporaryFolder::create("synth-").context("no temporary directory")?;
     let folder = args.keep.as_deref().unwrap_or(temporary.path());
@@ -323,7 +322,7 @@ fn synthesise(args: &Shown<Args>) -> Result<(Synthesis, OutputFile)> {
     Ok((synthesis, file))
 }
 
-/// The file for the report, in a folder that is created; it is none of those that are read.
+/// The file for the report, in a folder that is created; it may not be an input.
 fn report_file(args: &Shown<Args>, config: &str, flow: &Flow) -> Result<OutputFile> {
     let library = flow.library.as_ref().map(|library| library.comb.name.as_str());
     if let (None, Some(library)) = (&args.report, library) {
@@ -345,7 +344,7 @@ fn report_file(args: &Shown<Args>, config: &str, flow: &Flow) -> Result<OutputFi
     OutputFile::create(&path).with_context(|| format!("cannot write '{}'", path.display()))
 }
 
-/// With the files that `--keep` writes: libraries and constraints, and a folder for each module.
+/// Adds the files that `--keep` writes: libraries and constraints, and a folder for each module.
 fn kept(files: FileSet, args: &Args, folder: &Path) -> FileSet {
     let libraries = args.liberty.iter().flat_map(|_| [script::COMB_LIB, script::CONSTRAINTS]);
     let names = libraries.chain(args.liberty_seq.iter().map(|_| script::SEQ_LIB));
@@ -354,7 +353,7 @@ fn kept(files: FileSet, args: &Args, folder: &Path) -> FileSet {
     entries.filter(|path| is_of_module(path)).fold(files, |files, path| files.output_folder("--keep", path))
 }
 
-/// Whether a folder has the name of a module's: `m` and a number.
+/// Whether a folder is a module's: `m` and a number.
 fn is_of_module(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let number = name.and_then(|name| name.strip_prefix('m'));
@@ -397,13 +396,13 @@ fn flow(args: &Args) -> Result<Flow> {
     })
 }
 
-/// The tools of proofs, with a limit for each run.
+/// The tools of proofs; `limit` holds for each run.
 pub fn prover(limit: Duration) -> Result<Prover> {
     let yosys = tools::yosys(from_env("YOSYS"), limit)?;
     Ok(Prover { abc: tools::abc(from_env("ABC"), &yosys, limit)?, yosys, limit })
 }
 
-/// A program that the environment names. Empty is as good as unset.
+/// A program in the environment; empty counts as unset.
 pub fn from_env(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -435,7 +434,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The command that gives the same report, with file names for paths and without what changes no number.
+/// The command of a report, with file names for paths and without options that change no number.
 fn command(args: &Args) -> String {
     let config =
         if args.config.ends_with(".toml") { file_name(Path::new(&args.config)) } else { args.config.clone() };

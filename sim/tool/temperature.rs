@@ -2,7 +2,7 @@
 
 use ndp_numerics::sampling::MAX_TEMPERATURE_PERCENT;
 
-/// A temperature in hundredths.
+/// Parses a temperature to hundredths.
 pub fn temperature_percent(text: &str) -> Result<u32, String> {
     let limit = f64::from(MAX_TEMPERATURE_PERCENT) / 100.0;
     let wrong = || format!("temperature {text} must be a number in 0..={limit} with at most two decimals");

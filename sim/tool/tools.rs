@@ -11,10 +11,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// Vocabulary of a model of bytes.
 const BYTES: u32 = 256;
 
-/// Versions of the tools that made the models; "none" where no RTL was simulated.
+/// Versions of tools; "none" where no RTL was simulated.
 #[derive(Debug, Serialize)]
 pub struct Tools {
     ndp_cosim: &'static str,
@@ -43,7 +42,7 @@ impl Tools {
     }
 }
 
-/// Loads a model, and says on the terminal which of its weights FP16 does not have.
+/// Loads a model, and prints which of its weights FP16 lacks.
 pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
     let (model, Remarks { rounded, warnings }) = Model::load_with_remarks(dir).with_context(|| {
         format!(
@@ -74,13 +73,13 @@ pub fn read_json<T: DeserializeOwned>(path: &Path, limit: u64) -> anyhow::Result
     parsed.with_context(|| format!("cannot understand '{}'", path.display()))
 }
 
-/// The preset that a trace names, with or without an owner in front of it (`facebook/opt-6.7b`).
+/// The preset that a trace names, perhaps with an owner (`facebook/opt-6.7b`).
 pub fn traced_preset(header: &TraceHeader) -> Option<LlmShape> {
     let name = header.model.rsplit('/').next().unwrap_or_default();
     LlmShape::preset(name).ok()
 }
 
-/// The model that a trace names. An unknown name stands for an OPT of the trace's sizes with heads of 64 elements; the text that is returned says so.
+/// An unknown name stands for an OPT of the trace's sizes with heads of 64 elements; the returned text says so.
 pub fn traced_model(header: &TraceHeader) -> anyhow::Result<(LlmShape, Option<String>)> {
     if let Some(model) = traced_preset(header) {
         return Ok((model, None));
@@ -107,7 +106,7 @@ pub fn traced_model(header: &TraceHeader) -> anyhow::Result<(LlmShape, Option<St
     Ok((shape, Some(assumed)))
 }
 
-/// Says that attention counts as dense, if the trace has none. `neurons` are the neurons of a layer.
+/// Says that attention counts as dense, if the trace has none. `neurons` is their number in a layer.
 pub fn note_dense_attention(header: &TraceHeader, neurons: u32) {
     if header.attention == 0 {
         note!(
@@ -116,7 +115,6 @@ pub fn note_dense_attention(header: &TraceHeader, neurons: u32) {
     }
 }
 
-/// What quantising has done to weights.
 #[cfg(feature = "rtl")]
 pub fn quantisation_text(weights: ndp_config::WeightFormat, error: &ndp_model::QuantisationError) -> String {
     format!(
@@ -130,7 +128,7 @@ pub fn quantisation_text(weights: ndp_config::WeightFormat, error: &ndp_model::Q
     )
 }
 
-/// Draws a bar again and again while nothing is counted, if it is shown. That takes a thread, if the operating system has one: `indicatif`'s own way panics
+/// Redraws a visible bar while nothing is counted, in a thread if the operating system has one: `indicatif` panics
 /// without.
 pub fn tick(bar: &indicatif::ProgressBar, interval: std::time::Duration) {
     if bar.is_hidden() {
@@ -146,26 +144,24 @@ pub fn tick(bar: &indicatif::ProgressBar, interval: std::time::Duration) {
     });
 }
 
-/// Runs of numbers in ascending order: first and last of each.
+/// Runs of ascending numbers: first and last of each.
 pub fn runs(numbers: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, u32)> {
     let single = numbers.map(|number| (number, number));
     single.coalesce(|a, b| if a.1 + 1 == b.0 { Ok((a.0, b.1)) } else { Err((a, b)) })
 }
 
-/// A file or directory of the workspace.
 pub fn workspace_path(relative: &str) -> PathBuf {
     let here = PathBuf::from(relative);
     let workspace = || Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("."));
     if here.exists() { here } else { workspace().join(relative) }
 }
 
-/// A rate: that of something that takes so many nanoseconds; 0 if it takes none.
+/// Rate of something that takes `ns`; 0 if it takes no time.
 #[cfg(feature = "rtl")]
 pub fn per_second(ns: f64) -> f64 {
     if ns > 0.0 { 1e9 / ns } else { 0.0 }
 }
 
-/// Refuses a mode that needs sliced banks on a memory without them.
 pub fn check_banks(memory: &HbmConfig, mode: Mode) -> anyhow::Result<()> {
     let what = if mode.offloads() { "offloading".to_owned() } else { format!("mode {}", mode.name()) };
     ensure!(

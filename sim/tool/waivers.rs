@@ -1,9 +1,8 @@
-//! Holes of coverage and surviving mutants that are right, each with its reason: a file that says so.
+//! A file of permitted holes of coverage and surviving mutants, each with its reason.
 
 use crate::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of the file that are read at most.
 const LIMIT: u64 = 1 << 20;
 
 #[derive(Debug, Default, Deserialize)]
@@ -25,7 +24,7 @@ pub struct Hole {
     pub block: String,
     /// Pattern of signals whose bits do not change.
     pub signal: Option<String>,
-    /// The bits, first and last; all if there are none.
+    /// First and last bit; all bits if missing.
     pub bits: Option<[u32; 2]>,
     /// Pattern of what a line sets, with the branch before it, such as `else count_q`.
     pub line: Option<String>,
@@ -39,7 +38,6 @@ pub struct Survivor {
     pub block: String,
     /// Pattern of the change in words.
     pub change: String,
-    /// Why no test has to find it.
     pub reason: String,
 }
 
@@ -74,7 +72,7 @@ impl std::fmt::Display for Hole {
     }
 }
 
-/// Whether a text is as a pattern says, in which `*` is any text.
+/// Whether a text matches a pattern, in which `*` is any text.
 pub fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -1,24 +1,23 @@
-//! What models have counted: files of `ndp_sim::ffi`, read and put together.
+//! Counts of models, read from the files of `ndp_sim::ffi` and added up.
 
 use crate::prelude::*;
 use anyhow::{bail, ensure};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::read_to_string;
 
-/// What is covered or not. Designs of other configurations have the same points: a signal is known by the file that describes it and by its name.
+/// A point of coverage. Designs of other configurations have the same points: a signal is known by its file and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// A branch, and what the first line of it sets.
+    /// A branch, by what its first line sets.
     Line(String),
-    /// A bit of a signal.
     Bit(String, u32),
 }
 
 #[derive(Debug)]
 pub struct Point {
-    /// For each direction of a change, if Verilator tells them from each other, whether it was there in any instance of any design.
+    /// By direction of change, if Verilator tells directions apart: whether it occurred in any instance of any design.
     seen: BTreeMap<String, bool>,
-    /// Module and line in its Verilog.
+    /// Module and line in the Verilog.
     pub verilog: String,
     /// File and line of the description.
     pub place: String,
@@ -33,7 +32,6 @@ impl Point {
 
 pub type Points = BTreeMap<String, BTreeMap<What, Point>>;
 
-/// Adds the counts of a folder.
 pub fn read(folder: &Path, points: &mut Points) -> Result<()> {
     let named = || format!("cannot read {}", folder.display());
     let mut files: Vec<PathBuf> = Vec::new();
@@ -62,15 +60,13 @@ pub fn read(folder: &Path, points: &mut Points) -> Result<()> {
     Ok(())
 }
 
-/// A signal or memory of a module.
 struct Signal {
     block: String,
     place: String,
-    /// For each bit, the lowest first, whether it is constant; nothing of a memory.
+    /// By bit, lowest first; empty for a memory.
     constant: Vec<bool>,
 }
 
-/// A design whose models counted.
 struct Design<'a> {
     signals: HashMap<(String, String), Signal>,
     lines: Vec<&'a str>,
@@ -92,7 +88,7 @@ impl<'a> Design<'a> {
         Ok(Self { signals: known, lines: verilog.lines().collect() })
     }
 
-    /// Adds a line of a file of counts: `C '<key><value>...' <count>`, where keys begin with 1 and values with 2.
+    /// Adds a line `C '<key><value>...' <count>`, where keys begin with byte 1 and values with byte 2.
     fn count(&self, line: &str, points: &mut Points) -> Result<()> {
         let counted = line.strip_prefix("C '").and_then(|line| line.rsplit_once("' "));
         let (keys, count) = counted.with_context(|| format!("`{line}` is no count"))?;
@@ -124,7 +120,7 @@ impl<'a> Design<'a> {
         self.signals.get(&(module.to_owned(), name.to_owned()))
     }
 
-    /// `name`, `name[bit]`, perhaps with `:0->1` behind it; nothing for bits of memories, constants, and wires that only the Verilog has.
+    /// `name` or `name[bit]`, perhaps with `:0->1`; none for memories, constants, and wires of the Verilog only.
     fn bit<'b>(&self, module: &str, comment: &'b str) -> Option<(&Signal, What, &'b str)> {
         let (bit, direction) = comment.split_once(':').unwrap_or((comment, ""));
         let (name, number) = match bit.split_once('[') {
@@ -136,7 +132,7 @@ impl<'a> Design<'a> {
         changes.then(|| (signal, What::Bit(name.to_owned(), number), direction))
     }
 
-    /// The branch that begins in a line, by what is set first from there on.
+    /// The branch that begins in a line, by what is set first after it.
     fn line(&self, module: &str, branch: &str, at: usize) -> Option<(&Signal, What, &'static str)> {
         let lines = self.lines.get(at.checked_sub(1)?..)?.iter();
         let (target, _) =
@@ -147,7 +143,7 @@ impl<'a> Design<'a> {
     }
 }
 
-/// What is behind `if (...)`.
+/// Text after `if (...)`.
 fn without_condition(statement: &str) -> &str {
     let Some(rest) = statement.strip_prefix("if (") else { return statement };
     let mut open = 1;

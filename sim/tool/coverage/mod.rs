@@ -1,6 +1,6 @@
 //! `ndp verify coverage`: which lines of the Verilog the testbenches reach, and which bits they change.
 //!
-//! The testbenches of the blocks run on models of Verilator that count; here their counts are put together, and compared with what is waived.
+//! Verilator's models in the testbenches count; here the counts are added up and compared with the waivers.
 
 mod counts;
 
@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The folder of the counts: what `ndp_sim::ffi` reads, which the tool without RTL does not have.
+/// Folder of the counts, as in `ndp_sim::ffi`, which the tool without RTL lacks.
 const COVERAGE: &str = "NDP_COVERAGE";
-/// The least shares in percent, less what is waived.
+/// Least shares in percent, without what is waived.
 const LINE_BAR: f64 = 100.0;
 const TOGGLE_BAR: f64 = 90.0;
 
@@ -67,21 +67,20 @@ impl Share {
     }
 }
 
-/// Something that is not covered: a branch, or bits of a signal.
+/// A branch, or bits of a signal, without coverage.
 #[derive(Debug, Serialize)]
 struct Gap {
     /// The branch with what it sets, or the signal.
     what: String,
-    /// Bits of the signal; none of a line, nor of a signal of one bit.
+    /// Bits of the signal; empty for a line or a signal of one bit.
     bits: Vec<u32>,
-    /// Module and line in its Verilog.
+    /// Module and line in the Verilog.
     verilog: String,
     /// File and line of the description.
     place: String,
     waived: Option<String>,
 }
 
-/// What is covered of a block.
 #[derive(Debug, Serialize)]
 struct Row {
     block: String,
@@ -158,7 +157,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     ))
 }
 
-/// Runs the testbenches of the blocks, each set of them once, and says where their counts are.
+/// Runs each set of the blocks' testbenches once; returns the folders of their counts.
 fn measured(blocks: &[&Block], args: &Args) -> Result<Vec<PathBuf>> {
     let program = build()?;
     let identity = hash(&std::fs::read(&program)?);
@@ -184,7 +183,7 @@ fn measured(blocks: &[&Block], args: &Args) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// Makes a folder, or removes the counts that it has.
+/// Makes a folder, or removes its counts.
 fn emptied(folder: &Path) -> Result<()> {
     let named = || format!("cannot clear {}", folder.display());
     std::fs::create_dir_all(folder).with_context(named)?;
@@ -194,7 +193,7 @@ fn emptied(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is covered of each block, and which waivers hold.
+/// Coverage of each block with its waivers.
 fn rows(points: &Points, waivers: &[Hole]) -> Result<Vec<Row>> {
     let mut used = vec![false; waivers.len()];
     let mut rows = Vec::new();
@@ -251,7 +250,7 @@ fn waives(hole: &Hole, what: &What) -> bool {
     }
 }
 
-/// Bits as ranges: ` 3, 7..9`.
+/// Bits as ranges, such as ` 3, 7..9`.
 fn ranges(bits: &[u32]) -> String {
     let range = |(first, last)| if first == last { format!("{first}") } else { format!("{first}..{last}") };
     let ranges = runs(bits.iter().copied()).map(range).join(", ");

@@ -94,7 +94,6 @@ pub struct Args {
     energy: EnergyArgs,
 }
 
-/// Runs the job.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let files = FileSet::new().input("the trace", &args.trace).configuration("the system", &args.system);
     let files = files.configuration("the configuration", &args.config);
@@ -145,10 +144,10 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         placement: args.placement.load(&NeuronShape::of(&model), dimms, &args.flash)?,
         ..EvaluateOptions::default()
     };
-    // The first line of all, beside a table as well as beside JSON.
+    // Before everything else, tables as well as JSON.
     assumed.inspect(|assumed| note!("{assumed}"));
     let mut reader = reader.with_dense_attention(model.hidden());
-    // How long the text is the trace says behind its profile.
+    // The trace has the text's length after its profile.
     let mut progress = None;
     let result = evaluate(&mut reader, &design, &model, &system, &options, |token, all| {
         progress.get_or_insert_with(|| Progress::new(all, "tokens")).set(token);

@@ -65,7 +65,7 @@ fn lines(
     ChartKind::Lines { x: (x.0, false), y: (key, factor), series, axes, reference }
 }
 
-/// The fastest policy, how much faster it is than the others, and the reason.
+/// The fastest policy, its lead over the others, and the reason.
 fn answer(result: &Evaluation) -> (String, Option<String>) {
     let by_rate =
         result.policies.iter().sorted_by(|a, b| b.tokens_per_second.total_cmp(&a.tokens_per_second));
@@ -84,7 +84,7 @@ fn answer(result: &Evaluation) -> (String, Option<String>) {
     (answer, time::reason(&first.time))
 }
 
-/// The report; tables of energy are on the screen if they are asked for.
+/// `with_energy` puts tables of energy on the screen.
 pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
     let Evaluation { policies, predictors, ablation, similarity, .. } = result;
     let (answer, reason) = answer(result);
@@ -182,7 +182,7 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
     )
 }
 
-/// Tables of each token under each policy, and of each DIMM under the last policy, with their charts.
+/// By token for each policy, and by DIMM for the last policy, with charts.
 fn tokens(report: Report, policies: &[PolicyResult]) -> Report {
     let each = policies.iter().flat_map(|of| of.tokens.iter().enumerate().map(move |token| (of, token)));
     let all = rows! { each => |(of, (token, figures))|

@@ -1,4 +1,4 @@
-//! Arguments of `ndp generate`, and what they mean with the defaults of the stored text.
+//! Arguments of `ndp generate`, with defaults from the stored text.
 
 use crate::args::{RecordArgs, UnitArgs, weight_format};
 use crate::given::Given;
@@ -134,7 +134,6 @@ pub struct Args {
 }
 
 impl Args {
-    /// Refuses options without effect.
     pub fn check_effects(&self) -> Result<()> {
         let Self { given, records, .. } = self;
         if self.activity != ActivitySource::Predicted {
@@ -160,18 +159,16 @@ impl Args {
 /// The repository's own models: byte-level OPT, and LLaMA with sub-words.
 const OWN_MODELS: [&str; 2] = ["golden/model", "golden/model-llama"];
 
-/// Arguments with the defaults filled in.
 pub struct Job {
     pub prompt: String,
     /// Number of tokens, temperature and seed.
     pub options: GenerateOptions,
     pub model: PathBuf,
-    /// Its name in stored texts, if it is one of the repository's own.
+    /// Name in stored texts, for the repository's own models.
     pub stored_as: Option<&'static str>,
 }
 
 impl Job {
-    /// The job that is asked for.
     pub fn new(args: &Args) -> Result<Self> {
         let default = workspace_path("golden/generate/default.json");
         let needed = args.prompt.is_none() || args.temperature.is_none() || args.seed.is_none();

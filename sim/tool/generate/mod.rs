@@ -1,6 +1,5 @@
-//! `ndp generate`: a text whose layers are computed by cores from DRAM, attention and caches included.
-//!
-//! Reads the arguments and the model. [`crate::system`] runs the text and reports.
+//! `ndp generate`: a text whose layers, attention and caches included, are computed by cores from DRAM.
+//! [`crate::system`] runs the text and reports.
 
 pub mod args;
 

@@ -1,4 +1,4 @@
-//! Runs the testbenches, with a mutant at work or on models that count what is covered.
+//! Runs the testbenches, with an active mutant or on models that count coverage.
 
 use crate::prelude::*;
 use anyhow::ensure;
@@ -9,19 +9,17 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// In names of tests that inject errors of their own: they say whether a bench can fail, and nothing of the hardware.
+/// In names of tests that inject errors of their own: they test a bench, not the hardware.
 const INJECTING: &str = "_caught";
 
-/// What a run of tests came to.
 pub enum Ran {
     Passed,
-    /// This one did not, or the program ended by itself.
+    /// The name of the test, or how the program ended.
     Failed(String),
-    /// They took longer than the limit.
     TooLong,
 }
 
-/// Builds the testbenches and says where they are.
+/// Builds the testbenches and returns their path.
 pub fn build() -> Result<PathBuf> {
     ensure!(
         Path::new("testbenches/main.rs").is_file(),
@@ -43,7 +41,7 @@ pub fn build() -> Result<PathBuf> {
     text.lines().find_map(executable).context("cargo names no program of the testbenches")
 }
 
-/// Runs the tests that `filters` name, but for those that inject errors, until one fails; what they print goes to `log`.
+/// Runs the tests of `filters`, except those that inject errors, until one fails; their output goes to `log`.
 pub fn run_testbenches(
     program: &Path,
     filters: &[&str],
@@ -64,7 +62,7 @@ pub fn run_testbenches(
         let ended = child.try_wait()?;
         let text = std::fs::read(log).with_context(|| format!("cannot read {}", log.display()))?;
         let text = String::from_utf8_lossy(&text);
-        // Who fails is enough; `drop` ends the others.
+        // The name of the failing test is enough; `drop` ends the others.
         let failed = text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
         if let Some(test) = failed {
             return Ok(Ran::Failed(test.to_owned()));

@@ -1,7 +1,7 @@
 //! `ndp verify mutate`: which changes of the hardware the project's own tests and proofs find.
 //!
-//! A mutant is drawn from the description of a block, put into every model that a testbench opens, and has to make a testbench or a proof of
-//! that block fail. What survives is compared with the original by a solver.
+//! A mutant is drawn from the description of a block and put into every model that a testbench opens; a testbench or
+//! proof of that block has to fail. A solver compares survivors with the original.
 
 mod kill;
 mod table;
@@ -67,33 +67,31 @@ pub struct Args {
     list: bool,
 }
 
-/// What became of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Fate {
     Killed,
     Refuted,
     Equivalent,
-    /// A run tells it from the original, and no test sees it.
+    /// A run tells it from the original, but no test does.
     Survived,
-    /// The solver found neither.
+    /// The solver did not finish.
     Undecided,
-    /// It survived, which is right: the row says why.
+    /// It may survive, for the reason in the row.
     Waived,
 }
 
-/// A mutant and what became of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Row {
     /// File and line of the description.
     line: String,
     change: String,
     fate: Fate,
-    /// The test or proof that found it; of what is waived, why.
+    /// The test or proof that found it, or the reason of the waiver.
     by: String,
 }
 
-/// A verdict with all that it follows from.
+/// A verdict with everything that it depends on.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     from: String,
@@ -197,7 +195,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     ))
 }
 
-/// The blocks of these names; all if there are none.
+/// The blocks of `names`, or all without names.
 pub fn chosen(names: &[String]) -> Result<Vec<&'static Block>> {
     let find = |name: &String| {
         let known: Vec<&str> = BLOCKS.iter().map(|block| block.name).collect();
@@ -210,7 +208,7 @@ pub fn chosen(names: &[String]) -> Result<Vec<&'static Block>> {
     if names.is_empty() { Ok(BLOCKS.iter().collect()) } else { names.iter().map(find).collect() }
 }
 
-/// The design in which mutants are looked for.
+/// The design from which mutants are drawn.
 fn design(block: &Block, config: Option<&str>) -> Result<Design> {
     let (own, top) = block.design;
     let name = config.unwrap_or(own);
@@ -218,7 +216,7 @@ fn design(block: &Block, config: Option<&str>) -> Result<Design> {
     Ok(ndp_synth::source::design(if Path::new(&file).is_file() { &file } else { name }, top)?.1)
 }
 
-/// All mutants of the block's file; the first `n` of them are drawn.
+/// All mutants of the block's file, the `n` drawn ones first.
 fn drawn(design: &Design, block: &Block, n: usize, seed: u64) -> Vec<Mutant> {
     let file = format!("/{}.rs", block.name);
     let mut mutants: Vec<Mutant> =
@@ -232,7 +230,7 @@ fn drawn(design: &Design, block: &Block, n: usize, seed: u64) -> Vec<Mutant> {
     mutants
 }
 
-/// The modules of a design that have the mutant, and the change in words.
+/// Modules of a design with the mutant, and the change in words.
 fn found<'a>(design: &'a Design, mutant: &Mutant) -> (Vec<&'a Rc<Module>>, String) {
     let modules: Vec<_> = design.modules().iter().filter(|module| mutant.is_in(module)).collect();
     let words = modules.first().map(|module| mutant.words(module)).unwrap_or_default();
@@ -294,7 +292,7 @@ fn campaign(
     Ok(Campaign { block: *block, all: all.len(), score, rows })
 }
 
-/// The waivers of a block, which has these mutants.
+/// The waivers of a block with these mutants.
 fn of_block<'a>(
     waivers: &'a [Survivor],
     block: &Block,
@@ -322,51 +320,46 @@ fn waive(rows: &mut [Row], waivers: &[&Survivor]) -> Result<()> {
     Ok(())
 }
 
-/// Tells contents from each other.
 pub fn hash(bytes: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
-/// What mutants of one block are measured with.
 struct Bench<'a> {
     block: &'a Block,
     design: &'a Design,
     prover: &'a Prover,
-    /// The testbenches, as [`build`] has built them.
+    /// Program of the testbenches, from [`build`].
     program: &'a Path,
     folder: PathBuf,
-    /// Limit of a run of the tests, once it is known how long they take without a mutant at work.
+    /// Limit of a run of the tests, once their time without a mutant is known.
     limit: Option<Duration>,
 }
 
-/// Limit of the tests without a mutant at work; models are built meanwhile.
+/// Limit of the tests without a mutant, which includes building the models.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// The file with the mutants, and the line of the one at work: what `ndp_sim::ffi` reads.
+/// File of the mutants, and the line of the active one, for `ndp_sim::ffi`.
 const MUTANTS: &str = "NDP_MUTANTS";
 const MUTANT: &str = "NDP_MUTANT";
 
 impl Bench<'_> {
-    /// The file with the mutants.
     fn mutants(&self) -> PathBuf {
         self.folder.join("mutants.txt")
     }
 
-    /// The file with the output of the tests.
     fn log(&self) -> PathBuf {
         self.folder.join("tests.log")
     }
 
-    /// Runs the tests of the block, with the mutant of that line at work, until one fails.
+    /// Runs the block's tests, with the mutant of that line, until one fails.
     fn run(&self, mutant: usize, limit: Duration) -> Result<Ran> {
         let (mutants, number) = (self.mutants(), mutant.to_string());
         let environment = [(MUTANTS, mutants.as_os_str()), (MUTANT, number.as_ref())];
         run_testbenches(self.program, self.block.tests, &environment, &self.log(), limit)
     }
 
-    /// How long the tests may take.
     fn limit(&mut self) -> Result<Duration> {
         if let Some(limit) = self.limit {
             return Ok(limit);
@@ -403,7 +396,6 @@ impl Bench<'_> {
         Ok(Row { line: mutant.line().to_owned(), change: words, fate, by })
     }
 
-    /// The proof that the mutant breaks.
     fn refuting(&self, mutant: &Mutant) -> Result<Option<&'static str>> {
         for proof in PROOFS.iter().filter(|proof| self.block.proofs.contains(&proof.name)) {
             let folder = self.folder.join("proof");
@@ -419,7 +411,7 @@ impl Bench<'_> {
         Ok(None)
     }
 
-    /// Whether the mutant is the same hardware: in every module of the design that has it.
+    /// Whether the mutant is equivalent in every module that has it.
     fn compared(&self, mutant: &Mutant, modules: &[&Rc<Module>]) -> Result<Fate> {
         let mut fate = Fate::Equivalent;
         for module in modules {
@@ -439,7 +431,7 @@ impl Bench<'_> {
     }
 }
 
-/// Survivors, those that nobody decided among them.
+/// Survivors, with undecided ones.
 fn survivors(campaign: &Campaign) -> impl Iterator<Item = (&Row, &'static str)> {
     campaign.rows.iter().filter_map(|row| match row.fate {
         Fate::Survived => Some((row, "")),
@@ -518,7 +510,7 @@ mod tests {
         assert_eq!(rows[0].by, "saves power");
         let refused = waive(&mut rows, &[&waiver("fifo", "next *")]).map_err(|e| e.to_string());
         assert_eq!(refused, Err("the waiver of `next *` waives a mutant that a test finds".to_owned()));
-        // Drawn or not, what is waived has to be there.
+        // Waived mutants have to exist, drawn or not.
         let idle = [waiver("fifo", "next d_q: c*")];
         let refused = of_block(&idle, block, || vec!["next d_q: b becomes 0".to_owned()]);
         let said = "the waiver of `next d_q: c*` waives nothing: there is no such mutant";

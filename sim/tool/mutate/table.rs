@@ -1,6 +1,6 @@
-//! Which tests and proofs pin which block.
+//! Tests and proofs of each block.
 
-/// What a block is measured by.
+/// Required score of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -11,7 +11,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The least score in percent.
+    /// Least score in percent.
     pub fn bar(self) -> f64 {
         match self {
             Self::Arithmetic => 95.0,
@@ -20,19 +20,19 @@ impl Kind {
     }
 }
 
-/// A block: a file of `hdl/src/blocks`.
+/// A file of `hdl/src/blocks`.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct Block {
     pub name: &'static str,
     pub kind: Kind,
-    /// Configuration of the design in which its mutants are looked for, and the design. Tests that open the block in other configurations
-    /// have the same mutants.
+    /// Configuration and block of the design from which mutants are drawn. Tests that open the block in other
+    /// configurations have the same mutants.
     pub design: (&'static str, &'static str),
     pub tests: &'static [&'static str],
     pub proofs: &'static [&'static str],
 }
 
-/// Blocks: kind and name, configuration and design, tests, and perhaps proofs.
+/// Kind and name, configuration and design, tests, and perhaps proofs.
 macro_rules! blocks {
     ($($kind:ident $name:literal $design:tt, $tests:expr $(, [$($proofs:literal),+])?;)+) => {
         &[$(Block { name: $name, kind: Kind::$kind, design: $design, tests: $tests, proofs: &[$($($proofs),+)?] }),+]
@@ -41,10 +41,10 @@ macro_rules! blocks {
 
 const RANK: &[&str] = &["rank_port::"];
 const AXI: &[&str] = &["axi::random_bursts", "axi::resets", "axi::streams_take"];
-/// Those of a unit that say what becomes of its operands.
+/// Tests of a unit that depend on its operands' recoding.
 const RECODING: &[&str] =
     &["gemv_unit::every", "gemv_unit::nothing_is_left", "gemv_unit::an_infinite", "gemv_unit::stores_give"];
-/// Those of a link, but for the sweep of error rates, which takes longer than all others.
+/// Tests of a link, without the sweep of error rates, which takes longer than all others.
 const LINK: &[&str] = &[
     "dimm_link::a_",
     "dimm_link::bursts",
@@ -57,7 +57,7 @@ const LINK: &[&str] = &[
     "link_formats::an_acknowledgement",
     "link_formats::markers",
 ];
-/// Those of the crossbar of a bridge.
+/// Tests of a bridge's crossbar.
 const BRIDGE: &[&str] = &[
     "link_switch::",
     "dimm_link::a_bridge",
@@ -65,7 +65,7 @@ const BRIDGE: &[&str] = &[
     "dimm_link::dimms_around",
     "dimm_link::through_a_bridge",
 ];
-/// Those of programs on a whole core, of one configuration.
+/// Tests of programs on a whole core of one configuration.
 const CORE: &[&str] = &[
     "ndp_core::random_programs_do_what_they_say",
     "ndp_core::random_programs_do_so_among",
@@ -75,7 +75,7 @@ const CORE: &[&str] = &[
     "ndp_core::activations_are_counted",
     "select::",
 ];
-/// Those of instructions: the issuer alone, what programs do, and when, which the cycle model says.
+/// Tests of instructions: the issuer alone, effects of programs, and their times by the cycle model.
 const INSTRUCTIONS: &[&str] = &[
     "issue::",
     "cycle_model::random_programs_take",
@@ -86,11 +86,9 @@ const INSTRUCTIONS: &[&str] = &[
     "select::",
 ];
 
-/// Those of a channel of HBM-PIM.
 const CHANNEL: &[&str] = &["pim_channel::"];
 const CONTROLLER: &[&str] = &["pim_controller::"];
 
-/// All blocks that have a score.
 pub const BLOCKS: &[Block] = blocks! {
     Arithmetic "multiplier_unit" ("hermes", "multiplier_unit"), &["multiplier_unit::"];
     Arithmetic "operand_recoder" ("tiny", "gemv_unit"), RECODING;

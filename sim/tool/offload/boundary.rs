@@ -1,16 +1,15 @@
-//! `ndp offload --boundary`: throughput over where sliced banks are cut.
+//! `ndp offload --boundary`: throughput over the boundary of sliced banks.
 
 use super::report::decision;
 use crate::prelude::*;
 use ndp_librapim::offloading::{Batch, Layout, Mode, Model, Room, Step};
 use serde::Serialize;
 
-/// A boundary, a length of requests and a batch.
 struct Point {
     room: Room,
     sequence: u32,
     asked: u32,
-    /// Those that there is room for.
+    /// Batch for which there is room.
     batch: u32,
     modes: Vec<Throughput>,
 }
@@ -38,7 +37,7 @@ impl Throughput {
     }
 }
 
-/// The table of all boundaries, lengths and batches. `step` plans one with so many copies.
+/// All boundaries, lengths and batches. `step` plans one with that number of copies.
 pub fn run(
     (model, memory): (&Model, &HbmConfig),
     step: impl Fn(u32, &Batch, Mode) -> Result<Step>,

@@ -1,4 +1,4 @@
-//! `ndp offload`: what dynamic batch offloading does over a grid of sequence lengths and batches.
+//! `ndp offload`: dynamic batch offloading over a grid of sequence lengths and batches.
 
 mod boundary;
 mod report;
@@ -107,7 +107,7 @@ impl Args {
         Ok(hardware)
     }
 
-    /// Times of ordinary and of sliced banks: of a table, measured here, or computed here.
+    /// For ordinary and for sliced banks: from a table, measured, or computed.
     fn times(&self, model: &Model, hardware: &Hardware, memory: &HbmConfig) -> Result<BothTimes> {
         let table = self.times.as_deref().map(|path| measured(path, model, memory)).transpose()?;
         let contexts = (!self.formula).then_some(&self.sequences);
@@ -116,10 +116,10 @@ impl Args {
     }
 }
 
-/// Times of ordinary and of sliced banks.
+/// Times for ordinary and for sliced banks.
 pub type BothTimes = [Box<dyn DeviceTimes>; 2];
 
-/// Times of ordinary and of sliced banks: measured with contexts up to each of `measured`, or by formulas. `named` is what the user calls the hardware.
+/// Measured with contexts up to each of `measured`, or by formulas. `named` is the user's name of the hardware.
 pub fn memory_times(
     model: &Model,
     (hardware, named): (&Hardware, &str),
@@ -151,7 +151,7 @@ fn in_order(contexts: &[u32]) -> Result<Vec<u32>> {
     contexts.sort_unstable();
     contexts.dedup();
     for &context in &contexts {
-        // The range is that of batches.
+        // Contexts have the bounds of a batch.
         Batch::uniform(1, context)?;
     }
     Ok(contexts)
@@ -161,7 +161,6 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     write(path, &(serde_json::to_string_pretty(value)? + "\n"))
 }
 
-/// Longest table of times.
 const MAX_BYTES: u64 = 256 << 20;
 
 pub fn run(args: &Shown<Args>) -> Result<Report> {

@@ -1,4 +1,4 @@
-//! The report of a grid: points with the decisions of the scheduler, and the step of each point in each mode or system.
+//! The report of a grid: the scheduler's decisions, and each point's step in each mode or system.
 
 use crate::prelude::*;
 use ndp_librapim::offloading::algorithm::{Choice, Decision};
@@ -7,14 +7,14 @@ use ndp_librapim::offloading::{
     Cell, Dispatch, Hardware, Layout, Mode, ModeResult, Model, Purpose, StepEnergy,
 };
 
-/// The paper's systems, for a report that names none.
+/// Default systems of a page, from the paper.
 const PAPER: [Mode; 6] = [Mode::Serial, Mode::AttAcc, Mode::NeuPims, Mode::Dex, Mode::Dbo, Mode::DexDbo];
 /// Modes of a report that compares no systems.
 const MODES: [Mode; 5] = [Mode::Serial, Mode::Pipelined, Mode::Dex, Mode::DexDbo, Mode::Shortest];
-/// Without and with offloading, over NeuPIMs.
+/// Without and with offloading, relative to NeuPIMs.
 const OFFLOADING: [Mode; 3] = [Mode::NeuPims, Mode::Dex, Mode::DexDbo];
 
-/// Requests that are offloaded, in words: `m` of the FFN, `n` of attention.
+/// Offloaded requests in words: `m` of the FFN, `n` of attention.
 pub fn decision(choice: &Choice) -> String {
     match choice.decision {
         Decision::None => "-".to_owned(),
@@ -23,7 +23,6 @@ pub fn decision(choice: &Choice) -> String {
     }
 }
 
-/// Offloading in a middle layer.
 fn moved(result: &ModeResult) -> String {
     match result.layout {
         Layout::WholeGroup => "group".to_owned(),
@@ -31,7 +30,6 @@ fn moved(result: &ModeResult) -> String {
     }
 }
 
-/// Source of commands of NPU+AiM and AttAcc.
 fn issue(hardware: &Hardware) -> String {
     let baselines = &hardware.baselines;
     match baselines.dispatch {
@@ -42,14 +40,14 @@ fn issue(hardware: &Hardware) -> String {
     }
 }
 
-/// Utilisations of the paper (section 6.3: Llama3-70B, batch 128).
+/// Section 6.3: Llama3-70B, batch 128.
 const UTILISATIONS: &str =
     "the paper, section 6.3, reports for batch 128 and 4096 tokens: NPU 77 %, PIM 38 %";
-/// Energy of the paper (section 6.5, Fig. 22: Llama3-70B, batch 128, over NeuPIMs).
+/// Section 6.5, Fig. 22: Llama3-70B, batch 128, relative to NeuPIMs.
 const ENERGIES: &str = "the paper, Fig. 22, for batch 128, LibraPIM over NeuPIMs: without offloading similar; with it more for short \
     sequences, less and less of it for longer ones, +20 % on average";
 
-/// Each point in each of these modes, beside the first mode.
+/// Each point in each mode, beside the first mode.
 fn steps<'c>(cells: &'c [Cell], modes: &'c [Mode]) -> impl Iterator<Item = Step<'c>> + Clone {
     let of = |cell: &'c Cell, mode: Mode| {
         Some(Step { cell, mode, own: cell.mode(mode)?, first: cell.mode(modes[0])? })
@@ -66,13 +64,13 @@ struct Step<'c> {
 }
 
 impl Step<'_> {
-    /// Times as fast as the first mode.
+    /// Speed relative to the first mode.
     fn times(&self) -> f64 {
         self.first.step_us / self.own.step_us
     }
 }
 
-/// Each mode that there are steps of, how many, and how many times as fast they are: geometric and arithmetic mean.
+/// By mode: number of steps, geometric and arithmetic mean of their speed relative to the first mode.
 fn means<'c>(steps: impl Iterator<Item = Step<'c>>) -> Vec<(Mode, usize, f64, f64)> {
     let mut by_mode: Vec<(Mode, Vec<f64>)> = Vec::new();
     for step in steps {
@@ -115,7 +113,7 @@ fn joules<'c>(steps: impl Iterator<Item = Step<'c>>, name: fn(Mode) -> &'static 
     }
 }
 
-/// The report of a grid, comparing `systems`, or modes if there are none; with energies on the screen if they are asked for.
+/// Compares `systems`, or modes if there are none; energies are on the screen if asked for.
 pub fn report(
     (model, hardware): (&Model, &Hardware),
     cells: &[Cell],
@@ -197,7 +195,7 @@ pub fn report(
     if paper { report.note(ENERGIES) } else { report }
 }
 
-/// Systems of a page: those that were asked for, or the paper's.
+/// The named systems, else the paper's.
 pub fn of_page(systems: &[Mode]) -> &[Mode] {
     if systems.is_empty() { &PAPER } else { systems }
 }

@@ -1,4 +1,4 @@
-//! Rate and energy of the systems that figures compare: as CSV, as Markdown.
+//! Rate and energy of the systems that figures compare, as CSV and Markdown.
 
 use super::Outcome;
 use crate::prelude::*;
@@ -12,7 +12,7 @@ const NOTE: &str = "Tokens a second and joules of a token, its share of the prom
 const HEAD: &str = "figure | system | model | in, out, batch | tokens/s, stated | J/token, stated | \
     tokens/s, fitted | J/token, fitted";
 
-/// The columns of [`HEAD`].
+/// Cells of the columns of [`HEAD`].
 fn cells(bar: &BarRow) -> Vec<String> {
     let BarRow { figure, system, model, prompt, output, batch, stated, fitted, .. } = bar;
     let cost = |cost: &TokenCost| [number(cost.tokens_per_second), cost.joules_per_token.to_string()];
@@ -37,7 +37,7 @@ pub fn csv(bars: &[BarRow]) -> Result<String> {
     Ok(csv_of([head].into_iter().chain(bars.iter().map(record)))?)
 }
 
-/// Bars as a Markdown table for each paper.
+/// Bars in a table for each paper.
 pub fn markdown(outcome: &Outcome) -> String {
     let mut text = format!(
         "# Energy of a token\n\nWritten by `ndp figures`; docs/papers.md says how times and energies are computed. {NOTE}\n"

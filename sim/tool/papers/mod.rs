@@ -1,4 +1,4 @@
-//! `ndp figures`: every number that the papers' evaluations state beside what follows here, as CSV, SVG and one HTML page.
+//! `ndp figures`: the numbers of the papers' evaluations beside those computed here, as CSV, SVG and one HTML page.
 
 mod energy;
 mod report;
@@ -44,7 +44,7 @@ pub struct Args {
     fresh: bool,
 }
 
-/// Whether a figure was asked for: `12` has 12, 12a and 12b.
+/// Whether a figure was asked for: `12` selects 12, 12a and 12b.
 fn is_of(figure: &str, asked: &[String]) -> bool {
     let parts = || figure.split([' ', ',']).filter(|part| !part.is_empty());
     let number = |part: &str| part.trim_end_matches(|c: char| c.is_ascii_lowercase()).to_owned();
@@ -57,12 +57,11 @@ fn is_of(figure: &str, asked: &[String]) -> bool {
         })
 }
 
-/// The papers that were asked for.
 fn papers(args: &Args) -> Vec<Paper> {
     if args.paper.is_empty() { Paper::ALL.to_vec() } else { args.paper.clone() }
 }
 
-/// The bars that were asked for; of a quick run the first one of each figure.
+/// The bars to draw; in a quick run the first of each figure.
 fn bars(args: &Args) -> Vec<(Paper, Bar)> {
     let mut all: Vec<(Paper, Bar)> = papers(args)
         .into_iter()
@@ -75,7 +74,7 @@ fn bars(args: &Args) -> Vec<(Paper, Bar)> {
     all
 }
 
-/// Names of all figures, a line for each paper.
+/// A line of figures for each paper.
 fn known(args: &Args) -> String {
     let of = |paper: Paper| {
         let figures = paper.items().iter().map(|item| item.figure).unique().join("; ");
@@ -84,7 +83,6 @@ fn known(args: &Args) -> String {
     papers(args).into_iter().map(of).join("\n")
 }
 
-/// The items that were asked for.
 fn chosen(args: &Args) -> Result<Vec<(Paper, &'static Item)>> {
     for asked in &args.figure {
         let is_asked = |item: &Item| is_of(item.figure, std::slice::from_ref(asked));
@@ -107,7 +105,7 @@ fn chosen(args: &Args) -> Result<Vec<(Paper, &'static Item)>> {
     Ok(all)
 }
 
-/// What the traces show, each computed by one of as many threads as there are processors.
+/// Studies of all traces, in parallel.
 fn traces(kept: &Kept) -> Result<Vec<(TraceSetting, TraceStudy)>> {
     let settings = trace_settings()?;
     let progress = Progress::new(settings.len() as u64, "traces");
@@ -121,19 +119,17 @@ fn traces(kept: &Kept) -> Result<Vec<(TraceSetting, TraceStudy)>> {
     found.into_iter().collect()
 }
 
-/// Everything that was computed.
 #[derive(serde::Serialize)]
 pub struct Outcome {
     /// Rows of all papers, in the order of their figures.
     pub rows: Vec<Row>,
-    /// The study of Hermes' Fig. 13; empty if it was not asked for.
+    /// Study of Hermes' Fig. 13; empty unless it was asked for.
     pub sensitivity: Vec<Sensitivity>,
-    /// Rate and energy of the systems that figures compare.
     pub energy: Vec<BarRow>,
 }
 
 impl Outcome {
-    /// Whether it has all of Hermes' Fig. 13, to which the sensitivity belongs.
+    /// Whether all of Hermes' Fig. 13 is there, to which the sensitivity belongs.
     fn has_study(&self) -> bool {
         let hermes = Paper::Hermes.name();
         let found =
@@ -154,7 +150,7 @@ impl Outcome {
     }
 }
 
-/// Adds the numbers that earlier runs left in the folder: its files always show all of them.
+/// Adds numbers of earlier runs: the folder's files always show all of them.
 fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
     let mut all = Outcome { rows: Vec::new(), sensitivity: asked.sensitivity.clone(), energy: Vec::new() };
     let designs = Designs::default();

@@ -7,10 +7,9 @@ use ndp_report::{BarChart, significant};
 use ndp_systems::figures::{Row, Sensitivity};
 use ndp_systems::{Assumptions, Key};
 
-/// Numbers of one chart are at most this many times apart: smaller bars could not be seen.
+/// Largest ratio of numbers in one chart: smaller bars would be invisible.
 const SPREAD: f64 = 30.0;
 
-/// Most rows on the first screen.
 const SCREEN: usize = 20;
 
 fields! { ROW
@@ -47,7 +46,7 @@ fields! { SENSITIVITY
     "imbalance" "most loaded DIMM" {Digits} Screen: "load of the most loaded DIMM over the mean, with the offline placement";
 }
 
-/// The assumptions that the papers' sets have a reason for.
+/// Assumptions that have a reason in the papers' sets.
 fn assumed<'p>(papers: impl Iterator<Item = &'p &'static str>) -> Result<Values> {
     let sets = papers.map(|paper| Ok((paper, Assumptions::preset(paper)?))).collect::<Result<Vec<_>>>()?;
     let keys = sets.iter().flat_map(|(paper, set)| {
@@ -98,7 +97,7 @@ fn file_name(paper: &str, figure: &str, index: usize) -> String {
     format!("{paper}-{words}-{}.svg", index + 1)
 }
 
-/// The charts of all figures: the section of each, the name of its file, and the picture.
+/// For each chart the section, the name of its file, and the picture.
 pub fn charts(outcome: &Outcome) -> Result<Vec<(String, String, String)>> {
     let mut charts = Vec::new();
     for (paper, rows) in outcome.by_paper() {
@@ -126,7 +125,6 @@ fn steps(all: &[Sensitivity]) -> Result<String> {
     Ok(names.into_iter().enumerate().fold(bars, add).draw()?)
 }
 
-/// The report; `charts` are those of the outcome.
 pub fn report(outcome: &Outcome, charts: &[(String, String, String)], page: String) -> Result<Report> {
     let papers = outcome.by_paper();
     let counts = papers.iter().map(|(paper, rows)| format!("{paper}: {}", agreeing(rows))).join("; ");

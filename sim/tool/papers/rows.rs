@@ -9,13 +9,12 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Longest program that is read to know it again.
+/// Bound on the size of this program's file.
 const MAX_PROGRAM: u64 = 1 << 30;
 
-/// Longest number that was kept.
 const MAX_KEPT: u64 = 1 << 20;
 
-/// What an earlier run has computed: a file for each number. Its name depends on the number, and on the program, which has all parameters in it.
+/// Results of earlier runs: a file per number, named by the number and by the program with all its parameters.
 pub struct Kept {
     folder: PathBuf,
     program: u64,
@@ -32,7 +31,7 @@ fn program() -> Result<u64> {
 }
 
 impl Kept {
-    /// Those of a folder; of a `fresh` one nothing is taken.
+    /// Opens a folder; with `fresh` nothing is taken from it.
     pub fn open(out: &Path, fresh: bool) -> Result<Self> {
         let folder = out.join("kept");
         std::fs::create_dir_all(&folder)
@@ -46,7 +45,7 @@ impl Kept {
         self.folder.join(format!("{:016x}.json", hasher.finish()))
     }
 
-    /// Numbers that this run or an earlier one of this program has left.
+    /// Numbers that this program has kept, in this run or earlier.
     pub fn left<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         let text = ndp_files::read_text(&self.path(name), MAX_KEPT).ok()?;
         let (value, sum) = text.trim_end().rsplit_once('\n')?;
@@ -57,7 +56,7 @@ impl Kept {
         if self.fresh { None } else { self.left(name) }
     }
 
-    /// A value by name: the kept one, or one that is computed now. A file that does not hold what it should counts as none.
+    /// The kept value of a name, or one computed now. A damaged file is ignored.
     pub fn value<T: Serialize + DeserializeOwned>(
         &self,
         name: &str,
@@ -73,12 +72,10 @@ impl Kept {
         Ok(value)
     }
 
-    /// Whether an item's row is there.
     pub fn has_row(&self, paper: Paper, item: &Item) -> bool {
         self.get::<Numbers>(&name(paper, item)).is_some()
     }
 
-    /// An item's row, if it has been computed.
     pub fn left_row(&self, paper: Paper, item: &Item) -> Option<Row> {
         Some(Row::new(paper, item, self.left::<Numbers>(&name(paper, item))?))
     }
@@ -92,15 +89,15 @@ impl Kept {
     }
 }
 
-/// SHA-256 of a number's name and text: a file that somebody has changed counts as none.
+/// SHA-256 of a number's name and text: a file that somebody has changed is ignored.
 fn checksum(name: &str, text: &str) -> String {
     Sha256::digest(format!("{name}\n{text}")).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Of a row what was computed: stated, fitted, cause.
+/// Computed part of a row: stated, fitted, cause.
 type Numbers = (f64, f64, String);
 
-/// A name for an item that no other has.
+/// A unique name for an item.
 fn name(paper: Paper, item: &Item) -> String {
     format!("{} {} {}", paper.name(), item.figure, item.item)
 }
@@ -115,7 +112,6 @@ pub fn csv(rows: &[&Row]) -> Result<String> {
     Ok(csv_of([head.to_vec()].into_iter().chain(rows.iter().map(record)))?)
 }
 
-/// How many agree.
 pub fn agreeing(rows: &[&Row]) -> String {
     let count = rows.iter().filter(|row| row.agrees()).count();
     let computed = rows.iter().filter(|row| row.computed()).count();

@@ -1,4 +1,4 @@
-//! Where the energy of the memory goes, behind the writing of the weights: by channel and bank, by command, by part, by operation.
+//! Energy of the memory after the writing of the weights, by channel and bank, command, part, and operation.
 
 use super::Ran;
 use crate::prelude::*;
@@ -17,13 +17,13 @@ use std::collections::BTreeMap;
 pub enum Operation {
     /// Keys, values, queries and results of attention in the banks.
     Attention,
-    /// Keys and values that the NPU reads for attention of its own.
+    /// Keys and values for the NPU's own attention.
     AttentionOnNpu,
     /// Inputs, MACs and results of FFNs in the banks.
     Ffn,
-    /// Weights that the NPU reads, also those that the banks get on the way.
+    /// Weights that the NPU reads, even if the banks get them on the way.
     Weights,
-    /// Keys and values that are read to be moved.
+    /// Keys and values that are moved.
     Moving,
     /// REF, and clocks.
     RefreshAndStandby,
@@ -68,7 +68,7 @@ pub struct PimEnergy {
     pub memory: String,
     pub total: Energy,
     pub per_token: Energy,
-    /// The writing of the weights before that.
+    /// Writing of the weights, not in the rest.
     pub loading: Energy,
     pub parts: HbmEnergy,
     pub commands: ByHbmEvent<Energy>,
@@ -112,7 +112,7 @@ impl PimEnergy {
     }
 }
 
-/// What channels were given for each operation; all of it together is `all`.
+/// Counts by operation; their sum is `all`.
 fn operations(ran: &Ran, all: &HbmCounts) -> BTreeMap<Operation, HbmCounts> {
     let mut operations: BTreeMap<Operation, HbmCounts> = BTreeMap::new();
     let mut given = HbmCounts::default();
@@ -122,7 +122,7 @@ fn operations(ran: &Ran, all: &HbmCounts) -> BTreeMap<Operation, HbmCounts> {
         let mut commands = span.commands;
         let operation = Operation::of(event.device, event.work);
         if operation == Operation::Weights {
-            // In joined banks the host's path is one for all: what is written there is new keys and values.
+            // In joined banks all share the host's path: writes on it are new keys and values.
             let writes = Commands { write: std::mem::take(&mut commands.write), ..Commands::default() };
             *operations.entry(Operation::Attention).or_default() += counts(&writes);
         }
@@ -143,7 +143,7 @@ fn operations(ran: &Ran, all: &HbmCounts) -> BTreeMap<Operation, HbmCounts> {
 }
 
 fn counts(commands: &Commands) -> HbmCounts {
-    // Precharges are paid for by the rows that they close.
+    // The rows that they close pay for precharges.
     let Commands { activate: _, precharge: _, rows, read, share, write, load, mac, result, sum } = *commands;
     let mut counts = HbmCounts::default();
     for (event, count) in [

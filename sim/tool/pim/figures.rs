@@ -1,4 +1,4 @@
-//! The figures of a run in one mode: time, who was busy, what passed over the buses, what was offloaded.
+//! The figures of a run in one mode: time, busy devices, traffic, offloading.
 
 use super::energy::PimEnergy;
 use super::{CLOCKS_PER_US, Ran};
@@ -10,18 +10,18 @@ use ndp_librapim::offloading::{Device, Mode};
 use ndp_model::Generation;
 use serde::Serialize;
 
-/// Bytes over all channels' buses behind the writing of the weights, by what they are.
+/// Bytes over all channels' buses after the writing of the weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bytes {
     /// Weights that the NPU read; those of FFNs that both devices share count once.
     pub weights: u64,
-    /// New keys and values, at either home.
+    /// New keys and values, on either device.
     pub new_keys_and_values: u64,
-    /// Keys and values that the NPU read for attention.
+    /// Keys and values for the NPU's attention.
     pub keys_and_values: u64,
-    /// Keys and values that were read to be moved.
+    /// Keys and values that were moved.
     pub moved: u64,
-    /// Queries and probabilities into the global buffer.
+    /// Queries and probabilities for the global buffer.
     pub operands: u64,
     pub inputs: u64,
     /// Results and sums of the banks.
@@ -49,7 +49,7 @@ impl Bytes {
 #[derive(Debug, Serialize)]
 pub struct ChannelFigures {
     pub channel: usize,
-    /// Commands behind the writing of the weights; those for all banks (PREA, REF) are not among them.
+    /// After the writing of the weights, without commands for all banks (PREA, REF).
     pub commands: Commands,
     pub bus: HbmBusCycles,
     pub multipliers: PimCycles,
@@ -58,22 +58,22 @@ pub struct ChannelFigures {
 #[derive(Debug)]
 pub struct Figures {
     pub mode: Mode,
-    /// Everything behind the writing of the weights.
+    /// Clocks after the writing of the weights.
     pub clocks: u64,
     pub tokens: usize,
     pub tokens_per_second: f64,
     pub protocol_violations: u64,
     pub texts_differ: usize,
     pub channels: Vec<ChannelFigures>,
-    /// Of the memory, behind the writing of the weights.
+    /// Energy of the memory after the writing of the weights.
     pub energy: PimEnergy,
     pub decisions: Vec<Decided>,
-    /// These and all others as a row of the table of modes.
+    /// All figures as a row of the table of modes.
     pub row: Values,
 }
 
 impl Figures {
-    /// Of a run; `alone` is what each prompt gives by itself.
+    /// `alone` has each prompt's own text.
     pub fn new(
         mode: Mode,
         memory: &HbmConfig,
@@ -165,7 +165,6 @@ impl Figures {
         }
     }
 
-    /// Whether everything that was checked agreed.
     pub fn agrees(&self) -> bool {
         self.texts_differ == 0 && self.protocol_violations == 0
     }
@@ -180,7 +179,7 @@ fn commands(outcome: &Outcome, channels: usize) -> (Bytes, Vec<Commands>) {
     (bytes, by_channel)
 }
 
-/// When a device was busy: from when to when, in order and without overlap.
+/// Busy times of a device, in order and without overlap.
 pub fn spans(events: &[Event], device: Device) -> Vec<(u64, u64)> {
     let own = events.iter().filter(|event| event.device == device);
     let all = own.map(|event| (event.start, event.end)).sorted_unstable();

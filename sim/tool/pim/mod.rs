@@ -1,7 +1,7 @@
-//! `ndp generate pim`: texts by an NPU and an HBM2 memory whose banks compute, in each mode, and whose time goes where.
+//! `ndp generate pim`: texts by an NPU and an HBM2 memory whose banks compute, in each mode.
 //!
-//! The same prompts are run in every mode that is asked for and, one by one, in software: all tokens and logits have to agree. What is
-//! said about it is in `figures`, `energy`, `timeline` and `report`.
+//! The same prompts run in every chosen mode and, one by one, in software: all tokens and logits have to agree.
+//! `figures`, `energy`, `timeline` and `report` show the results.
 
 mod energy;
 mod figures;
@@ -29,13 +29,11 @@ use ndp_sim::ffi::{OpenOptions, WaveOptions};
 use ndp_sim::hbm::{ControlledWaves, Hosted, Lockstep, RESET_CLOCKS};
 use serde::Serialize;
 
-/// Clocks per microsecond: tCK is 1 ns.
+/// Clocks of 1 ns (tCK) in a microsecond.
 const CLOCKS_PER_US: f64 = 1000.0;
 
-/// The modes in which texts are generated.
 const MODES: [Mode; 4] = [Mode::Serial, Mode::Pipelined, Mode::Dex, Mode::DexDbo];
 
-/// Groups of requests in a mode.
 fn groups(mode: Mode) -> usize {
     if mode == Mode::Serial { 1 } else { 2 }
 }
@@ -167,10 +165,8 @@ pub struct Args {
     energy_memory: String,
 }
 
-/// Runs the job.
-///
 /// # Errors
-/// For arguments and files that cannot be used, and a memory that does not work.
+/// Unusable arguments and files; a memory that does not work.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new()
@@ -244,7 +240,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         .context("cannot draw the report")
 }
 
-/// Weights that are written and used in all modes: once to load them, once for each prompt of a group and each of its steps.
+/// Weights written and used in all modes: once to load them, once for each prompt of a group and each step.
 fn weights(model: &Model, prompts: &[Prompt], modes: &[Mode]) -> u64 {
     let layers = model.layers.iter().flat_map(Layer::linears);
     let head = model.embed_tokens.data().len();
@@ -257,7 +253,7 @@ fn weights(model: &Model, prompts: &[Prompt], modes: &[Mode]) -> u64 {
     (all * modes.iter().map(|&mode| passes(groups(mode))).sum::<usize>()) as u64
 }
 
-/// The fastest mode, and what makes the modes differ: whether a group's matrices keep the NPU's arrays busy for longer than it reads their weights.
+/// The fastest mode, and why: whether a group's matrices keep the NPU's arrays busy longer than it reads weights.
 fn reason(model: &Model, hardware: &Hardware, requests: usize, figures: &[Figures]) -> Option<String> {
     let (fastest, slowest) =
         (figures.iter().min_by_key(|f| f.clocks)?, figures.iter().max_by_key(|f| f.clocks)?);
@@ -288,7 +284,7 @@ fn reason(model: &Model, hardware: &Hardware, requests: usize, figures: &[Figure
     ))
 }
 
-/// The modes that are asked for, each once.
+/// The chosen modes, each once.
 fn modes(args: &Args) -> Result<Vec<Mode>> {
     let asked = if args.mode.is_empty() { &MODES[..] } else { &args.mode };
     let modes: Vec<Mode> = asked.iter().copied().unique().collect();
@@ -338,7 +334,6 @@ fn check_files(args: &Args, modes: &[Mode], channels: u32) -> Result<()> {
     Ok(())
 }
 
-/// One mode on one kind of channel.
 struct Job<'a> {
     model: &'a Model,
     memory: &'a HbmConfig,
@@ -402,7 +397,7 @@ impl Job<'_> {
     }
 }
 
-/// What is to be dumped of this block of a channel. The model's cycles begin in reset.
+/// Options of a block's waves. The model's cycles begin in reset.
 fn waves(args: &Args, channel: u32, block: WaveBlock) -> Option<WaveOptions> {
     let path = args.waves.as_ref().filter(|_| (channel, block) == (args.wave_channel, args.wave_block))?;
     Some(WaveOptions {

@@ -1,4 +1,4 @@
-//! The report: modes side by side, who was busy, traffic and energy, decisions, and each piece of work with its clocks and commands.
+//! The report: modes side by side, busy devices, traffic, energy, decisions, and pieces of work.
 
 use super::figures::Figures;
 use super::timeline::decision;
@@ -10,7 +10,6 @@ use ndp_librapim::offloading::{Device, Hardware, Mode};
 use ndp_model::Generation;
 use ndp_report::{Gantt, ReportError};
 
-/// Columns of the bytes over the buses.
 const BYTES: [&str; 7] = [
     "bytes.weights",
     "bytes.new_keys_and_values",
@@ -127,7 +126,7 @@ pub fn report(
         })
         .table_at(Level::Verbose, None, ("channels", "Commands of the channels"), by_channel)
         .table_at(Level::Verbose, None, ("decisions", "Decisions"), decisions);
-    // Thousands of rows: only forms that are files have room for them.
+    // Thousands of rows: only files have room for them.
     let has_room = args.form.html.is_some() || args.form.csv.is_some();
     let runs = if has_room { runs } else { &[] };
     let work: Values = runs.iter().map(|(mode, ran)| pieces(*mode, &ran.outcome)).collect();
@@ -149,7 +148,6 @@ pub fn report(
         .data("tools", "versions of the tools", &Tools::new()))
 }
 
-/// Whether texts, logits and timing are right in all modes, and the sentence that says so.
 fn verdict(figures: &[Figures], requests: usize) -> (bool, String) {
     let wrong = figures.iter().filter(|f| !f.agrees()).map(|f| {
         let (mode, texts, rules) = (f.mode.name(), f.texts_differ, f.protocol_violations);
@@ -175,7 +173,7 @@ fn verdict(figures: &[Figures], requests: usize) -> (bool, String) {
     }
 }
 
-/// The memory's energy of a token by operation, part, command and channel.
+/// Energy of a token by operation, part, command and channel.
 fn parts(figures: &[Figures]) -> Values {
     let mut all = Vec::new();
     for f in figures {
@@ -202,7 +200,7 @@ fn parts(figures: &[Figures]) -> Values {
     all.into()
 }
 
-/// The step of the first group in the middle of its text, and what happens at the same time.
+/// The first group's middle step, and what happens at the same time.
 fn middle_step(mode: Mode, outcome: &Outcome) -> Result<(u32, String), ReportError> {
     let last = outcome.events.iter().filter(|event| event.group == 0).map(|event| event.step).max();
     let step = last.unwrap_or(0).div_ceil(2);
@@ -228,7 +226,7 @@ fn middle_step(mode: Mode, outcome: &Outcome) -> Result<(u32, String), ReportErr
     Ok((step, chart.draw()?))
 }
 
-/// The pieces of work of a run, by groups and their steps.
+/// Pieces of work by groups and steps.
 fn pieces(mode: Mode, outcome: &Outcome) -> Values {
     let mut spans: Vec<Vec<&ChannelSpan>> = vec![Vec::new(); outcome.events.len()];
     outcome.spans.iter().for_each(|span| spans[span.event].push(span));

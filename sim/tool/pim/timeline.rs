@@ -1,5 +1,5 @@
-//! The timeline of runs, a process for each mode: what was decided for each group, step by step; the NPU; attention and products in
-//! memory; and of each channel what it was given for the NPU, for attention and for products.
+//! The timeline of runs, a process for each mode: decisions of each group by step; the NPU; attention and products in
+//! memory; and each channel's work for the NPU, for attention and for products.
 
 use super::Ran;
 use ndp_librapim::host::{Decided, Event, Outcome, Work};
@@ -8,9 +8,8 @@ use ndp_report::Timeline;
 use serde_json::json;
 use std::io::Write;
 
-/// tCK.
 const CLOCK_PS: u64 = 1000;
-/// The tracks before those of the channels.
+/// Tracks before those of the channels.
 const OF_DEVICES: [&str; 5] = ["group 0", "group 1", "NPU", "attention in PIM", "products in PIM"];
 const OF_CHANNEL: [&str; 3] = ["NPU", "attention", "products"];
 
@@ -67,7 +66,6 @@ fn part(event: &Event) -> usize {
     }
 }
 
-/// A decision in a few words.
 pub fn decision(decided: &Decided) -> String {
     let Decided { step, requests, share, .. } = decided;
     match (share.ffn, share.mha) {

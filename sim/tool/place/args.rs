@@ -105,7 +105,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Refuses options that only another method has.
+    /// Refuses options of other methods.
     pub fn check_method(&self) -> Result<()> {
         let of = [
             (Method::Random, "random", &["seed"][..]),

@@ -1,6 +1,4 @@
-//! `ndp place`: reads a trace, places the model's neurons, writes placement and problem.
-//!
-//! The methods are `ndp_hermes::placement`'s; here are only arguments, files and reports.
+//! `ndp place`: reads a trace, places the model's neurons with `ndp_hermes::placement`, writes placement and problem.
 
 mod args;
 mod report;
@@ -20,7 +18,6 @@ use ndp_traces::{Counted, NeuronShape, Profile, TraceReader};
 use report::{Origin, Own};
 use std::time::{Duration, Instant};
 
-/// Places, and writes the files.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let files = FileSet::new().configuration("the system", &args.system);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
@@ -46,7 +43,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     }
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let lp_out = args.lp_out.as_deref().map(OutputFile::create).transpose()?;
-    // What cannot fit is refused before neurons are drawn.
+    // A model that cannot fit is refused before neurons are drawn.
     Machine::of(&model, &system, args.kv_tokens)?.check()?;
     let (frequencies, origin) = frequencies(args, &model)?;
     let begin = Instant::now();
@@ -119,7 +116,7 @@ fn system(args: &Args, dimms: Option<u32>) -> Result<SystemConfig> {
     })
 }
 
-/// Which form of Hermes' problem is written; none for PowerInfer's, which only its method knows.
+/// Form of Hermes' problem to write; `None` for PowerInfer's own.
 fn lp_form(args: &Args) -> Result<Option<LpForm>> {
     let own = args.method == Method::Powerinfer;
     match args.lp_form {
@@ -137,7 +134,7 @@ fn options(args: &Args) -> Options {
     Options { group_neurons: args.group, terms: args.terms, kv_tokens: args.kv_tokens }
 }
 
-/// The frequencies of each block, and where they come from.
+/// Frequencies by block, with their origin.
 fn frequencies(args: &Args, model: &LlmShape) -> Result<(Vec<Vec<f32>>, String)> {
     if let Some(seed) = args.synthetic_seed {
         return Ok((synthetic_frequencies(model, seed), format!("synthetic seed {seed}")));
@@ -209,7 +206,7 @@ fn powerinfer_program<'a>(
     PowerInferProgram::new(instance, &least, &memory)
 }
 
-/// The placement, how good it is, and what its method says itself.
+/// The placement, its quality, and its method's own results.
 fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<(Placement, Certificate, Own)> {
     let mut own = Own::default();
     let placement = match args.method {
@@ -217,7 +214,7 @@ fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<(Placemen
             let waiting = waiting("placing on three tiers");
             let (placement, tiers) = place_tiers(instance)?;
             waiting.finish_and_clear();
-            // The bound of two tiers is one of three, too.
+            // A bound for two tiers also holds for three.
             let certificate = Certificate::of(instance, &placement)?;
             let certificate = Certificate { bound_us: tiers.bound_us, gap: tiers.gap, ..certificate };
             own.tiers = Some(tiers);
@@ -251,14 +248,14 @@ fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<(Placemen
     Ok((placement, certificate, own))
 }
 
-/// A sign of life with the time that has passed; only on terminals.
+/// Shows the time that has passed; only on terminals.
 fn waiting(what: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(what.to_owned());
     tick(&bar, Duration::from_millis(200));
     bar
 }
 
-/// Best of so many runs.
+/// Number of runs, of which the best counts.
 const RUNS: usize = 5;
 
 fn table(args: &Args) -> Result<Report> {

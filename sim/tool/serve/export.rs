@@ -29,10 +29,8 @@ pub struct Args {
     out: PathBuf,
 }
 
-/// Runs the command.
-///
 /// # Errors
-/// For a machine that has no tables, and files that cannot be written.
+/// A machine without tables; files that cannot be written.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let Args { name, out, .. } = &**args;
     NameRule::Word.check(name).map_err(|error| refusal!("--name {error}"))?;

@@ -1,4 +1,4 @@
-//! The machines that serve, from their options.
+//! The serving machines, from their options.
 
 use crate::offload::memory_times;
 use crate::prelude::*;
@@ -63,19 +63,17 @@ pub struct LibraPimArgs {
 pub struct Chips {
     pub model: Model,
     pub part: Model,
-    /// How many there are.
     pub parallel: Parallel,
     pub hardware: Hardware,
     pub memory: HbmConfig,
     /// Equation 1.
     pub rule: Rule,
-    /// Of ordinary and of sliced banks.
+    /// Times for ordinary and for sliced banks.
     pub times: [Box<dyn DeviceTimes>; 2],
     energy: (HbmConstants, NpuConstants),
 }
 
 impl LibraPimArgs {
-    /// Adds the files that these options name.
     pub fn files(&self, files: FileSet) -> FileSet {
         files
             .configuration("the hardware", &self.hardware)
@@ -84,17 +82,15 @@ impl LibraPimArgs {
             .configuration("the NPU's energy", &self.energy_npu)
     }
 
-    /// Whether one chip has the whole model.
     pub fn is_single(&self) -> bool {
         (self.tp, self.pp) == (1, 1)
     }
 
-    /// Whether times in memory are measured.
     pub fn is_measured(&self) -> bool {
         !(self.formula || self.clocked)
     }
 
-    /// The chips, with times of contexts up to each of `contexts`. Room for keys and values first: whoever lacks it does not wait for times.
+    /// Times cover contexts up to each of `contexts`; before they are measured, room for keys and values is checked.
     pub fn chips(
         &self,
         shape: &LlmShape,
@@ -126,7 +122,6 @@ impl LibraPimArgs {
         HbmConfig::load(&self.memory).context("--memory")
     }
 
-    /// Chips with a model of any sizes.
     pub fn of_model(&self, model: Model, contexts: Vec<u32>) -> Result<Chips> {
         let memory = self.memory()?;
         let hardware = Hardware::load(&self.hardware).context("--hardware")?.on(&memory);
@@ -143,13 +138,12 @@ impl LibraPimArgs {
 }
 
 impl Chips {
-    /// What work of a model costs.
     pub fn costs(&self, model: &Model) -> StepCosts {
         StepCosts::new(model, &self.hardware, &self.energy.0, &self.energy.1)
     }
 
-    /// A chip that runs these requests without data in a mode, with `sizes` of one channel or of all; `is_loaded` leaves out the writing of
-    /// weights.
+    /// A chip that runs requests without data in a mode, with `sizes` of one channel or of all; with `is_loaded` the
+    /// weights are already written.
     pub fn clocked<'s>(
         &self,
         mode: Mode,
@@ -168,13 +162,13 @@ impl Chips {
         if mode.sliced() { self.memory.clone() } else { self.memory.clone().unsliced() }
     }
 
-    /// How the host of `ndp generate pim` runs a mode.
+    /// The arrangement with which the host of `ndp generate pim` runs a mode.
     pub fn arrangement(&self, mode: Mode) -> Result<Arrangement> {
         let offloading = if mode.offloads() { Offloading::Live(self.rule) } else { Offloading::None };
         Ok(Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 })
     }
 
-    /// Chips that serve in a mode, the whole model or one with some of its layers.
+    /// Chips with the whole model or some of its layers.
     pub fn serving(&self, model: &Model, mode: Mode, kv: KvMemory) -> Result<LibraPimSteps<'_>> {
         let [plain, sliced] = &self.times;
         let times = [plain.as_ref(), sliced.as_ref()];
@@ -184,8 +178,8 @@ impl Chips {
     }
 }
 
-/// Contexts that are measured for requests of up to `longest` tokens. A bank has a key of every 16th token, so time hardly changes between multiples of 16;
-/// above 4096 every 16th part of a power of two is measured. A context between two of them takes as long as the longer one.
+/// Contexts to measure for requests of up to `longest` tokens: multiples of 16, as a bank has a key of every 16th
+/// token; above 4096 every 16th part of a power of two. Others take as long as the next longer one.
 pub fn measured_contexts(longest: u32) -> Result<Vec<u32>> {
     const MOST: u32 = 65_536;
     ensure!(

@@ -1,6 +1,6 @@
 //! `ndp serve`: many requests that arrive over time, on both papers' machines.
 //!
-//! One file for each command; the machines' options are in `machine`, the report is in `report`, texts in RTL in `texts`.
+//! A file for each command; `machine` has the machines' options, `report` the report, `texts` texts in RTL.
 
 mod export;
 mod machine;
@@ -22,7 +22,6 @@ pub enum Below {
     Export(Shown<export::Args>),
 }
 
-/// Runs the job.
 pub fn run(args: &Args, below: Option<&Below>) -> Result<u8> {
     match below {
         Some(Below::Synth(args)) => args.show(synth::run),

@@ -1,4 +1,4 @@
-//! The report of a run: rates and latencies of each machine, its devices and memory, and curves over requests and time.
+//! The report of a run: rates and latencies of each machine, devices, memory, and curves over requests and time.
 
 use super::run::{Entry, Outcome, Tables};
 use crate::prelude::*;
@@ -130,7 +130,7 @@ fn charts(mut report: Report, entries: &[Entry]) -> Result<Report> {
     Ok(drawn(report, name, "A flat line is a machine that keeps up.", chart.draw()?))
 }
 
-/// Requests, model, machine and limits.
+/// Names requests, model, machine and limits.
 fn title(outcome: &Outcome) -> String {
     let requests = outcome.entries.first().map_or(0, |entry| entry.summary.requests);
     let Rules { max_batch, block_tokens, max_prefill, prefill_chunk } = outcome.rules;

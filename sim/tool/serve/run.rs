@@ -1,4 +1,4 @@
-//! Serving a trace in several modes or with several policies, one after the other.
+//! Serves a trace in several modes or with several policies.
 
 use super::machine::{Chips, Kind, LibraPimArgs, measured_contexts};
 use super::report;
@@ -109,16 +109,16 @@ pub struct Entry {
     pub kv: KvMemory,
     #[serde(flatten)]
     pub summary: Summary,
-    /// How far off the tables of times are, where that can be said.
+    /// Error of the tables of times, where it can be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tables: Option<Tables>,
     pub served: Vec<Served>,
 }
 
-/// Layers of [`Tables`] at most; all are alike.
+/// Most layers of [`Tables`]; all layers are alike.
 const LAYERS: u32 = 4;
 
-/// Some layers and the head of an iteration by tables, and clock by clock: of the one of median length of those without prompts.
+/// Some layers and the head of an iteration without prompts, of median length, by tables and clock by clock.
 #[derive(Serialize)]
 pub struct Tables {
     pub requests: usize,
@@ -128,22 +128,21 @@ pub struct Tables {
     pub clocked_ns: u64,
 }
 
-/// What was served, and by what.
 pub struct Outcome {
     pub machine: Kind,
     pub model: String,
     /// Chips or system.
     pub on: String,
-    /// What limits a batch.
+    /// Limits of a batch.
     pub rules: Rules,
     /// By mode or policy.
     pub entries: Vec<Entry>,
-    /// Policies that the machine cannot run, and why.
+    /// Policies that the machine cannot run, with the reason.
     pub refused: Vec<(&'static str, String)>,
 }
 
 pub fn run(args: &Args) -> Result<Report> {
-    // clap has seen to both.
+    // clap requires both.
     let Some(path) = &args.trace else { bail!("a trace is needed") };
     refuse_the_other_machines(args)?;
     let files = FileSet::new().input("the trace", path);
@@ -195,13 +194,13 @@ pub struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Contexts whose times are measured, if they are: up to the longest request.
+    /// Contexts up to the longest request, if times are measured.
     pub fn contexts(&self) -> Result<Vec<u32>> {
         let longest = self.requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);
         if self.args.chips.is_measured() { measured_contexts(longest) } else { Ok(Vec::new()) }
     }
 
-    /// Serves; `each` gets every iteration.
+    /// Serves the trace; `each` gets every iteration.
     pub fn serve(
         &self,
         machine: &mut dyn StepTimes,
@@ -232,14 +231,13 @@ impl Job<'_> {
 }
 
 impl Entry {
-    /// Figures of a machine that has served.
     pub fn new(name: &'static str, machine: &dyn StepTimes, outcome: ndp_systems::serving::Outcome) -> Self {
         let summary = Summary::of(&outcome, machine);
         Self { name, kv: machine.kv(), summary, tables: None, served: outcome.served }
     }
 }
 
-/// Refuses options of the machine that does not serve: those below its heading in the help.
+/// Refuses options of the machine that does not serve.
 fn refuse_the_other_machines(args: &Args) -> Result<()> {
     if args.machine == Kind::Librapim && args.chips.is_single() {
         args.given.only_with("several chips (--tp or --pp)", ["link_gbps", "link_ns"])?;
@@ -254,7 +252,7 @@ fn refuse_the_other_machines(args: &Args) -> Result<()> {
     args.given.only_with(other, of_other.map(|option| option.get_id().as_str()))
 }
 
-/// The modes on the command line, or the default; the memory has all of them.
+/// The modes on the command line, or the default, all supported by the memory.
 pub fn modes(args: &Args) -> Result<Vec<Mode>> {
     let modes = if args.modes.is_empty() { vec![Mode::DexDbo] } else { args.modes.clone() };
     let memory = args.chips.memory()?;
@@ -265,22 +263,22 @@ pub fn modes(args: &Args) -> Result<Vec<Mode>> {
     Ok(modes)
 }
 
-/// Progress in tokens of all machines: prompts, and what is generated. Requests end late and together, and would not do. The first step of a number of requests may
-/// take a machine longer than thousands of others (a cycle model runs then), so the measurement of the speed begins anew behind it.
+/// Progress in tokens of all machines, with prompts; requests would all end late. The first step of a number of
+/// requests may take longer than thousands of others (a cycle model runs), so the measurement of speed restarts then.
 pub struct Shown {
     progress: Progress,
     of_one: u64,
     total: u64,
-    /// Tokens of machines before this one.
+    /// Tokens of earlier machines.
     before: u64,
-    /// Tokens until the measurement began.
+    /// Tokens when the measurement of speed began.
     begun: u64,
-    /// Numbers of requests that there have been.
+    /// Numbers of concurrent requests so far.
     sizes: HashSet<usize>,
 }
 
 impl Shown {
-    /// So many machines serve these requests.
+    /// For `machines` that serve these requests.
     pub fn new(requests: &[Request], machines: usize) -> Self {
         let of_one = requests.iter().map(|request| u64::from(request.input + request.output)).sum();
         let total = of_one * machines as u64;
@@ -342,10 +340,10 @@ fn librapim(job: &Job<'_>, shape: &LlmShape) -> Result<Outcome> {
     Ok(Outcome { machine, model: shape.name().to_owned(), on, rules, entries, refused: Vec::new() })
 }
 
-/// Contexts and nanoseconds of iterations without prompts.
+/// Contexts and ns of iterations without prompts.
 type Steps = Vec<(Vec<u32>, u64)>;
 
-/// How far off the tables are in the median one of these, if one channel can stand for all and the host of `ndp generate pim` has the mode, without offloading.
+/// Error of the tables in the median iteration, for modes that run on one channel of `ndp generate pim`'s host.
 fn tables(chips: &Chips, mode: Mode, mut steps: Steps) -> Result<Option<Tables>> {
     let sizes = Sizes::of_channel(&chips.model, &chips.memory(mode));
     let can = chips.parallel.chips() == 1 && !mode.offloads() && groups_of(mode).is_ok() && sizes.is_ok();

@@ -1,4 +1,4 @@
-//! `ndp serve synth`: a trace that is drawn.
+//! `ndp serve synth`: a random trace.
 
 use crate::prelude::*;
 use ndp_systems::serving::{Lengths, Synth, request};
@@ -30,10 +30,8 @@ pub struct Args {
     out: PathBuf,
 }
 
-/// Runs the command.
-///
 /// # Errors
-/// For lengths and rates that cannot be drawn.
+/// Lengths and rates that cannot be drawn.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(FileSet::new()).output("--out", &args.out).check()?;
     let Args { requests, rate, seed, .. } = **args;

@@ -1,7 +1,7 @@
 //! `ndp serve --rtl`: the small model's texts, generated with channels in RTL while they are served.
 //!
-//! The same trace is served twice: with channels in RTL, and without data on device models, as `--clocked` does for models of any size. Every iteration has
-//! to take the same clocks. Each is also looked up in the planner's tables, which are compared.
+//! The trace is served twice: with channels in RTL, and without data on device models, as by `--clocked`. Every
+//! iteration has to take the same clocks, and is also compared with the planner's tables.
 
 use super::run::{self, Entry, Job, Outcome, Shown};
 use crate::prelude::*;
@@ -19,9 +19,9 @@ const SAMPLER: (u32, u64) = (50, 4);
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Iteration {
-    /// Of each prompt: tokens before, and tokens of it in this iteration.
+    /// By prompt: earlier tokens, and tokens in this iteration.
     prompts: Vec<(u32, u32)>,
-    /// Of each request that generated a token.
+    /// Contexts, by request that generated a token.
     contexts: Vec<u32>,
     /// With channels in RTL, and clock by clock without data.
     ns: u64,
@@ -36,7 +36,7 @@ struct Served {
 
 type Asked = Vec<(Vec<Chunk>, Vec<Chunk>, u64)>;
 
-/// Compares the texts of a machine with those of the software.
+/// Compares the texts of a machine with software.
 fn check(machine: &TextSteps<'_>, alone: &[Text]) -> Result<()> {
     for (number, (found, expected)) in machine.session().texts().zip(alone).enumerate() {
         ensure!(
@@ -49,7 +49,7 @@ fn check(machine: &TextSteps<'_>, alone: &[Text]) -> Result<()> {
     Ok(())
 }
 
-/// Serves; also what each iteration was and took.
+/// Serves, and records each iteration.
 fn iterations(
     job: &Job<'_>,
     machine: &mut dyn StepTimes,

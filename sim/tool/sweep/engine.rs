@@ -1,4 +1,4 @@
-//! Who runs the points: threads of this process, or a job of a cluster engine for each of some of them.
+//! Runs the points: threads of this process, or a cluster engine with jobs of several points.
 
 use super::folder::Folder;
 use super::slurm;
@@ -21,7 +21,7 @@ pub enum Engine {
     Hyperqueue,
 }
 
-/// Runs points on threads. The others go on if one fails.
+/// If a point fails, the others go on.
 ///
 /// # Errors
 /// The first failure, with the number of others.
@@ -43,21 +43,21 @@ pub fn local(folder: &Folder, points: &[&Point], threads: usize) -> Result<()> {
     Err(first.context(format!("{} of {} points failed; the first", failures.len() + 1, points.len())))
 }
 
-/// The commands that run points `chunk` by `chunk`, by their numbers in the list.
+/// Commands that run `chunk` points each, by their numbers in the list.
 fn commands(path: &Path, numbers: &[usize], chunk: usize) -> Result<Vec<String>> {
     let (program, path) = (quoted(&std::env::current_exe()?)?, quoted(&path.canonicalize()?)?);
     let line = |numbers: &[usize]| format!("{program} sweep points {path} {}", numbers.iter().join(" "));
     Ok(numbers.chunks(chunk).map(line).collect())
 }
 
-/// A path as a shell takes it, within a line.
+/// A path in shell syntax, on one line.
 pub fn quoted(path: &Path) -> Result<String> {
     let Some(text) = path.to_str() else { bail!("'{}' must be text in UTF-8", path.display()) };
     NameRule::Foreign.check(text).map_err(|error| refusal!("the path {error}, to stand in a job file"))?;
     Ok(shlex::try_quote(text)?.into_owned())
 }
 
-/// Writes the job file of an engine, and submits it if it is one that waits. Returns whether all jobs have ended.
+/// Writes the job file of an engine, and submits it if the engine can wait. Returns whether all jobs have ended.
 pub fn submit(
     (engine, slurm): (Engine, &slurm::Options),
     path: &Path,
@@ -76,7 +76,7 @@ pub fn submit(
         }
         Engine::Hyperqueue => {
             let script = path.join("hyperqueue.sh");
-            // The task of a number is a line of the list, which counts from 1.
+            // Task n is line n of the list, from 1.
             let task = format!("eval \"$(sed -n \"${{HQ_TASK_ID}}p\" {})\"", quoted(&list)?);
             let text = format!(
                 "#!/bin/bash\n# Submits {} tasks to HyperQueue.\nexec hq submit --wait --array=1-{} --cpus=1 -- bash -c {}\n",
@@ -92,7 +92,6 @@ pub fn submit(
     }
 }
 
-/// Runs the points of a job, and returns them.
 pub fn points(folder: &Folder, numbers: &[usize]) -> Result<Vec<Point>> {
     let points = folder.points()?;
     let mut chosen = Vec::with_capacity(numbers.len());

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::process::{Command, Output};
 use std::time::Instant;
 
-/// Longest report, and longest list of points.
+/// Bound on a report, and on the list of points.
 const MOST_BYTES: u64 = 1 << 30;
-/// Folders of a file for each point.
+/// Folders with a file for each point.
 const FOLDERS: [&str; 3] = ["results", "outputs", "files"];
-/// Names of all other files in the folder.
+/// All other files in the folder.
 const NAMES: [&str; 8] = [
     "points.jsonl",
     "results.jsonl",
@@ -24,26 +24,26 @@ const NAMES: [&str; 8] = [
     "slurm.sh",
     "slurm-submit.sh",
 ];
-/// JSON pointers that a message names at most.
+/// Most JSON pointers in a message.
 const MOST_POINTERS: usize = 20;
 
-/// A result: a line of `results.jsonl`. It has no times, so that equal points have equal bytes.
+/// A line of `results.jsonl`. It has no times, so that equal points have equal bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     pub key: String,
     pub command: String,
     /// Keys of configurations that the sweep sets.
     pub keys: BTreeMap<String, Value>,
-    /// Options of the command that it sets.
+    /// Options of the command that the sweep sets.
     pub options: BTreeMap<String, Value>,
-    /// What was measured; nothing if the point was refused.
+    /// Measured values; empty if the point was refused.
     pub metrics: BTreeMap<String, Value>,
-    /// Why the command does not take the point, all of it.
+    /// The command's complete refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
-/// What a run printed, and how long it took.
+/// Output of a run, and its time.
 #[derive(Debug, Serialize, Deserialize)]
 struct Ran {
     seconds: f64,
@@ -55,27 +55,27 @@ struct Ran {
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// The folder at a path, in a form that no program takes for an option.
+    /// Keeps programs from taking the path for an option.
     pub fn new(path: &Path) -> Self {
         let dash = path.as_os_str().as_encoded_bytes().starts_with(b"-");
         Self(if dash { Path::new(".").join(path) } else { path.to_owned() })
     }
 
-    /// With its files as those that are read.
+    /// Adds the sweep's files as inputs.
     pub fn inputs(&self, files: FileSet) -> FileSet {
         let what = "a file of the sweep";
         let files = NAMES.iter().fold(files, |files, name| files.input(what, self.file(name)));
         FOLDERS.iter().fold(files, |files, name| files.input_folder(what, self.file(name)))
     }
 
-    /// With its files as those that are written.
+    /// Adds the sweep's files as outputs.
     pub fn outputs(&self, files: FileSet) -> FileSet {
         let files =
             NAMES.iter().fold(files, |files, name| files.output(&format!("--out ({name})"), self.file(name)));
         FOLDERS.iter().fold(files, |files, name| files.output_folder("--out", self.file(name)))
     }
 
-    /// Whether a path leads into a folder that has a file for each point, whether or not the file exists.
+    /// Whether a path leads into a folder with a file for each point, existing or not.
     pub fn keeps(&self, path: &Path) -> bool {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let is = |own: &&str| {
@@ -94,12 +94,12 @@ impl Folder {
         self.0.join("results").join(format!("{key}.json"))
     }
 
-    /// What a point printed, by its path in the folder.
+    /// Path of a point's output in the folder.
     pub fn output(key: &str) -> String {
         format!("outputs/{key}.json")
     }
 
-    /// Writes the list of points. Results that are there stay.
+    /// Writes the list of points. Existing results stay.
     pub fn begin(&self, points: &[Point]) -> Result<()> {
         for name in FOLDERS {
             let path = self.file(name);
@@ -123,7 +123,6 @@ impl Folder {
         whole.with_context(|| format!("'{}' is no list of points", path.display()))
     }
 
-    /// The result of a point, if it is there.
     pub fn outcome(&self, point: &Point) -> Result<Option<Outcome>> {
         let path = self.result(&point.key);
         if !path.exists() {
@@ -138,11 +137,10 @@ impl Folder {
         if let Some(name) = lost.filter(|_| outcome.refused.is_none()) {
             bail!("'{}' lacks the metric `{name}`; without the file the point runs again", path.display());
         }
-        // The name of a command is no part of the key.
+        // The name of a command is not part of the key.
         Ok(Some(Outcome { command: point.command.clone(), ..outcome }))
     }
 
-    /// Seconds that a point took.
     pub fn seconds(&self, key: &str) -> Option<f64> {
         let text = ndp_files::read_text(&self.file(&Self::output(key)), MOST_BYTES).ok()?;
         serde_json::from_str::<Ran>(&text).ok().map(|ran| ran.seconds)
@@ -153,7 +151,7 @@ impl Folder {
         std::fs::remove_file(&path).with_context(|| format!("cannot remove '{}'", path.display()))
     }
 
-    /// Runs a point that has no result, and stores its metrics or the reason of the refusal. Returns whether it ran.
+    /// Runs a point without a result, and stores its metrics or refusal. Returns whether it ran.
     pub fn run(&self, point: &Point) -> Result<bool> {
         if self.outcome(point)?.is_some() {
             return Ok(false);
@@ -210,7 +208,7 @@ impl Folder {
     }
 }
 
-/// The error that a command printed, from its first line to its end.
+/// The error in a command's output, from its first line to its end.
 fn reason(err: &[u8]) -> String {
     let text = String::from_utf8_lossy(err);
     let begin = text.lines().position(|line| line.starts_with("error"));
@@ -218,12 +216,11 @@ fn reason(err: &[u8]) -> String {
     lines.map_or_else(|| "it printed no error".to_owned(), |lines| lines.trim_end().to_owned())
 }
 
-/// An error without the word that programs begin it with, for a message that begins with it itself.
+/// An error without its prefix, for a message that has one itself.
 pub fn bare(error: &str) -> &str {
     error.strip_prefix("error: ").unwrap_or(error)
 }
 
-/// The metrics of a point in what its command printed.
 fn metrics(point: &Point, output: &Value) -> Result<BTreeMap<String, Value>> {
     let mut found = BTreeMap::new();
     for (name, pointer) in &point.metrics {
@@ -239,7 +236,7 @@ fn metrics(point: &Point, output: &Value) -> Result<BTreeMap<String, Value>> {
     Ok(found)
 }
 
-/// The JSON pointers of values, those that are most like the wanted one first.
+/// JSON pointers of values, those most like the wanted one first.
 fn known(output: &Value, wanted: &str) -> String {
     let mut pointers = Vec::new();
     let mut open = vec![(String::new(), output)];

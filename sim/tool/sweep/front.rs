@@ -1,4 +1,4 @@
-//! What came of a sweep: the configurations that no other dominates, what dominates a reference, and what each key changes.
+//! Results of a sweep: configurations that no other dominates or that dominate a reference, and effects of keys.
 
 use super::folder::{Folder, Outcome};
 use super::space::one_line;
@@ -28,19 +28,18 @@ pub struct Args {
     reference: Vec<String>,
 }
 
-/// A configuration with all that was measured of it.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Row {
     keys: BTreeMap<String, Value>,
-    /// By command, metric, and the options that have several values.
+    /// By command, metric, and the options with several values.
     metrics: BTreeMap<String, f64>,
-    /// What the commands printed, in the folder of the sweep.
+    /// Outputs of the commands, in the folder of the sweep.
     outputs: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<String>,
 }
 
-/// A metric, and whether more of it is better.
+/// A metric, and whether more is better.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Objective {
     name: String,
@@ -48,7 +47,7 @@ struct Objective {
 }
 
 impl Objective {
-    /// What of `b` over `a` is better: above 1 if `b` is.
+    /// How much better `b` is than `a`: above 1 if it is.
     fn gain(&self, a: f64, b: f64) -> f64 {
         if self.more { b / a } else { a / b }
     }
@@ -58,14 +57,14 @@ impl Objective {
 struct Found {
     objectives: Vec<Objective>,
     rows: Vec<Row>,
-    /// Numbers of rows that no other dominates.
+    /// Rows that no other dominates.
     front: Vec<usize>,
     /// The reference, and the rows that dominate it.
     reference: Option<(usize, Vec<usize>)>,
     sensitivity: Vec<Sensitivity>,
 }
 
-/// What a value of a key changes, against the first value: geometric means over configurations that differ in nothing else.
+/// Effect of a key's value relative to its first: geometric mean over configurations that are otherwise equal.
 #[derive(Debug, Serialize)]
 struct Sensitivity {
     key: String,
@@ -95,7 +94,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
 }
 
 fn rows(outcomes: &[Outcome]) -> Vec<Row> {
-    // Options of a command that have one value tell nothing.
+    // Options with one value tell nothing.
     let mut values: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
     for Outcome { command, options, .. } in outcomes {
         for (option, value) in options {
@@ -257,7 +256,7 @@ fn sensitivity(rows: &[Row], objectives: &[Objective]) -> Vec<Sensitivity> {
     found
 }
 
-/// Columns of configurations: keys and objectives; with a reference also how much better each is.
+/// Keys and objectives; with a reference also the gain over it.
 fn columns(found: &Found, compared: bool) -> Vec<Field> {
     let keys: BTreeSet<&String> = found.rows.iter().flat_map(|row| row.keys.keys()).collect();
     let of_key = |key: &&String| dynamic("keys", key, Unit::Text, "key that the sweep sets");
@@ -282,7 +281,7 @@ fn columns(found: &Found, compared: bool) -> Vec<Field> {
 
 const RATIO: Unit = Unit::Real("", 3);
 
-/// A field whose name is that of a key or metric of the sweep.
+/// A field named by a key or metric of the sweep.
 fn dynamic(part: &str, name: &str, unit: Unit, meaning: &'static str) -> Field {
     field(lasting(&format!("{part}.{name}")), lasting(name), unit, meaning)
 }
@@ -420,7 +419,7 @@ fn chart(args: &Shown<Args>, found: &Found, [x, y]: [&Objective; 2]) -> Result<S
     Ok(chart.draw()?)
 }
 
-/// A file of the sweep's folder, seen from the page, so that both may move together.
+/// Path of a sweep's file relative to the page, so that both may move together.
 fn relative(args: &Shown<Args>, file: &str) -> String {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let page = args.form.html.as_deref().and_then(Path::parent).map(absolute).unwrap_or_default();

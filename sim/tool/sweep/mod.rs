@@ -1,7 +1,7 @@
 //! `ndp sweep`: many commands on many configurations, each result kept by what it depends on.
 //!
-//! `space` multiplies a description out, `folder` keeps points and results, `engine` and `slurm` have them run, `table` writes what came of it, and `front`
-//! looks for the points that no other dominates.
+//! `space` multiplies a description out, `folder` keeps points and results, `engine` and `slurm` run them, `table`
+//! writes the results, and `front` finds the points that no other dominates.
 
 mod engine;
 mod folder;
@@ -96,7 +96,7 @@ struct Points {
     numbers: Vec<usize>,
 }
 
-/// Points of a sweep. Of one that is done also how many were refused, the time of this run if it ran a point, and the time of each point.
+/// `done`: number of refusals, time of this run if it ran a point, and time of each point.
 fn figures(points: usize, to_run: usize, done: Option<(usize, Option<f64>, Vec<f64>)>) -> Values {
     let done = done.as_ref();
     let sum = done.map(|(.., seconds)| seconds.iter().sum::<f64>());
@@ -213,7 +213,7 @@ fn run_all(args: &Run) -> Result<Report> {
     }
 }
 
-/// Writes the tables, and says what the points took.
+/// Writes the tables, and reports the times of the points.
 fn finish(folder: &Folder, points: &[Point], ran: usize, begin: Instant) -> Result<Report> {
     let mut outcomes = Vec::with_capacity(points.len());
     let mut without = Vec::new();

@@ -5,9 +5,9 @@ use crate::prelude::*;
 use ndp_files::NameRule;
 use std::process::{Command, Output};
 
-/// Tasks of an array at most, if nobody says otherwise: Slurm's own default.
+/// Default bound on the tasks of an array: Slurm's own.
 const MAX_ARRAY_SIZE: usize = 1001;
-/// Bytes of a reason at most, its last ones.
+/// Last bytes of a reason that are shown.
 const MOST_REASON: usize = 4096;
 
 /// Resources of the jobs.
@@ -29,7 +29,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// The options of sbatch.
     fn words(&self) -> Result<Vec<String>> {
         let Self { partition, account, time, memory } = self;
         let mut words = Vec::new();
@@ -46,13 +45,12 @@ impl Options {
         Ok(words)
     }
 
-    /// Whether any option is given.
     pub fn are_given(&self) -> bool {
         [&self.partition, &self.account, &self.time, &self.memory].into_iter().any(Option::is_some)
     }
 }
 
-/// Most tasks of an array, by the configuration of the cluster.
+/// By the configuration of the cluster.
 fn max_array_size() -> usize {
     let asked = ndp_files::output(Command::new("scontrol").args(["show", "config"]));
     let text = asked.map(|ran| String::from_utf8_lossy(&ran.stdout).into_owned()).unwrap_or_default();
@@ -117,7 +115,7 @@ pub fn submit(path: &Path, list: &Path, tasks: usize, jobs: usize, options: &Opt
         let Output { status, stdout: out, stderr: err } = ran.with_context(|| {
             format!("cannot run sbatch; 'bash {}' submits the jobs where Slurm is", submit.display())
         })?;
-        // Slurm prints the number of a job that it accepts. For an accepted job, the exit status is the job's.
+        // Slurm prints the number of an accepted job; the exit status is then the job's.
         let taken = status.code().is_some() && out.first().is_some_and(u8::is_ascii_digit);
         if !taken {
             let last = String::from_utf8_lossy(&err[err.len().saturating_sub(MOST_REASON)..]);

@@ -1,4 +1,4 @@
-//! The points of a sweep: a TOML file that says which configurations and which commands, multiplied out.
+//! The points of a sweep: a TOML file of configurations and commands, multiplied out.
 
 use crate::prelude::*;
 use ndp_config::NameRule;
@@ -7,19 +7,18 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use toml::{Table, Value};
 
-/// Longest file that is read.
 const MOST_BYTES: u64 = 1 << 20;
 const MOST_POINTS: usize = 1_000_000;
-/// Most bytes of all points, about: half the size of points.jsonl that is read.
+/// Approximate bound on all points: half the size of points.jsonl that is read.
 const MOST_TEXT: usize = 1 << 29;
-/// Most configuration files that a command gets.
+/// Most configuration files of a command.
 const MOST_FILES: usize = 64;
-/// Bytes of a point beside its texts, about.
+/// Approximate bytes of a point without its texts.
 const POINT_BYTES: usize = 200;
-/// Bytes of a hash that a key has, two digits each.
+/// Bytes of a hash in a key, two digits each.
 const KEY_BYTES: usize = 12;
 
-/// Options that name a file or a folder for a command to write. `--trace` is an input of most commands.
+/// Options for files or folders that a command writes. `--trace` is an input of most commands.
 const OUTPUTS: [&str; 11] = [
     "chart",
     "commands",
@@ -37,7 +36,6 @@ const OUTPUTS: [&str; 11] = [
 /// Values of keys, by their path such as `gemv.multipliers`, or of options of a command.
 type Chosen = BTreeMap<String, Value>;
 
-/// A sweep as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a sweep with [[files]] and [[commands]]")]
 struct Space {
@@ -46,17 +44,17 @@ struct Space {
     commands: Vec<CommandSpace>,
 }
 
-/// Configurations that commands get as a file.
+/// Configurations for commands, as a file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "[[files]] with base and keys")]
 struct FileSpace {
     #[serde(default = "config_option")]
     option: String,
     base: String,
-    /// Each combination of these values.
+    /// All combinations of these values.
     #[serde(default)]
     keys: Table,
-    /// Combinations that the grid does not have.
+    /// Further combinations.
     #[serde(default)]
     list: Vec<Table>,
 }
@@ -65,7 +63,7 @@ fn config_option() -> String {
     "--config".to_owned()
 }
 
-/// A command, and what of its report is a metric.
+/// A command, and the metrics in its report.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "[[commands]] with name, run and metrics")]
 struct CommandSpace {
@@ -73,32 +71,32 @@ struct CommandSpace {
     run: String,
     #[serde(default)]
     options: Table,
-    /// JSON pointers (RFC 6901) into what it prints with `--json`.
+    /// JSON pointers (RFC 6901) into the output with `--json`.
     metrics: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Point {
-    /// Names its result: a hash of all that the result depends on.
+    /// Names the result: a hash of all that it depends on.
     pub key: String,
     pub command: String,
     /// Arguments without files.
     pub words: Vec<String>,
-    /// Options and the text of the file that each takes.
+    /// Options with the text of their files.
     pub files: Vec<(String, String)>,
     /// Keys of configurations that the sweep sets.
     pub keys: BTreeMap<String, Value>,
-    /// Options of the command that it sets.
+    /// Options of the command that the sweep sets.
     pub options: BTreeMap<String, Value>,
     /// Names of metrics, and JSON pointers to them.
     pub metrics: BTreeMap<String, String>,
-    /// How many points the sweep has; older versions did not write it.
+    /// Number of points of the sweep; missing in older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<usize>,
 }
 
 impl Point {
-    /// Checks the parts of paths and commands: anyone may have written the list of points.
+    /// Checks parts of paths and commands: anyone may have written the list of points.
     pub fn check(&self, points: usize) -> Result<()> {
         let digits = self.key.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         ensure!(
@@ -123,7 +121,6 @@ fn begins_with_subcommand(words: &[String]) -> bool {
     words.first().is_some_and(|word| !word.starts_with('-') && word != "sweep")
 }
 
-/// An option that takes a file, with its two dashes.
 fn check_option(option: &str) -> Result<()> {
     let Some(name) = option.strip_prefix("--") else {
         bail!("option = \"{option}\" of [[files]] has to begin with --");
@@ -131,7 +128,7 @@ fn check_option(option: &str) -> Result<()> {
     NameRule::Word.check(name).map_err(|error| refusal!("an option of [[files]], {error}"))
 }
 
-/// Reads a sweep, multiplies it out, and lists the bases of its configurations: commands go round faster than configurations, the last key and option fastest.
+/// Also lists the bases of configurations. Commands go round faster than configurations, the last key fastest.
 pub fn read(path: &Path) -> Result<(Vec<Point>, Vec<String>)> {
     let text = ndp_files::read_text(path, MOST_BYTES)
         .with_context(|| format!("cannot read '{}'", path.display()))?;
@@ -190,7 +187,7 @@ fn points(text: &str) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// Why a command would refuse points before it ran: reasons, each with how many points have it and the number of the first of them.
+/// Refusals before a run, by reason, each with its number of points and the first point.
 pub fn refusals(points: &[Point], numbers: &[usize]) -> BTreeMap<String, (usize, usize)> {
     let mut cli = crate::cli::command();
     let (mut of_words, mut of_files) = (HashMap::new(), HashMap::new());
@@ -209,7 +206,7 @@ pub fn refusals(points: &[Point], numbers: &[usize]) -> BTreeMap<String, (usize,
     found
 }
 
-/// Checks the arguments of a point with the command line, and its metrics with the schema.
+/// Checks arguments with the command line, and metrics with the schema.
 fn of_arguments(point: &Point, cli: &mut clap::Command) -> Result<(), String> {
     let files = point.files.iter().flat_map(|(option, _)| [option.as_str(), "file.toml"]);
     let words = ["ndp"].into_iter().chain(point.words.iter().map(String::as_str)).chain(files);
@@ -233,12 +230,10 @@ fn of_arguments(point: &Point, cli: &mut clap::Command) -> Result<(), String> {
     Ok(())
 }
 
-/// A text of several lines as a cell of a table.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().join(" ")
 }
 
-/// Reads the configuration that an option gets.
 fn of_file(option: &str, text: &str) -> Result<(), String> {
     let read = match option {
         "--config" => DesignConfig::from_toml(text).map(drop),
@@ -273,9 +268,9 @@ struct Axes {
     /// Text of each combination: the base, or the command.
     text: String,
     grid: Vec<(String, Vec<Value>)>,
-    /// Combinations that the grid does not have.
+    /// Further combinations.
     list: Vec<Chosen>,
-    /// Whether the grid counts: it does if it has axes, or if there is no list.
+    /// Whether the grid counts: if it has axes, or there is no list.
     gridded: bool,
 }
 
@@ -311,13 +306,13 @@ impl Axes {
         })
     }
 
-    /// How many combinations there are; none if they are more than can be counted.
+    /// Number of combinations; `None` on overflow.
     fn count(&self) -> Option<usize> {
         let grid = self.grid.iter().try_fold(1usize, |count, (_, values)| count.checked_mul(values.len()))?;
         if self.gridded { grid.checked_add(self.list.len()) } else { Some(self.list.len()) }
     }
 
-    /// Bytes of the longest combination, about: keys and values stand in the text and beside it.
+    /// Approximate bytes of the longest combination: keys and values are in the text and beside it.
     fn bytes(&self) -> usize {
         let of = |key: &str, value: &Value| 2 * (key.len() + value.to_string().len());
         let longest = |(key, values): &(String, Vec<Value>)| values.iter().map(|value| of(key, value)).max();
@@ -326,7 +321,7 @@ impl Axes {
         self.text.len() + listed.max().unwrap_or(0).max(grid)
     }
 
-    /// The combinations, the last axis fastest.
+    /// The combinations; the last axis is the fastest.
     fn choices(&self) -> Vec<Chosen> {
         let mut all = if self.gridded { vec![Chosen::new()] } else { Vec::new() };
         for (key, values) in &self.grid {
@@ -342,7 +337,7 @@ impl Axes {
     }
 }
 
-/// How many points there are, before one of them is made.
+/// Number of points, before any is made.
 fn count_of(files: &[Axes], commands: &[Axes]) -> Result<usize> {
     let runs = commands.iter().try_fold(0usize, |sum, command| sum.checked_add(command.count()?));
     let count = files.iter().try_fold(runs, |count, file| Some(count?.checked_mul(file.count()?))).flatten();
@@ -407,7 +402,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The text of a preset of what an option takes, or of a file.
+/// Text of a preset for an option, or of a file.
 fn base_text(option: &str, base: &str) -> Result<String> {
     if Path::new(base).extension().is_some_and(|extension| extension == "toml") {
         return ndp_files::read_text(Path::new(base), MOST_BYTES)
@@ -422,7 +417,7 @@ fn base_text(option: &str, base: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// All values except tables, by their path. Names have no dots, so a path is as deep as its table, which the reader of TOML bounds.
+/// Values other than tables, by path. Names have no dots, so the reader of TOML bounds a path's depth by its table.
 fn leaves(table: &Table) -> Result<Chosen> {
     let mut found = Chosen::new();
     for (name, value) in table {
@@ -439,7 +434,6 @@ fn leaves(table: &Table) -> Result<Chosen> {
     Ok(found)
 }
 
-/// Each key with its values.
 fn grid_of(table: &Table, what: &str) -> Result<Vec<(String, Vec<Value>)>> {
     let of = |(key, value): (String, Value)| match value {
         Value::Array(values) if !values.is_empty() => Ok((key, values)),
@@ -507,7 +501,7 @@ mod tests {
             Ok(points(text)?.into_iter().map(|point| point.key).collect())
         };
         let all = keys(SPACE)?;
-        // The name of a command is for readers; a point more or less changes no other.
+        // The name of a command is for readers; another point changes no key.
         assert_eq!(keys(&SPACE.replace("\"product\"", "\"p\""))?, all);
         assert_eq!(keys(&SPACE.replace("[16, 32]", "[32]"))?, all[2..]);
         assert!(keys(&SPACE.replace("--cols 64", "--cols 65"))?.iter().all(|key| !all.contains(key)));
@@ -568,7 +562,7 @@ mod tests {
             Ok(refusals(&points, &all).into_iter().collect())
         };
         assert_eq!(of("tiny", "tiny")?, []);
-        // Of two configurations with 32 multipliers and others without, and two values of an option.
+        // Two configurations with 32 multipliers and others without, and two values of an option.
         for (from, to, points, first, message) in [
             ("--cols 64", "--colls 64", 6, 0, "unexpected argument '--colls' found"),
             ("\"gemv --rows", "\"gemmv --rows", 6, 0, "unrecognized subcommand 'gemmv'"),

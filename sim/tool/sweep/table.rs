@@ -1,4 +1,4 @@
-//! The results as lines of JSON, as CSV and as Parquet: a row for each point, in their order.
+//! The results as lines of JSON, CSV and Parquet: a row for each point, in order.
 
 use super::folder::{Folder, Outcome};
 use crate::prelude::*;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A column: its name, and a cell for each row.
+/// A column: name, and a cell for each row.
 type Column = (String, Vec<Option<Value>>);
 
 pub fn write(folder: &Folder, outcomes: &[Outcome]) -> Result<()> {
@@ -50,12 +50,11 @@ fn columns(outcomes: &[Outcome]) -> Vec<Column> {
     columns
 }
 
-/// A value without the quotes of JSON.
 pub fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A cell of CSV. A text that a spreadsheet would take for a formula begins with an apostrophe; no text has control characters.
+/// Texts that a spreadsheet would take for formulas get an apostrophe in front; no text has control characters.
 fn cell(value: &Value) -> String {
     let text = plain(value);
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
@@ -71,7 +70,7 @@ fn csv(columns: &[Column], rows: usize) -> Result<String> {
     Ok(csv_of([head].into_iter().chain((0..rows).map(row)))?)
 }
 
-/// Columns of whole numbers are INT64, other numbers DOUBLE, all else text; what a row does not have is null.
+/// Whole numbers are INT64, other numbers DOUBLE, all else text; missing values are null.
 fn parquet_of(columns: &[Column]) -> Result<Vec<u8>> {
     let kind = |cells: &[Option<Value>]| {
         let all = |is: fn(&Value) -> bool| cells.iter().flatten().all(is);

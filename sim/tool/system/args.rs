@@ -29,7 +29,6 @@ pub struct FlashArgs {
 }
 
 impl FlashArgs {
-    /// What is asked for, if anything is.
     pub fn options(&self) -> Option<FlashOptions> {
         let of = |resident_percent| FlashOptions { resident_percent, window: self.flash_window };
         self.flash_resident.map(of)
@@ -39,7 +38,6 @@ impl FlashArgs {
         self.ssd.iter().fold(files, |files, ssd| files.configuration("the SSD", ssd))
     }
 
-    /// The system with the SSD that is asked for.
     pub fn with_ssd(&self, system: SystemConfig) -> Result<SystemConfig> {
         let known = system.ssd().is_some() && self.ssd.is_none();
         if known || self.flash_resident.is_none() {
@@ -69,10 +67,9 @@ pub enum LinksChoice {
     Bandwidth,
 }
 
-/// A policy, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyChoice {
-    /// All of them, in the order of the paper.
+    /// All policies in the order of the paper.
     All,
     One(Policy),
 }
@@ -86,7 +83,7 @@ impl std::str::FromStr for PolicyChoice {
 }
 
 impl PolicyChoice {
-    /// The policies that were chosen, each once.
+    /// The chosen policies, each once.
     pub fn policies(choices: &[Self]) -> Vec<Policy> {
         let of = |choice: &Self| match choice {
             Self::All => Policy::ALL.to_vec(),
@@ -96,7 +93,7 @@ impl PolicyChoice {
     }
 }
 
-/// Longest file of a placement: 16 times that of the largest preset.
+/// Bound on the file of a placement: 16 times the largest preset's.
 const MOST_BYTES: u64 = 1 << 27;
 
 /// Where neurons are at first.
@@ -128,7 +125,6 @@ impl PlacementArg {
         }
     }
 
-    /// Reads the file, if there is one.
     pub fn load(
         &self,
         shape: &NeuronShape,
@@ -150,7 +146,7 @@ impl PlacementArg {
         Ok(Some(placement))
     }
 
-    /// What an error says of the file, if there is one.
+    /// Context of errors about the file.
     pub fn context(&self) -> String {
         self.placement
             .as_ref()

@@ -1,7 +1,7 @@
 //! Texts of `ndp generate`: one DIMM without a GPU, or several DIMMs, a GPU in software and the host's scheduler in the loop.
 //!
-//! With a GPU, another text of the same model runs in software first; placement, predictor and policy follow from its activity, and
-//! the GPU computes the prompt. `run` runs a text; `report` (one run) and `table` (several) make the report.
+//! With a GPU, another text of the model first runs in software for placement, predictor and policy, and the GPU
+//! computes the prompt. `run` runs a text; `report` (one run) and `table` (several) make the report.
 
 pub mod args;
 mod report;
@@ -23,7 +23,7 @@ use ndp_sim::system::{Neurons, Setup, check_model};
 use ndp_traces::capture::shape_of;
 use run::{Choice, Host, Outcome, simulate};
 
-/// Tokens that are generated in software to be profiled.
+/// Length of the text that is profiled in software.
 const PROFILE_TOKENS: usize = 64;
 
 pub fn run(
@@ -78,7 +78,7 @@ pub fn run(
     }
 }
 
-/// All combinations of DIMMs, policies and forms of partial results, and the placement that is given.
+/// All combinations of DIMMs, policies and formats of partial results, and the given placement.
 fn choices(args: &Args, model: &Model) -> Result<(Vec<Choice>, Option<Placement>)> {
     ensure!(
         args.neurons == Neurons::Active,
@@ -98,7 +98,6 @@ fn choices(args: &Args, model: &Model) -> Result<(Vec<Choice>, Option<Placement>
     Ok((choices, placement))
 }
 
-/// One run, with everything that can be said of it.
 fn one(host: &Host<'_>, choice: Choice) -> Result<Report> {
     let args = host.args;
     let timeline = args.records.timeline.as_deref().map(OutputFile::create).transpose()?;
@@ -179,7 +178,7 @@ fn warn_of_faults(outcome: &Outcome) {
     }
 }
 
-/// A deliberate error that found no place would prove nothing.
+/// A deliberate error that was not injected would prove nothing.
 fn check_flip(outcome: &Outcome) -> Result<()> {
     ensure!(
         !outcome.is_sound() || !outcome.ran.flip_is_pending,

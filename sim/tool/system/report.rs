@@ -1,5 +1,3 @@
-//! The report of one run.
-
 use super::run::{Choice, Host, Outcome, Quality, is_exact};
 use super::time;
 use crate::energy;
@@ -18,7 +16,7 @@ use ndp_sim::system::{Differences, Event, Operation, PathBytes, Resource, TokenF
 use serde::Serialize;
 use serde_json::json;
 
-/// What each operation took, over all layers and tokens, in the order of a layer; `behind` leaves out what came before that time.
+/// By operation over all layers and tokens, in the order of a layer; only events since `behind`.
 fn operations(events: &[Event], behind: u64) -> Values {
     let of = |operation| events.iter().filter(move |e| e.operation == operation && e.begin_ns >= behind);
     rows! { Operation::ALL.into_iter().filter(|operation| of(*operation).next().is_some()) => |operation|
@@ -40,7 +38,7 @@ fn operations(events: &[Event], behind: u64) -> Values {
     }
 }
 
-/// How text and logits compare with those of exact sums in software.
+/// Text and logits against exact sums in software.
 pub fn text_verdict(outcome: &Outcome) -> String {
     match outcome.difference {
         None => "equal to exact sums in software, logits too".to_owned(),
@@ -51,7 +49,7 @@ pub fn text_verdict(outcome: &Outcome) -> String {
     }
 }
 
-/// Bytes by the way that they took, with what they are.
+/// Bytes by path, with their contents.
 pub fn paths(outcome: &Outcome) -> Vec<(&'static str, &'static str, u64)> {
     let PathBytes {
         bus_inputs,
@@ -92,7 +90,6 @@ pub struct Predictor<'a> {
     pub perplexity: Option<&'a Quality>,
 }
 
-/// Adds the perplexity of a fixed text.
 pub fn show_quality(report: Report, quality: Option<&Quality>) -> Report {
     let rows = rows! { quality.iter().flat_map(|quality| quality.rows()) => |(neurons, perplexity, hits)|
         ..perplexity;
@@ -111,7 +108,6 @@ pub fn show_quality(report: Report, quality: Option<&Quality>) -> Report {
     }
 }
 
-/// Assumptions that the times of a run depend on.
 pub fn notes(report: Report, host: &Host<'_>, has_gpu: bool, linked: bool) -> Report {
     let links = if linked { "" } else { ", links" };
     let report = report.note(if has_gpu {
@@ -381,7 +377,7 @@ fn predictions(report: Report, outcome: &Outcome) -> Report {
     show_quality(report.table("predictions", "Predictions", kinds), outcome.quality.as_ref())
 }
 
-/// Tables of each token after the prompt, and of each DIMM for each token, with their charts.
+/// By token after the prompt, and by DIMM for each token, with charts.
 fn tokens(report: Report, outcome: &Outcome) -> Report {
     let figures = &outcome.ran.figures;
     let hits = outcome.predictions.as_ref().map_or(&[][..], |predictions| &predictions.tokens);
@@ -431,7 +427,7 @@ fn tokens(report: Report, outcome: &Outcome) -> Report {
     }
 }
 
-/// From each token to its work in each device, and how to see that again.
+/// From each token to its work in each device, with commands to see that again.
 fn programs(host: &Host<'_>, outcome: &Outcome) -> Folds {
     let command = made::rerun();
     let begin = outcome.ran.figures.prompt_ns;

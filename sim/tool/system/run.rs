@@ -25,12 +25,12 @@ use ndp_traces::{Activity, TokenInfo, TraceFileWriter, TraceHeader};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// What all runs have in common.
+/// Everything that all runs share.
 pub struct Host<'a> {
     pub args: &'a Args,
     pub job: &'a Job,
     pub model: &'a Model,
-    /// Distance of the quantised weights from the given ones, if the weights are quantised.
+    /// Error of the quantised weights, if they are.
     pub quantisation: Option<QuantisationError>,
     pub prompt_tokens: usize,
     pub config: &'a DesignConfig,
@@ -39,16 +39,16 @@ pub struct Host<'a> {
     pub setup: Option<&'a Setup>,
     /// The text by exact sums in software.
     pub exact: &'a Generation,
-    /// Cycles of the text at the roofline of a core that computes everything; 0 with a GPU.
+    /// Roofline cycles of a core that computes everything; 0 with a GPU.
     pub work: u64,
-    /// Cores that are simulated at the same time.
+    /// Cores simulated in parallel.
     pub threads: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
     pub dimms: u32,
-    /// The policy of the scheduler; `None` for one DIMM without a GPU.
+    /// The scheduler's policy; `None` for one DIMM without a GPU.
     pub policy: Option<Policy>,
     pub merge: MergeFormat,
 }
@@ -58,12 +58,11 @@ impl Choice {
     pub const ALONE: Self = Self { dimms: 1, policy: None, merge: MergeFormat::Exact };
 }
 
-/// How often predictions were right.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Hits {
     #[serde(flatten)]
     counts: Confusion,
-    /// Shares, 0 to 1; none if nothing was predicted, or nothing active.
+    /// Shares, 0 to 1; `None` if nothing was predicted, or nothing active.
     pub accuracy: Option<f64>,
     pub precision: Option<f64>,
     pub recall: Option<f64>,
@@ -86,7 +85,7 @@ pub struct Predictions {
     pub attention: Hits,
     pub mlp: Hits,
     pub all: Hits,
-    /// Each generated token's, both kinds of blocks together.
+    /// Of each generated token, both kinds of blocks together.
     pub tokens: Vec<Hits>,
 }
 
@@ -101,23 +100,23 @@ impl Predictions {
     }
 }
 
-/// What the predictor does to a fixed text.
+/// Effect of the predictor on a fixed text.
 #[derive(Clone, Debug, Serialize)]
 pub struct Quality {
-    /// The file that the text is from.
+    /// File of the text.
     pub text: String,
     pub prompt_tokens: usize,
     pub exact: Perplexity,
-    /// Those that are predicted by what the machine knows, and how good predictions were.
+    /// The predictor learns what the machine knows.
     pub predicted: Perplexity,
     pub predictions: Predictions,
-    /// The same, were the predictor told of the neurons that were not computed too.
+    /// The predictor also learns the neurons that were not computed.
     pub told: Perplexity,
     pub told_predictions: Predictions,
 }
 
 impl Quality {
-    /// Which neurons were computed, what came of it, and how good predictions were.
+    /// Computed neurons, result, and quality of predictions.
     pub fn rows(&self) -> [(&'static str, &Perplexity, Option<&Hits>); 3] {
         [
             ("exact", &self.exact, None),
@@ -144,31 +143,28 @@ impl Core {
     }
 }
 
-/// The outcome of a run.
 pub struct Outcome {
     pub choice: Choice,
     pub generation: Generation,
     /// Figures and records of all devices.
     pub ran: Ran,
-    /// Sums over all programs, those of the prompt included.
+    /// Sums over all programs, with the prompt.
     pub sums: ProgramSums,
     pub core: Option<Core>,
     /// Time of the generated tokens by device and cause.
     pub breakdown: Breakdown,
     pub energy: EnergyBreakdown,
-    /// Power of each device over time.
     pub power: Vec<Power>,
-    /// Each token after the prompt by the time model of the scheduler.
+    /// Each token after the prompt by the scheduler's time model.
     pub records: Vec<TokenRecord>,
-    /// Active neurons of each token, those of the prompt included, if there is a trace to write.
+    /// By token, prompt included, if there is a trace to write.
     pub activities: Vec<Activity>,
     pub predictions: Option<Predictions>,
     pub quality: Option<Quality>,
     pub golden: Option<Comparison>,
     pub wall: Duration,
-    /// Why the run ended early.
     pub failure: Option<String>,
-    /// First token whose value or logits are not those of exact sums in software.
+    /// First token whose value or logits differ from exact sums in software.
     pub difference: Option<usize>,
     /// Whether all tokens are those of exact sums in software.
     pub same_text: bool,
@@ -176,8 +172,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the hardware did what it should: no mismatch, no broken rule, no cycle apart from the model, and, if everything is exact, the
-    /// text of exact sums.
+    /// No mismatch, no broken rule, no difference from the cycle model, and, if everything is exact, the text of exact
+    /// sums.
     pub fn is_sound(&self) -> bool {
         self.failure.is_none()
             && self.ran.figures.mismatches == 0
@@ -188,12 +184,11 @@ impl Outcome {
             && self.golden.as_ref().is_none_or(|golden| !self.must_be_exact() || golden.agrees())
     }
 
-    /// What came from the SSD, if the DIMMs do not hold all neurons.
+    /// Use of the SSD; `None` without a flash tier.
     pub fn flash(&self) -> Option<FlashSummary> {
         FlashSummary::new(self.ran.figures.flash.as_ref(), &self.breakdown)
     }
 
-    /// Whether every core takes the cycles that the cycle model says.
     pub fn is_on_time(&self) -> bool {
         self.ran.figures.dimms.iter().all(|dimm| dimm.cycles == dimm.model_cycles)
     }
@@ -202,7 +197,7 @@ impl Outcome {
         self.predictions.is_none() && self.ran.figures.differences.compared == 0
     }
 
-    /// Neurons that were moved, token by token.
+    /// Moved neurons by token.
     pub fn moves(&self) -> Vec<Moves> {
         if self.ran.figures.links.is_some() {
             // They are among the events.
@@ -221,7 +216,7 @@ impl Outcome {
         positions.zip(&self.records).map(moves).collect()
     }
 
-    /// Writes the activity of the profiled text and of this one as a trace.
+    /// Writes the profiled text and this one as a trace.
     pub fn write_trace(&self, host: &Host<'_>, path: &Path) -> anyhow::Result<()> {
         let Some(Setup { shape, profile, .. }) = host.setup else { return Ok(()) };
         let prompt = host.prompt_tokens as u64;
@@ -256,18 +251,18 @@ impl Outcome {
         }
     }
 
-    /// A sum over all tokens behind the prompt.
+    /// Sum over all tokens after the prompt.
     pub fn sum(&self, value: fn(&TokenRecord) -> u64) -> u64 {
         self.records.iter().map(value).sum()
     }
 
-    /// Core cycles, and nanoseconds of the whole system, for each pass after the prompt; none without such a pass.
+    /// Core cycles, and ns of the system, per pass after the prompt; `None` without such a pass.
     pub fn per_token(&self) -> Option<(f64, f64)> {
         let (tokens, cycles, ns) = self.ran.figures.generated();
         (tokens > 0).then(|| (cycles as f64 / tokens as f64, ns as f64 / tokens as f64))
     }
 
-    /// What went wrong, a line each.
+    /// Failures of the run, a line each.
     pub fn failures(&self, host: &Host<'_>) -> Vec<String> {
         let seed = host.job.options.seed;
         let mut all: Vec<String> = Vec::new();
@@ -304,7 +299,7 @@ impl Outcome {
     }
 }
 
-/// What is wrong with the options of links, if anything is.
+/// Refuses wrong options of links.
 pub fn check_links(args: &Args) -> anyhow::Result<()> {
     let most = ndp_sim::cluster::lockstep::MOST as u32;
     if args.links == LinksChoice::Bandwidth {
@@ -325,7 +320,7 @@ pub fn check_links(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Text and figures of a system that has stopped.
+/// A system that has stopped.
 struct Ended {
     text: Text,
     ran: Ran,
@@ -334,7 +329,7 @@ struct Ended {
     predictions: Option<Predictions>,
 }
 
-/// Generates the text; `show` gets each token as it is known.
+/// `show` gets each token as it is known.
 pub fn simulate(host: &Host<'_>, choice: Choice, show: impl FnMut(u32)) -> anyhow::Result<Outcome> {
     let Host { args, job, config, exact, .. } = *host;
     let options = &job.options;
@@ -389,7 +384,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, show: impl FnMut(u32)) -> anyho
     })
 }
 
-/// The text on one DIMM without a GPU.
+/// Runs the text on one DIMM without a GPU.
 fn alone(
     host: &Host<'_>,
     system: &SystemConfig,
@@ -407,7 +402,7 @@ fn alone(
     Ok(Ended { text, ran: core.into_ran(), core: Some(figures), records: Vec::new(), predictions: None })
 }
 
-/// The text on DIMMs beside a GPU.
+/// Runs the text on DIMMs beside a GPU.
 fn beside_gpu(
     host: &Host<'_>,
     (system, choice, policy): (&SystemConfig, Choice, Policy),
@@ -461,7 +456,7 @@ fn beside_gpu(
     Ok(Ended { text, ran: backend.into_ran(), core: None, records: online.records(), predictions })
 }
 
-/// A text as far as it was generated, why it ended early, and active neurons of each token, if there is a trace to write.
+/// A text up to its end, the reason of an early end, and active neurons by token if there is a trace to write.
 type Text = (Generation, Option<String>, Vec<Activity>);
 
 /// The result of the decoder, before it is known whether an error is a mismatch.
@@ -473,7 +468,7 @@ struct Decoded {
 }
 
 impl Decoded {
-    /// Runs the decoder on a backend. `learn` gets the activity of each token, and `show` each token as it is known.
+    /// `learn` gets the activity of each token, and `show` each token.
     fn new<B: GemvBackend>(
         host: &Host<'_>,
         backend: B,
@@ -497,7 +492,7 @@ impl Decoded {
         (backend, Self { generation, tokens, activities })
     }
 
-    /// The text. An error after a mismatch is a failure of the run, and the text ends there.
+    /// An error after a mismatch is a failure of the run, and the text ends there.
     fn text(self, host: &Host<'_>, mismatches: u64) -> anyhow::Result<Text> {
         let Self { generation, tokens, activities } = self;
         let error = match generation {
@@ -517,8 +512,8 @@ impl Decoded {
     }
 }
 
-/// What the live predictor does to the text that `golden/generate` has for the default prompt, if the predictor is asked for: the text is
-/// run token by token, in software, once with all active neurons and once with those that are predicted.
+/// Effect of the live predictor, if it is used, on the stored text of the default prompt: the text runs token by token
+/// in software, with all active neurons and with the predicted ones.
 pub fn quality(host: &Host<'_>) -> anyhow::Result<Option<Quality>> {
     if host.args.activity != ActivitySource::Predicted {
         return Ok(None);
@@ -545,7 +540,6 @@ pub fn quality(host: &Host<'_>) -> anyhow::Result<Option<Quality>> {
     Ok(Some(Quality { text, prompt_tokens, exact, predicted, predictions, told, told_predictions }))
 }
 
-/// The predictor that is asked for.
 fn live_predictor(host: &Host<'_>, setup: &Setup, prompt_tokens: usize) -> anyhow::Result<OnlinePredictor> {
     let shape = shape_of(&host.model.config);
     Ok(match host.args.predictor {
@@ -557,7 +551,7 @@ fn live_predictor(host: &Host<'_>, setup: &Setup, prompt_tokens: usize) -> anyho
     })
 }
 
-/// Whether the GPU's numbers or the form of partial results let results differ from exact sums.
+/// Whether neither the GPU's numerics nor the merge format allow differences from exact sums.
 pub fn is_exact(host: &Host<'_>, choice: Choice) -> bool {
     host.args.gpu_numerics == GpuNumerics::Exact && choice.merge == MergeFormat::Exact
 }

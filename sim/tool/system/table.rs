@@ -1,4 +1,4 @@
-//! The report of several runs: numbers of DIMMs, policies, forms of partial results.
+//! The report of several runs: DIMMs, policies, formats of partial results.
 
 use super::args::LinksChoice;
 use super::report::{Predictor, notes, show_quality};
@@ -22,7 +22,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row of a run. With links in RTL, those neurons have moved that have arrived.
+    /// With links in RTL only neurons that have arrived count as moved.
     pub fn new(host: &Host<'_>, outcome: &Outcome) -> Self {
         let figures = &outcome.ran.figures;
         let per_token = outcome.per_token();
@@ -83,7 +83,7 @@ impl Row {
         }
     }
 
-    /// Its name among the runs: what the others have too is left out.
+    /// Name among the runs, without what they have in common.
     fn name(&self, rows: &[Self]) -> String {
         let differs =
             |is: fn(&Choice, &Choice) -> bool| rows.iter().any(|row| !is(&row.choice, &self.choice));
@@ -102,7 +102,7 @@ impl Row {
     }
 }
 
-/// The fastest run, how much faster it is than the slowest, and where its time goes.
+/// The fastest run, its lead over the slowest, and where its time goes.
 fn answer(rows: &[Row]) -> (String, Option<String>) {
     let first = rows.iter().max_by(|a, b| a.rate.total_cmp(&b.rate));
     let last = rows.iter().min_by(|a, b| a.rate.total_cmp(&b.rate));

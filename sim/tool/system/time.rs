@@ -1,4 +1,4 @@
-//! Where a token's time goes: the critical path and each device, as tables and charts of a report.
+//! Time of a token: the critical path and each device, as tables and charts of a report.
 
 use super::run::Outcome;
 use crate::prelude::*;
@@ -8,12 +8,11 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Colours of the picture of a token: waiting is grey.
+/// Kinds by colour in the picture of a token: waiting is grey.
 const KINDS: [&str; 9] =
     ["compute", "DRAM", "set-up", "messages", "transfer", "control", WAITS, "synchronisation", "prediction"];
 const WAITS: &str = "waits";
 
-/// A part of a token's time.
 #[derive(Serialize)]
 pub struct Part {
     policy: Option<&'static str>,
@@ -44,12 +43,12 @@ fn part(breakdown: &Breakdown, policy: Option<&'static str>, device: String, doe
     Part { policy, device, does, ns: ns / tokens.max(&1), share: ns as f64 / (*all).max(1) as f64 }
 }
 
-/// Stacked bars of the time of a token: a bar for each value of `label`, cut by `part`.
+/// Bars of a token's time: one for each value of `label`, cut by `part`.
 pub fn stacks(label: &'static str, part: &'static str) -> ChartKind {
     ChartKind::Stacks { label, part, value: ("ns", 1e-3), axis: "us of a token" }
 }
 
-/// The critical path, the longest parts first.
+/// The longest parts of the critical path first.
 pub fn critical((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec<Part> {
     let groups = breakdown.critical_groups();
     let of = |(group, shares): &(&'static str, Shares)| {
@@ -73,7 +72,7 @@ fn devices((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec<Part
     breakdown.devices.iter().flat_map(of).collect()
 }
 
-/// Adds both tables and their charts, of one run or of several policies.
+/// Adds tables and charts, of one run or of several policies.
 pub fn show(report: Report, runs: &[(Option<&'static str>, &Breakdown)]) -> Report {
     let critical: Vec<Part> = runs.iter().flat_map(critical).collect();
     let devices: Vec<Part> = runs.iter().flat_map(devices).collect();
@@ -106,7 +105,7 @@ pub fn reason(breakdown: &Breakdown) -> Option<String> {
     Some(format!("{:.0} % of a token's time goes to {first} ({causes}){then}", percent(shares.total())))
 }
 
-/// Causes for which a token of one run takes longer than a token of another, as a sentence without a subject. None if it does not take longer.
+/// Why a token of one run takes longer than one of another, as a sentence without a subject. `None` if it does not.
 pub fn difference(shorter: &Breakdown, longer: &Breakdown) -> Option<String> {
     let parts = |of: &Breakdown, sign: f64, into: &mut BTreeMap<(&'static str, &'static str), f64>| {
         for (group, shares) in of.critical_groups() {
@@ -125,7 +124,7 @@ pub fn difference(shorter: &Breakdown, longer: &Breakdown) -> Option<String> {
     (sum > 0.0).then(|| format!("takes {:.1} us more for a token: {parts}", sum / 1e3))
 }
 
-/// The last token as it went: who is busy when, and what the critical path goes through. None without a token after the prompt.
+/// The last token: who is busy when, and the critical path. `None` without a token after the prompt.
 pub fn last_token(outcome: &Outcome) -> Result<Option<Chart>, ReportError> {
     let Breakdown { ns, devices, path, .. } = &outcome.breakdown;
     let Some(last) = outcome.ran.figures.tokens.last() else { return Ok(None) };

@@ -34,10 +34,8 @@ pub struct Args {
     out: PathBuf,
 }
 
-/// Runs the command.
-///
 /// # Errors
-/// For a model that cannot be used, and a text that is longer than it takes.
+/// An unusable model; a text that is too long for it.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let path = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new().input_folder("part of the model", &path);

@@ -1,6 +1,4 @@
-//! `ndp trace`: captures, generates, measures and shows activation traces.
-//!
-//! One file for each command. What is done is the library's.
+//! `ndp trace`: captures, generates, measures and shows activation traces. One file for each command.
 
 mod capture;
 mod header;
@@ -35,7 +33,6 @@ enum Command {
     Show(Shown<show::Args>),
 }
 
-/// Runs the job.
 pub fn run(args: &Args) -> Result<u8> {
     match &args.command {
         Command::Capture(args) => args.show(capture::run),

@@ -26,10 +26,8 @@ pub struct Args {
     tokens: u64,
 }
 
-/// Runs the command.
-///
 /// # Errors
-/// For a damaged trace, and a token or layer that it lacks.
+/// A damaged trace; a token or layer that it lacks.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(FileSet::new().input("the trace", &args.file)).check()?;
     let mut reader = TraceReader::open(&args.file)?;
@@ -103,7 +101,7 @@ fn blocks(shape: &NeuronShape, activity: &Activity, layer: Option<u32>) -> Value
     }
 }
 
-/// Numbers in ascending order, runs of them as `a-b`.
+/// Ascending numbers, runs of them as `a-b`.
 fn spans(numbers: impl Iterator<Item = u32>) -> String {
     runs(numbers).map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).join(" ")
 }

@@ -38,10 +38,8 @@ fields! { STATISTICS
     "tokens" "tokens" {Count} Json: "tokens that were measured";
 }
 
-/// Runs the command.
-///
 /// # Errors
-/// For a damaged trace.
+/// A damaged trace.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(FileSet::new().input("the trace", &args.file)).check()?;
     let mut reader = TraceReader::open(&args.file)?;

@@ -1,4 +1,4 @@
-//! `ndp trace synth`: a synthetic trace, and how near it is to what it was fitted to.
+//! `ndp trace synth`: a synthetic trace, and its distance from what it was fitted to.
 
 use crate::prelude::*;
 use ndp_traces::stats::{Report as Found, Statistics};
