@@ -1,4 +1,4 @@
-//! What models cover: which lines of the Verilog run, and which bits change. `ndp verify coverage` makes a report of it.
+//! Coverage of models: lines of the Verilog that run, and bits that change. `ndp verify coverage` reports it.
 //!
 //! Per library a folder gets the Verilog (`<library>.v`), its signals with their origin (`<library>.signals`), and the
 //! counts of each process (`<library>.<process>.dat`, in Verilator's format), rewritten whenever a model ends.

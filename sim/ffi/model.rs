@@ -516,7 +516,7 @@ impl Model {
 
     /// The first failed property: hierarchical name and text.
     pub fn failed_property(&self) -> Option<String> {
-        // SAFETY: `raw` is of this library, and open until `drop`; the text lives until the next call that changes the model.
+        // SAFETY: `raw` is of this library, and open until `drop`; the text lives until the next call with `&mut`.
         let failure = unsafe { CStr::from_ptr(self.library.shim.ndp_failure(self.raw.as_ptr())) };
         Some(failure.to_string_lossy().into_owned()).filter(|failure| !failure.is_empty())
     }
@@ -616,7 +616,7 @@ impl Model {
     fn dump(&mut self, time_ps: u64) {
         let time_ps = self.last_dump_ps.map_or(time_ps, |last| time_ps.max(last + 1));
         self.last_dump_ps = Some(time_ps);
-        // SAFETY: `raw` is of this library, and open until `drop`, and only called with a model that was opened with waves.
+        // SAFETY: `raw` is of this library, and open until `drop`; callers have opened the model with waves.
         unsafe { self.library.shim.ndp_trace_dump(self.raw.as_ptr(), time_ps) }
     }
 
@@ -642,8 +642,8 @@ impl Model {
             return unsafe { shim.ndp_tick(raw, 1) };
         };
         let [start, edge] = [waves.start_ps(cycle), waves.edge_ps(cycle)];
-        // SAFETY: `raw` is of this library, and open until `drop`, and it was opened with waves. The additional evaluation shows the
-        // inputs before the edge; it moves no clock, so no register changes.
+        // SAFETY: `raw` is of this library, and open until `drop`, and it was opened with waves. The additional
+        // evaluation shows the inputs before the edge; it moves no clock, so no register changes.
         unsafe {
             shim.ndp_eval(raw);
             shim.ndp_trace_dump(raw, start);

@@ -1,4 +1,4 @@
-//! Eight serial lanes from one end of a link to the other: latency, skew, bit errors, bursts, dead lanes, stalls and cuts.
+//! Eight serial lanes between ends of a link: latency, skew, bit errors, bursts, dead lanes, stalls and cuts.
 //!
 //! Bits move in words of 25 per lane and cycle. Bit errors are independent with probability `ber`; only the
 //! geometrically distributed distances between them are drawn, so a rate of 1e-12 costs nothing. Channels with the same

@@ -1,4 +1,4 @@
-//! `ndp generate pim-diagram`: the timing diagram of a channel that computes and is read, from the commands of the Verilated controller.
+//! `ndp generate pim-diagram`: timing diagram of a channel that computes and is read, from the Verilated controller.
 
 use crate::pim::mode_parser;
 use crate::prelude::*;

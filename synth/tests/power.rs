@@ -87,7 +87,7 @@ fn close(found: f64, expected: f64) {
 
 #[test]
 fn energies_of_a_hand_made_wave_file_are_those_worked_out_by_hand() {
-    // Nine edges, eight cycles between them. `a_i` changes four times before the ninth edge; `q_q` and `y_o` do so a cycle later.
+    // Nine edges, eight cycles. `a_i` changes four times before the ninth edge; `q_q` and `y_o` do so a cycle later.
     let a = [true, true, false, false, true, true, true, false, false];
     let found = of_levels(&a);
     assert_eq!((found.period_ps, found.cycles), (10, 8));

@@ -1,4 +1,4 @@
-//! Texts of `ndp generate`: one DIMM without a GPU, or several DIMMs, a GPU in software and the host's scheduler in the loop.
+//! Texts of `ndp generate`: one DIMM without a GPU, or several with a GPU in software and the host's scheduler.
 //!
 //! With a GPU, another text of the model first runs in software for placement, predictor and policy, and the GPU
 //! computes the prompt. `run` runs a text; `report` (one run) and `table` (several) make the report.

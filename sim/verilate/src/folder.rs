@@ -1,14 +1,14 @@
-//! Everything is in one subfolder of the folder that the user names, [`NAME`]:
+//! The folder of a cache, whose entries are whole or absent, in a subfolder [`NAME`] of the folder that the user names:
 //!
 //! - `CACHEDIR.TAG` says that the subfolder is ours; without it nothing there is touched.
-//! `NAME-HASH/` is an entry: its files, and [`RECORD`] with a marker, the entry's name, and the checksum of each file.
+//! - `NAME-HASH/` is an entry: its files, and [`RECORD`] with a marker, the entry's name, and each file's checksum.
 //! - `NAME-HASH.part/` is an entry that is being made, with a record that has the marker and the name.
-//! - `NAME-HASH.lock` is held by every process that makes or uses the entry. It stays when the entry is removed, so that all processes
-//!   wait for one file. Only the owner of the cache can open it: another user could keep the owner waiting.
+//! - `NAME-HASH.lock` is held by every process that makes or uses the entry. It stays when the entry is removed, so
+//!   that all processes wait for one file. Only the owner of the cache can open it, or others could make him wait.
 //!
-//! Libraries from here run with the rights of the user. Therefore an entry is used only if the user or root owns it, no other user may write
-//! it, and its checksums match. The subfolder stays open, and libraries are loaded through its descriptor: a user who may write a parent
-//! folder cannot exchange them.
+//! Libraries run with the rights of the user. Therefore an entry is used only if the user or root owns it, no other
+//! user may write it, and its checksums match. The subfolder stays open, and libraries are loaded through its
+//! descriptor: a user who may write a parent folder cannot exchange them.
 
 use crate::Failure;
 use crate::files::{file_failure, hex};
