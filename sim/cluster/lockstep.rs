@@ -74,7 +74,7 @@ struct Beside {
     model: LinkedPrediction,
     /// The cores' cycle in which the model began.
     origin: u64,
-    /// Cycles and links with a retrained bridge.
+    /// Cycles in which links of the bridge are retrained, and these links.
     told: Vec<(u64, u64)>,
     /// Predicted cycles of each program, by core and first cycle.
     programs: BTreeMap<(usize, u64), u64>,

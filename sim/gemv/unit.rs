@@ -36,7 +36,7 @@ pub struct GemvOptions {
     pub core: CoreOptions,
     /// Number of programs to record.
     pub recorded_products: u32,
-    /// First program to record.
+    /// First program to record, from 0.
     pub recorded_from: u64,
     /// Whether to fill [`ProgramFigures::records`].
     pub log_instructions: bool,

@@ -455,7 +455,6 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.cores.iter().all(GemvUnit::flip_is_pending)
     }
 
-    /// Recording of the observed DIMM.
     pub fn take_recording(&mut self) -> Option<Recording> {
         self.cores[self.options.observed_dimm].take_recording()
     }
@@ -695,7 +694,7 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
             Operation::Fc1 if product.class() == GemvClass::Up => self.behind_gate(op, layer),
             Operation::Fc1 => self.fc1(op, layer),
             Operation::Fc2 if !self.on_gpu() => {
-                // A product behind an open gate may be zero.
+                // A product after an open gate may be zero.
                 let neurons = self.open_gates.take().unwrap_or_else(|| active_inputs(product));
                 self.meet(op, (layer, BlockKind::Mlp), &neurons)
             }

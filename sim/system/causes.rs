@@ -16,9 +16,9 @@ ndp_config::named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Cause {
-        /// A DIMM: products whose weights are there, rounding, element-wise operations. The GPU: all but synchronisation.
+        /// A DIMM: products with their weights, rounding, element-wise operations. The GPU: all except synchronisation.
         Compute = "compute",
-        /// A DIMM: products that wait for weights; loads and stores between DRAM and buffer; the host writes neurons into slots.
+        /// A DIMM: products that wait for weights; loads and stores; the host's writes of neurons into slots.
         Dram = "DRAM",
         /// A DIMM: instructions on their way, lists, zeroing; products that begin, end, or wait for a row.
         SetUp = "set-up",

@@ -30,7 +30,7 @@ ndp_config::named! {
         V = "v",
         /// Attention over the caches.
         Attention = "attention",
-        /// The projection behind attention.
+        /// The projection after attention.
         Projection = "projection",
         /// First half of the MLP.
         Fc1 = "fc1",

@@ -26,7 +26,7 @@ ndp_config::named! {
         Softmax = "softmax",
         /// Products of probabilities and values.
         Context = "context",
-        /// Rounding of exact sums, in attention and behind products over active neurons.
+        /// Rounding of exact sums, in attention and after products over active neurons.
         Round = "round",
         /// Product of the attention's output projection.
         Projection = "projection",
@@ -38,9 +38,9 @@ ndp_config::named! {
         Head = "head",
         /// Biases, ReLU, scale and residuals, as far as no product hides them.
         ElementWise = "element-wise",
-        /// Loads, stores, lists and clearing, as far as nothing is computed meanwhile.
+        /// Loads, stores, lists and clearing while nothing is computed.
         Transfer = "transfer",
-        /// Nothing at work: instructions on their way, beginnings and ends of programs.
+        /// No busy part: instructions under way, begins and ends of programs.
         Waiting = "waiting",
     }
 }

@@ -11,7 +11,6 @@ use ndp_synth::power::report::WindowReport;
 use ndp_synth::power::{self, Energy, Request, Window};
 use serde_json::json;
 
-/// Published energy of a 7 nm SRAM of 8 KB, 7.5 pJ for 64 bits.
 const SRAM_PJ_PER_BIT: f64 = 0.117;
 const SRAM_SOURCE: &str = "7 nm SRAM of 8 KB, 7.5 pJ for 64 bits, N. Jouppi et al., ISCA 2021";
 

@@ -13,7 +13,6 @@ use ndp_sim::ffi::{Form, Model, ModuleShare, OpenOptions, rtl};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The run that builds the models of one core.
 const ONE_CORE: &str = "gemv --config CONFIG --rows 1 --cols 64";
 /// Name, arguments, and arguments of a small run that builds the models. `CONFIG` stands for the configuration.
 const CASES: [(&str, &str, &str); 6] = [

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 /// Default folder of reports, from the root of the repository.
 const REPORTS: &str = "synth/reports";
-/// Published area of a 7 nm high-density bit cell.
 const SRAM_UM2_PER_BIT: f64 = 0.027;
 const SRAM_SOURCE: &str = "7 nm high-density 6T cell, S.-Y. Wu et al., IEDM 2016";
 

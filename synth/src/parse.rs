@@ -153,9 +153,7 @@ fn point_name(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Yosys 0.23, shortened.
     const STAT_023: &str = include_str!("../tests/logs/stat_0.23.json");
-    /// Yosys 0.70, shortened.
     const STAT_070: &str = include_str!("../tests/logs/stat_0.70.json");
     const ABC_023: &str = include_str!("../tests/logs/abc_0.23.log");
     const ABC_070: &str = include_str!("../tests/logs/abc_0.70.log");

@@ -98,7 +98,7 @@ pub fn clock_gate_stub(test_enable: bool) -> String {
     format!("(* blackbox *) module clock_gate(input clk_i, input en_i{port}, output clk_o); endmodule\n")
 }
 
-/// Maps registers with an enable to registers behind a clock gate. A reset beside the enable opens the gate too.
+/// Maps registers with an enable to registers with a clock gate. A reset beside the enable also opens the gate.
 pub fn gated_registers() -> String {
     let map = |kind: &str, reset: bool, enable: &str| {
         let (inputs, parameters, plain, given, connected) = match reset {

@@ -1,6 +1,6 @@
 //! The whole flow on modules whose figures can be worked out by hand: real Yosys, a library of nine cells.
 //!
-//! Errors of the command line are `cli.rs`'s business; texts of both Yosys versions are read in the parsers' own tests.
+//! `testbenches/tools/synth.rs` tests the command line, the parsers' own tests the texts of both Yosys versions.
 
 use crate::common;
 use ndp_hdl_language::{Design, Module, ModuleBuilder};

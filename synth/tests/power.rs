@@ -286,7 +286,7 @@ fn gated_clock(test_enable: bool) {
     assert!(passed > 60.0 && passed < 130.0, "{passed}");
     // Eight flip-flops without a gate, at 3 + 2 fJ and a fF each; the clock pins of the latch and the AND gate.
     let always = 8.0 * 6.0 + 2.0;
-    // Eight behind it, and the AND gate's output up and down.
+    // Eight after the gate, and the AND gate's output up and down.
     let gated = 8.0 * 6.0 + 3.0;
     close(found.modules[0].power_mw.clock * cycles * 1000.0, always * cycles + gated * passed);
     assert_eq!((found.modules[0].flip_flops, found.modules[0].instances), (16, 1));

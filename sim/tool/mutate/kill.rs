@@ -19,7 +19,6 @@ pub enum Ran {
     TooLong,
 }
 
-/// Builds the testbenches and returns their path.
 pub fn build() -> Result<PathBuf> {
     ensure!(
         Path::new("testbenches/main.rs").is_file(),
