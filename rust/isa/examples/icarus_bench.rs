@@ -1,5 +1,5 @@
-//! Writes the files that the bench of `examples/icarus` reads, for `tiny` and for the core of `examples/fpga`: DRAM's contents before the program,
-//! the encoded program, and what the functional model leaves in the bursts of each `.dump`.
+//! Writes the files that the benches of `examples/icarus` and `examples/fpga` read: the DRAM before the program, the
+//! encoded program, and what the functional model leaves in the bursts of each `.dump`.
 //!
 //! ```sh
 //! cargo run --release -p ndp-isa --example icarus_bench            # writes them
@@ -17,13 +17,12 @@ use ndp_isa::machine::{Machine, SparseMemory, dump_bursts, write_data};
 /// Folders of the examples, with the configuration of the core: a preset or a file there.
 const BENCHES: [(&str, &str); 2] = [("icarus", "tiny"), ("fpga", "ecp5.toml")];
 
-/// A line of 136 hexadecimal digits: address, then the burst with its last word first.
+/// 136 hexadecimal digits: address, then the burst with its last word first.
 fn line(address: u64, burst: &Burst) -> String {
     let words: String = burst.iter().rev().map(|word| format!("{word:016x}")).collect();
     format!("{address:08x}{words}\n")
 }
 
-/// The three files by name.
 fn files(
     config: &DesignConfig,
     program: &str,

@@ -1,6 +1,4 @@
-//! The error of the parser of programs.
-//!
-//! An instruction that can be written but not executed is no failure of this crate: that is [`crate::Malformed`].
+//! Error of the parser. A legal line that the design cannot execute is [`crate::Malformed`] instead.
 
 /// A line that is neither instruction nor directive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

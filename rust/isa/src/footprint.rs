@@ -1,7 +1,6 @@
 //! Words of buffer and list memory that an instruction reads and writes.
 //!
-//! Two instructions whose footprints do not collide may overlap in time; all others keep their order. Tools that look
-//! for such pairs, and the generator of random programs, take it from here. DRAM is no part of it: nobody watches it.
+//! Two instructions whose footprints do not collide may overlap in time; all others keep their order. DRAM is left out.
 
 use std::ops::Range;
 
@@ -43,7 +42,7 @@ impl Words {
         meet(&self.list, &other.list) || self.buffer.iter().any(|a| other.buffer.iter().any(|b| meet(a, b)))
     }
 
-    /// Whether there are none.
+    /// Whether there are no words and no entries.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty() && self.buffer.iter().all(Range::is_empty)
     }
@@ -54,7 +53,7 @@ fn listed(product: &Product) -> Range<u32> {
 }
 
 impl Instruction {
-    /// What it reads. Who adds to accumulators reads them too.
+    /// Words that it reads. Instructions that add to accumulators read them too.
     pub fn reads(&self, config: &DesignConfig) -> Words {
         let mut words = Words { buffer: self.source(config).into_iter().collect(), list: 0..0 };
         match self {
@@ -72,7 +71,7 @@ impl Instruction {
         words
     }
 
-    /// What it writes. A `list` instruction writes whole bursts: up to 15 entries after the last one.
+    /// Words that it writes. A `list` writes whole bursts: up to 15 entries after the last one.
     pub fn writes(&self, config: &DesignConfig) -> Words {
         let list = match *self {
             Self::List { list, count, .. } => list..list.saturating_add(count.next_multiple_of(16)),
@@ -82,8 +81,7 @@ impl Instruction {
         Words { buffer: self.destination(config).into_iter().collect(), list }
     }
 
-    /// Whether the order of the two can matter: one writes what the other reads or writes, or one selects the rows of the
-    /// other.
+    /// Whether the order of the two matters: one writes words of the other, or one selects the rows of the other.
     pub fn collides(&self, other: &Self, config: &DesignConfig) -> bool {
         let selects = |i: &Self| matches!(i, Self::Select { .. });
         let selected = |i: &Self| matches!(i, Self::Dot(p) | Self::Axpy(p) if p.selected);

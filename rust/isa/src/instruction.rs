@@ -1,7 +1,6 @@
 //! Instructions and their 128 bits.
 //!
-//! [`Instruction`] holds what the encoding can hold, legal or not; whether a design can execute it is
-//! [`Instruction::check`] in [`crate::malformed`].
+//! [`Instruction`] holds any encoding, legal or not. [`Instruction::check`] says whether a design can execute it.
 
 use crate::table::{Operand, instructions, operands};
 use ndp_config::WeightFormat;
@@ -34,10 +33,7 @@ impl Field {
         (word >> self.low & ((1 << self.bits) - 1)) as u32
     }
 
-    /// The value at the field's place.
-    ///
-    /// # Errors
-    /// If it does not fit.
+    /// The value at the field's place; an error if it does not fit.
     fn put(self, value: u32) -> Result<u128> {
         self.within(value, 0, self.max())?;
         Ok(u128::from(value) << self.low)
@@ -205,11 +201,9 @@ operands! {
         address: u32 = ADDRESS;
         /// First entry of the row numbers in the list memory; without it the rows are `0..count`.
         list: Option<u32> = LISTED LIST;
-        /// Only rows that were selected: the first ones, as many as the last `select` has found, at most `count`. Rows are
-        /// listed then.
+        /// Only the rows that the last `select` found, at most `count`; they are listed.
         selected: bool = SELECTED;
-        /// Heads that a stripe is cut into, a power of two up to 128; 1 for whole rows. With more a row has one stripe at
-        /// most, and rows are not listed.
+        /// Heads per stripe: a power of two up to 128, or 1 for whole rows. With more, a row is one stripe, not listed.
         heads: u32 = HEADS;
         /// What the matrix is made of.
         weights: WeightFormat = WEIGHTS;
@@ -229,7 +223,6 @@ impl Product {
     }
 }
 
-/// The code of a format in an instruction.
 pub(crate) const fn code_of(weights: WeightFormat) -> u32 {
     match weights {
         WeightFormat::Fp16 => 0,
@@ -297,10 +290,7 @@ impl Activation {
 }
 
 impl Instruction {
-    /// The 128 bits.
-    ///
-    /// # Errors
-    /// If a value does not fit its field.
+    /// The 128 bits; an error if a value does not fit its field.
     pub fn try_encode(&self) -> Result<u128> {
         let mut word = OPCODE.put(self.opcode() as u32)?;
         for &field in self.opcode().fields() {
@@ -323,10 +313,7 @@ impl Instruction {
         Ok(word)
     }
 
-    /// The 128 bits.
-    ///
-    /// # Panics
-    /// If a value does not fit its field, which [`Instruction::check`] would have told.
+    /// The 128 bits. Panics if a value does not fit its field, which [`Instruction::check`] finds.
     pub fn encode(&self) -> u128 {
         match self.try_encode() {
             Ok(word) => word,

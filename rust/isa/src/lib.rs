@@ -1,10 +1,8 @@
 //! Instruction set of the NDP core, where operands lie, the functional model, and plans of products.
 //!
-//! `docs/isa.md` in Rust: [`Instruction`] and its 128 bits, the error that a malformed one has ([`Malformed`]), the
-//! words of buffer and list memory that it touches ([`Words`]), and programs as text ([`Program`]). It sits between
-//! those who write programs (hosts, the generator of random ones) and those who run them: the functional model
-//! ([`machine`]) and the core itself, whose decoder is written from the same document and shares nothing with this
-//! crate.
+//! `docs/isa.md` in Rust: [`Instruction`] and its 128 bits, [`Malformed`], the words that an instruction touches
+//! ([`Words`]), programs as text ([`Program`]), and their functional model ([`machine`]). The core's decoder is written
+//! from the same document and shares nothing with this crate.
 //!
 //! Reading order: [`instruction`], [`malformed`] (decoding and checks), [`footprint`], [`program`],
 //! [`parse`](mod@parse), [`registers`] (what a host reads), [`layout`] (where matrices and vectors lie), [`machine`] (what a program

@@ -1,16 +1,14 @@
 //! Numbers in programs: decimal text to the nearest FP16 value.
 //!
-//! Done in integers. A detour over `f64` would round twice, and wrongly where the text lies a hair beside the middle
-//! of two FP16 numbers.
+//! In integers: by way of `f64` it would round twice, wrongly for texts close to the middle of two FP16 numbers.
 
 /// 5^25: `v * 2^25 = (v * 10^25) / 5^25`.
 const FIVE_TO_25: u128 = 298_023_223_876_953_125;
 
-/// The bits of the FP16 value nearest to a decimal number, ties to even; `inf`, `-inf` and `nan` too. `None` if the
-/// text is no such number.
+/// Bits of the FP16 value nearest to a decimal number, `inf`, `-inf` or `nan`; ties to even. `None` for other texts.
 ///
-/// The middle of two neighbouring FP16 numbers is a multiple of 2^-25, so `floor(|v| * 2^25)` and whether something
-/// was cut off decide the rounding. That is `floor(|v| * 10^25) / 5^25`, and below 65520 it all fits 128 bits.
+/// The middle of two FP16 numbers is a multiple of 2^-25, so `floor(|v| * 2^25)` and whether it is exact decide the
+/// rounding. That is `floor(|v| * 10^25) / 5^25`, which fits 128 bits below 65520.
 ///
 /// ```
 /// use ndp_isa::f16_from_decimal;
@@ -61,12 +59,12 @@ fn round(magnitude: u64, sticky: bool) -> u16 {
     if magnitude >= 65520 << 25 {
         return 0x7C00;
     }
-    // The result's last place weighs 2^shift units; 2^-24, two units, for subnormals and the lowest normal numbers.
+    // The last place weighs 2^shift units: two (2^-24) for subnormals and the lowest normal numbers.
     let top = 63 - (magnitude | 1).leading_zeros();
     let shift = top.saturating_sub(10).max(1);
     let (kept, rest, half) = (magnitude >> shift, magnitude & ((1 << shift) - 1), 1 << (shift - 1));
     let up = rest > half || (rest == half && (sticky || kept & 1 == 1));
-    // The hidden bit of a normal number is the one that its exponent field lacks here.
+    // The hidden bit of a normal number adds the 1 that its exponent lacks here.
     ((u64::from(shift - 1) << 10) + kept + u64::from(up)) as u16
 }
 

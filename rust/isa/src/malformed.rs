@@ -1,7 +1,7 @@
-//! Decoding, and the error that a malformed instruction has.
+//! Decoding, and errors of malformed instructions.
 //!
-//! Errors are found in the order of `docs/isa.md`: unknown opcode, bits that have to be 0, no link, sizes, address, list, words,
-//! overlap. That order is part of the contract, because the status keeps the code of the first malformed instruction.
+//! They are found in the order of `docs/isa.md`: unknown opcode, bits that have to be 0, no link, sizes, address, list,
+//! words, overlap. The order is part of the contract: the status keeps the first malformed instruction's code.
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// What decoding can find, in the order in which it is looked for.
+    /// The codes that decoding finds, in the order of the checks.
     pub const PRECEDENCE: [Self; 8] = [
         Self::Opcode,
         Self::Reserved,
@@ -74,7 +74,6 @@ impl Malformed {
     }
 }
 
-/// Refuses an instruction: the code, and what is wrong.
 macro_rules! refuse {
     ($code:ident, $($what:tt)+) => {
         Err(Malformed { code: ErrorCode::$code, what: format!($($what)+) })
@@ -85,12 +84,10 @@ fn reserved<T>(opcode: Opcode, bits: u128) -> Result<T, Malformed> {
     refuse!(Reserved, "{}: bits {bits:#034x} must be 0", opcode.mnemonic())
 }
 
-/// The fields of an instruction word, without a look at their values.
+/// The fields of a word, without a look at their values.
 ///
-/// # Errors
-/// [`ErrorCode::Opcode`] and [`ErrorCode::Reserved`]: what can be said without knowing the design. With several heads
-/// `listed` has to be 0, without it `selected`, the first entry of a listed `select` has fewer bits than a row, and there is no format of
-/// weights 3.
+/// Fails with [`ErrorCode::Opcode`] or [`ErrorCode::Reserved`]: several heads exclude `listed`, `selected` needs it,
+/// the first entry of a listed `select` has fewer bits than a row, and there is no weight format 3.
 pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     let code = OPCODE.get(word) as u8;
     let Some(opcode) = Opcode::from_code(code) else {
@@ -112,12 +109,9 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     Ok(instruction)
 }
 
-/// The instruction of a word, if the design can execute it.
+/// The instruction of a word, or the error that the core finds, by the same precedence.
 ///
-/// A `dot` or `axpy` without `listed` may have anything in `list`, which it names and does not use.
-///
-/// # Errors
-/// What the core finds, and by the same precedence.
+/// A `dot` or `axpy` without `listed` ignores `list`, which may hold anything.
 pub fn decode(word: u128, config: &DesignConfig) -> Result<Instruction, Malformed> {
     let instruction = decode_fields(word)?;
     instruction.check(config)?;
@@ -125,12 +119,10 @@ pub fn decode(word: u128, config: &DesignConfig) -> Result<Instruction, Malforme
 }
 
 impl Instruction {
-    /// Whether the design can execute it.
+    /// Checks whether the design can execute it; fails with the first error by precedence.
     ///
-    /// # Errors
-    /// The first error by the precedence of the contract; of those of the encoding (1 and 2) only those of lists can occur: of a
-    /// listed product with several heads, of a selected one that is not listed, of the first entry of a `select`, and of weights that the design
-    /// does not take.
+    /// Of the encoding errors (1 and 2) only these can occur: several heads with a list, selected rows without one, a
+    /// too high first entry of a `select`, and an unsupported weight format.
     pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
         self.check_listed()?;
         self.check_weights(config)?;
@@ -143,7 +135,7 @@ impl Instruction {
         self.check_overlap(config)
     }
 
-    /// Code 2: rows of several heads are not listed, selected ones are; entries have 12 bits.
+    /// Code 2: rows of several heads are not listed, selected ones are, and entries have 12 bits.
     fn check_listed(&self) -> Result<(), Malformed> {
         match self {
             Self::Select { numbers: Numbers::Listed(from), .. } if u64::from(*from) > FROM.max() => {
@@ -159,7 +151,7 @@ impl Instruction {
         }
     }
 
-    /// Code 2: weights of a format that the design does not take.
+    /// Code 2: unsupported weight format.
     fn check_weights(&self, config: &DesignConfig) -> Result<(), Malformed> {
         match self {
             Self::Dot(p) | Self::Axpy(p) if !config.gemv().weight_formats().contains(&p.weights) => {
@@ -169,7 +161,7 @@ impl Instruction {
         }
     }
 
-    /// Code 9, and of the ranks code 3.
+    /// Code 9, and code 3 for ranks.
     fn check_link(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let (Self::Send(transfer) | Self::Receive(transfer)) = *self else { return Ok(()) };
         if !config.core().link() {
@@ -200,7 +192,7 @@ impl Instruction {
             _ => gemv.max_cols(),
         };
         for (field, max) in [(COLS, max_cols), (BATCH, gemv.max_batch()), (COUNT, max_count)] {
-            // The limit of the field counts where the configuration allows more than the field can say.
+            // The field's limit, where the configuration allows more.
             let max = max.min(u32::try_from(field.max()).unwrap_or(u32::MAX) + u32::from(field == BATCH));
             match self.value(field) {
                 Some(value) if value == 0 || value > max => {
@@ -212,12 +204,12 @@ impl Instruction {
         Ok(())
     }
 
-    /// Code 3, of heads.
+    /// Code 3, for heads.
     fn check_heads(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let gemv = config.gemv();
         let (heads, batch, cols) = match *self {
             Self::Dot(product) | Self::Axpy(product) => (product.heads, product.batch, product.cols),
-            // Only vectors are counted by heads, of any length.
+            // Vectors are counted by heads, of any length.
             Self::Activate { heads, batch, .. } => (heads, batch, 1),
             _ => return Ok(()),
         };

@@ -1,8 +1,7 @@
 //! The assembler: text to [`Program`].
 //!
 //! One instruction or directive per line. Instructions have comma-separated `name=value` pairs, directives an address
-//! and then comma-separated values, or `name=value` pairs with spaces between them. Whether a design can execute the
-//! result is not asked here.
+//! and comma-separated values, or space-separated `name=value` pairs. Nothing is checked against a design.
 
 use crate::instruction::code_of;
 use crate::instruction::fields::{
@@ -14,18 +13,15 @@ use ndp_config::{WeightFormat, nearest};
 use crate::literal::f16_from_decimal;
 use crate::{Code, Data, Dump, Field, Instruction, IsaError, Opcode, Program, RandomKind};
 
-/// Largest burst address of a DIMM and, as the layout needs it, of a rank.
+/// Largest burst addresses of a DIMM and a rank.
 const MAX_ADDRESS: u64 = ADDRESS.max();
 const MAX_RANK_ADDRESS: u64 = (1 << 27) - 1;
 
-/// Fields with a number, in the order in which missing ones are asked for.
+/// Fields with a number, in the order in which missing ones are reported.
 const NEEDED: [Field; 15] =
     [SRC, DST, OTHER, COLS, BATCH, HEADS, COUNT, ROW, SCALAR, ADDRESS, LIST, SELECTED, NODE, RANKS, SLOT];
 
-/// Reads a program.
-///
-/// # Errors
-/// The first line that is neither instruction nor directive.
+/// Reads a program; fails at the first line that is neither instruction nor directive.
 ///
 /// ```
 /// let program = ndp_isa::parse("zero dst=3, count=8 # clear\nround src=3, dst=3, cols=64\n").unwrap();
@@ -37,7 +33,7 @@ pub fn parse(text: &str) -> Result<Program, IsaError> {
     parse_with_lines(text).map(|(program, _)| program)
 }
 
-/// Reads a program, and says in which line of the text, from 1, each of its instructions is.
+/// Reads a program, and the line, from 1, of each instruction.
 pub fn parse_with_lines(text: &str) -> Result<(Program, Vec<usize>), IsaError> {
     let (mut program, mut lines) = (Program::default(), Vec::new());
     for (index, line) in text.lines().enumerate() {
@@ -74,7 +70,7 @@ fn number(text: &str) -> Option<u128> {
     if plain { u128::from_str_radix(digits, radix).ok() } else { None }
 }
 
-/// The place for messages.
+/// A line's number, for messages.
 #[derive(Clone, Copy)]
 struct Line {
     number: usize,
@@ -85,12 +81,12 @@ impl Line {
         IsaError { line: self.number, token: token.to_owned(), expected: expected.into() }
     }
 
-    /// A name that is unknown, in the token that the message quotes.
+    /// Error of an unknown name in the quoted token.
     fn unknown(self, (token, name): (&str, &str), known: &[&str], more: &str) -> IsaError {
         self.error(token, format!("one of {}{more}{}", known.join(", "), nearest(name, known)))
     }
 
-    /// A number up to `max`; `token` is what the message quotes.
+    /// A number up to `max`; messages quote `token`.
     fn limited(self, token: &str, text: &str, max: u128) -> Result<u128, IsaError> {
         match number(text) {
             Some(value) if value <= max => Ok(value),
@@ -149,7 +145,6 @@ impl Line {
         let (product, selects) = (opcode.fields().contains(&SELECTED), opcode == Opcode::Select);
         let mut named: Vec<Field> =
             opcode.fields().iter().copied().filter(|field| *field != LISTED).collect();
-        // What the elements are called: numbers from a row on, or entries from one on.
         named.extend(selects.then_some(FROM));
         let mut values = vec![None; named.len()];
         let mut weights = None;
@@ -183,7 +178,7 @@ impl Line {
             }
             values[place] = value;
         }
-        // What belongs to the instruction and is not optional has to be there; all else is not looked at.
+        // Fields of the instruction have to be there unless they are optional.
         let get = |field: Field| match named.iter().position(|named| *named == field) {
             None => Ok(0),
             Some(place) => match (field, values[place]) {

@@ -1,7 +1,6 @@
 //! Programs: instructions, the data that they find in DRAM, and what to look at afterwards.
 //!
-//! Everything here prints as text that [`crate::parse`](fn@crate::parse) reads back to the same program. Directives are
-//! data only: the machine that runs a program puts them into its DRAM.
+//! Everything prints as text that [`crate::parse`](fn@crate::parse) reads back to the same program.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -23,10 +22,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The 128 bits.
-    ///
-    /// # Panics
-    /// As [`Instruction::encode`].
+    /// The 128 bits; panics as [`Instruction::encode`].
     pub fn word(&self) -> u128 {
         match self {
             Self::Instruction(instruction) => instruction.encode(),
@@ -34,20 +30,15 @@ impl Code {
         }
     }
 
-    /// Whether the design can execute it.
-    ///
-    /// # Errors
-    /// What the core finds, and by the same precedence.
+    /// Checks whether the design can execute it; the error is the core's, by the same precedence.
     pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
         decode(self.word(), config).map(drop)
     }
 
-    /// The disassembler: an instruction if the word is exactly one's encoding, else the raw word.
-    ///
-    /// Sizes and addresses are not looked at; a word that only a larger design could execute is an instruction.
+    /// Disassembles a word: an instruction if the word is exactly its encoding in any design, else the raw word.
     pub fn disassemble(word: u128) -> Self {
         match decode_fields(word) {
-            // An unused `list` of a product has no place in the text.
+            // The text has no unused `list`.
             Ok(instruction) if instruction.try_encode().is_ok_and(|encoded| encoded == word) => {
                 Self::Instruction(instruction)
             }
@@ -118,8 +109,7 @@ pub enum Data {
         /// Distribution.
         kind: RandomKind,
     },
-    /// A random matrix, placed by the layout; elements are drawn row by row. What lies in its bursts beyond the end
-    /// of a row becomes 0.
+    /// A random matrix, drawn row by row; 0 in its bursts past the end of a row.
     Matrix {
         /// First burst in every rank.
         address: u32,
@@ -127,8 +117,8 @@ pub enum Data {
         rows: u32,
         /// Elements of a row.
         cols: u32,
-        /// What it is made of. Of INT8 and INT4 the scale of 32 weights is drawn before them, of the same kind, then each weight: the
-        /// lowest bits of `u`.
+        /// Format. For INT8 and INT4 the scale of 32 weights is drawn first, of the same kind, then their lowest bits
+        /// of `u`.
         weights: WeightFormat,
         /// Seed.
         seed: u64,
@@ -158,10 +148,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The encoded instructions.
-    ///
-    /// # Panics
-    /// If an instruction has no encoding; a parsed program has none of these.
+    /// Encoded instructions; panics if one has no encoding, which cannot be in a parsed program.
     pub fn words(&self) -> Vec<u128> {
         self.code.iter().map(Code::word).collect()
     }
@@ -213,7 +200,6 @@ impl Display for Code {
 
 impl Display for Data {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        /// Comma-separated values in hexadecimal with a common number of digits.
         fn list<T: fmt::LowerHex>(f: &mut Formatter<'_>, values: &[T], width: usize) -> fmt::Result {
             for (index, value) in values.iter().enumerate() {
                 write!(f, "{}{value:#0width$x}", if index == 0 { " " } else { ", " })?;

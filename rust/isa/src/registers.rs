@@ -4,10 +4,8 @@ use crate::Opcode;
 use crate::table::Operand;
 use serde::Serialize;
 
-/// What a read of a register returns: 64 bytes.
 type Burst = [u64; 8];
 
-/// A register of words, a field each: to and from the words of a burst.
 macro_rules! register {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
@@ -115,9 +113,9 @@ pub fn burst_of(words: &[u32]) -> Burst {
 }
 
 impl Counters {
-    /// Cycles in which an instruction with this opcode was in work; 0 for those that no part of the core executes. The
-    /// activation unit's instructions are counted together, so are those that add to accumulators with selections, and those
-    /// that write to DRAM. Parts work side by side, so the sum can be more than all cycles.
+    /// Cycles with an instruction of this opcode in flight; 0 if no part of the core executes it. These share a count:
+    /// the activation unit's, those that add to accumulators or select, and those that write DRAM. Units overlap, so
+    /// sums may exceed all cycles.
     pub fn of_opcode(&self, opcode: Opcode) -> u32 {
         match opcode {
             _ if opcode.is_activation() => self.activation,
@@ -128,12 +126,12 @@ impl Counters {
             Opcode::Dot => self.product - self.axpy,
             Opcode::Axpy | Opcode::Merge | Opcode::Import | Opcode::Select => self.axpy,
             Opcode::Round => self.round,
-            // Transfers are counted by the beat, in the link's register.
+            // Transfers are counted in beats, in the link's register.
             _ => 0,
         }
     }
 
-    /// Cycles of the rank groups that the counters account for; all of them are `ranks * cycles`.
+    /// Cycles of rank groups that the counters explain, of `ranks * cycles`.
     pub fn accounted(&self, ranks: u32) -> u64 {
         let groups = [
             self.working,
@@ -152,7 +150,7 @@ impl Counters {
         *self = self.since(&Self::default().since(other));
     }
 
-    /// What was counted after `earlier`; counters go round at 2^32.
+    /// Counts since `earlier`, modulo 2^32.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut words = self.to_words();
         words.iter_mut().zip(earlier.to_words()).for_each(|(now, before)| *now = now.wrapping_sub(before));

@@ -13,7 +13,6 @@ pub(crate) trait Operand<const N: usize>: Copy {
     fn values(self) -> [Option<u32>; N];
 }
 
-/// Numbers and flags, by what a word is in their type.
 macro_rules! plain {
     ($($type:ty: $word:ident => $value:expr;)*) => {
         $(impl Operand<1> for $type {
@@ -99,7 +98,6 @@ operand_table! {
     other: u32 = OTHER, "First word of the second block.";
 }
 
-/// Returns the value of a field if one of these operands has it.
 macro_rules! find {
     ($wanted:ident: $($operand:ident = $fields:expr),*) => {
         $(
@@ -156,9 +154,9 @@ macro_rules! fields_of {
     };
 }
 
-/// The enumerations [`Opcode`](crate::Opcode), [`Activation`](crate::Activation) and [`Instruction`](crate::Instruction) with all that follows from
-/// codes, mnemonics and operands. Instructions are in the order of their codes; those of the activation unit have operands in common and
-/// are variants of the operation.
+/// [`Opcode`](crate::Opcode), [`Activation`](crate::Activation) and [`Instruction`](crate::Instruction) with all that
+/// follows from codes, mnemonics and operands, in the order of codes. Activations share operands and are variants of
+/// the operation.
 macro_rules! instructions {
     (
         first { $($first:tt)* }
@@ -297,8 +295,8 @@ macro_rules! instructions {
         }
 
         impl Instruction {
-            /// The instruction with this opcode and these values of fields. Only those that it names are asked for; `BATCH` is the number of
-            /// vectors and `HEADS` that of heads, not what is encoded.
+            /// Instruction of an opcode and field values; asks only for its fields. `BATCH` and `HEADS` are numbers,
+            /// not encodings.
             pub(crate) fn of(opcode: Opcode, get: &dyn Fn(Field) -> u32) -> Self {
                 let activate = |operation| {
                     let [src, dst, cols, batch, heads] = [SRC, DST, COLS, BATCH, HEADS].map(get);
@@ -321,9 +319,8 @@ macro_rules! instructions {
                 }
             }
 
-            /// The value of a field; `None` if the instruction does not name it. `BATCH` gives the number of vectors and
-            /// `HEADS` that of heads, not what is encoded, `LIST` of a product is `None` if the rows are not listed, and `ROW` of a
-            /// `select` may be an entry of the list memory.
+            /// Value of a field; `None` if the instruction does not name it. `BATCH` and `HEADS` are numbers, not
+            /// encodings. `LIST` is `None` for unlisted rows; `ROW` of a `select` may be a list entry.
             pub fn value(&self, field: Field) -> Option<u32> {
                 if field == OPCODE {
                     return Some(self.opcode() as u32);
@@ -347,7 +344,7 @@ macro_rules! instructions {
     };
 }
 
-// A macro that another one defines has no other path.
+// `operand!` is defined by another macro and has no other path.
 #[allow(clippy::single_component_path_imports)]
 pub(crate) use operand;
 pub(crate) use {fields_of, find, instructions, operands};

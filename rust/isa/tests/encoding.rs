@@ -10,7 +10,6 @@ use ndp_isa::{
     decode_fields, fields,
 };
 
-/// Code and text of a refusal.
 fn refusal<T: std::fmt::Debug>(result: &Result<T, Malformed>) -> (ErrorCode, String) {
     let error = result.as_ref().unwrap_err();
     (error.code(), error.to_string())
@@ -138,7 +137,7 @@ fn rows_of_several_heads_are_not_listed() {
         [(Opcode::Dot, Instruction::Dot(product)), (Opcode::Axpy, Instruction::Axpy(product))]
     {
         let word = instruction.encode();
-        // What `list` says without `listed` is not used, here as elsewhere.
+        // `list` is ignored without `listed`.
         assert_eq!(decode(word | 5 << 108, &config), Ok(instruction));
         assert_eq!(refusal(&decode_fields(word | 1 << 8)), reserved(opcode, 1 << 8));
         assert_eq!(Code::disassemble(word | 1 << 8), Code::Word(word | 1 << 8));

@@ -5,7 +5,7 @@ use ndp_config::{DesignConfig, RowLayout, WeightFormat};
 use ndp_isa::{Activation, ErrorCode, Instruction, Malformed, Numbers, Product, Transfer, decode};
 use std::collections::BTreeMap;
 
-/// The document's table once more, flat and on the raw bits: code of the first error, 0 for none.
+/// The document's table, flat and on raw bits: first error code, 0 for none.
 fn expected(word: u128, config: &DesignConfig) -> u8 {
     let bits = |high: u32, low: u32| (word >> low & ((1 << (high - low + 1)) - 1)) as u64;
     let (opcode, listed, batch, cols) = (bits(7, 0), bits(8, 8) == 1, bits(12, 9) + 1, bits(30, 13));
@@ -94,7 +94,6 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     }
     let block = |n: u64| u64::from(RowLayout::new(gemv, n as u32).words_per_vector()) * batch;
     let lanes = u64::from(gemv.lanes());
-    // Sizes of source and destination; 0 where there is none.
     let (src_words, dst_words) = match opcode {
         0x10 => (0, block(cols)),
         0x11 | 0x13 => (block(cols), 0),
@@ -148,7 +147,6 @@ fn random_words_have_the_code_of_the_document() {
         let mut random = Random::new(3);
         let mut seen = BTreeMap::new();
         for round in 0..200_000 {
-            // Two words in three have fields that are near their limits.
             let word =
                 if round % 3 == 0 { random.word() } else { near_limits(&mut random, &config).encode() };
             let result = decode(word, &config);
@@ -162,7 +160,7 @@ fn random_words_have_the_code_of_the_document() {
     }
 }
 
-/// An instruction each of whose values is legal with a good probability, and just not so otherwise.
+/// An instruction whose values are probably legal, or just not so.
 fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     let gemv = config.gemv();
     let near = |random: &mut Random, limit: u64, max: u64| match random.below(8) {
@@ -182,7 +180,6 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     let address = near(random, bursts, (1 << 29) - 1);
     let listed = (random.below(2) == 0).then_some(list);
     let heads = if listed.is_none() && random.below(2) == 0 { 1 << random.below(5) } else { 1 };
-    // Rows of several heads have one stripe at most.
     let cols = if heads > 1 { near(random, gemv.stripe_elems().into(), (1 << 18) - 1) } else { cols };
     let selected = listed.is_some() && random.below(2) == 0;
     let weights = [WeightFormat::Fp16, WeightFormat::Fp16, WeightFormat::Int8, WeightFormat::Int4]

@@ -75,7 +75,7 @@ pub struct DramPlace {
 const COLUMN_BITS: u32 = DramConfig::BURSTS_PER_ROW.trailing_zeros();
 const BANK_BITS: u32 = DramConfig::BANKS_PER_GROUP.trailing_zeros();
 
-/// Bursts that share an open row in each of two bank groups, between which they alternate.
+/// Bursts that share an open row in each of two bank groups, which alternate.
 pub const BLOCK_BURSTS: u32 = 2 << COLUMN_BITS;
 
 /// Blocks that can be open at the same time: two banks each.
@@ -83,7 +83,6 @@ pub(crate) fn open_blocks(dram: &DramConfig) -> u32 {
     dram.banks() / 2
 }
 
-/// Bits of a bank group's number above the lowest.
 fn upper_group_bits(dram: &DramConfig) -> u32 {
     dram.bank_groups().trailing_zeros() - 1
 }

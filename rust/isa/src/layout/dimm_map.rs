@@ -1,7 +1,6 @@
-//! What lies where in a DIMM: an allocator that only ever grows, and names.
+//! What lies where in a DIMM: named regions of an allocator that only grows.
 //!
-//! It counts bursts of a rank, the same in every rank. A matrix has its first burst there; a vector block or a list,
-//! whose bursts go round the ranks, has its first one in rank 0.
+//! Addresses are bursts of a rank. A matrix begins there in every rank, a vector block or list in rank 0.
 
 use ndp_files::{Result, bail, in_range};
 use std::collections::BTreeMap;
@@ -42,12 +41,12 @@ impl DimmMap {
         Self { config: config.clone(), next: 0, scope: String::new(), regions: BTreeMap::new() }
     }
 
-    /// What the names of all that is placed from now on begin with, so that two plans can share a map.
+    /// Prefix of all names placed after this call, so that two plans can share a map.
     pub fn set_scope(&mut self, scope: &str) {
         scope.clone_into(&mut self.scope);
     }
 
-    /// What is free, as a map of its own: names begin anew.
+    /// A map of the free bursts, without names.
     pub fn rest(&self) -> Self {
         Self { config: self.config.clone(), next: self.next, scope: String::new(), regions: BTreeMap::new() }
     }
@@ -75,16 +74,14 @@ impl DimmMap {
         self.regions.iter().map(|(name, region)| (name.as_str(), region))
     }
 
-    /// Places a matrix. It begins where a DRAM row begins, so that short rows do not straddle two more often than
-    /// they must.
+    /// Places a matrix at the start of a DRAM row, so that short rows straddle as few as possible.
     ///
-    /// # Errors
-    /// Sizes that the DRAM does not take; nothing is placed then.
+    /// Fails, and places nothing, if the DRAM does not take these sizes.
     pub fn add_matrix(&mut self, name: &str, rows: u32, cols: u32) -> Result<MatrixLayout> {
         self.add_weights(name, rows, cols, WeightFormat::Fp16)
     }
 
-    /// The same of weights of any format.
+    /// Places a matrix of weights of any format, as [`Self::add_matrix`] does.
     pub fn add_weights(
         &mut self,
         name: &str,

@@ -1,14 +1,12 @@
 //! Where the sums of the buffer lie in DRAM when they are exported.
 //!
 //! A word of the buffer is that word in the slices of all units: `ranks * units_per_rank` sums, slice `rank *
-//! units_per_rank + unit`. Exported words are the rows of a matrix whose rows are one wave: of word `k` the stripe of
-//! rank `g` is what the slices of that rank hold, at bursts `address + beats_per_stripe * k` and up of the rank. Beat
-//! `i` of a stripe has the slices of units `i * beat_chunks..(i + 1) * beat_chunks`, the first of them in its lowest
-//! bits; each takes `16 * lanes` bits.
+//! units_per_rank + unit`. Word `k` is a row of one wave: rank `g`'s stripe holds the rank's slices, at its bursts from
+//! `address + beats_per_stripe * k`. Beat `i` has units `i * beat_chunks..(i + 1) * beat_chunks`, the first in its
+//! lowest bits, `16 * lanes` bits each.
 //!
-//! Which element a sum belongs to is the buffer's business: lane `lane` of word `word` of a vector block
-//! ([`crate::layout::BufferLayout`]) has its sum in word `lanes * word + lane`, in the slice of its tile, for a tail in every
-//! rank that holds it. The bits of a sum are `ndp_numerics::SumFormat`.
+//! Lane `lane` of word `word` of a vector block ([`crate::layout::BufferLayout`]) has its sum in word `lanes * word +
+//! lane`, in the slice of its tile; a tail in every rank that holds it. For a sum's bits see `ndp_numerics::SumFormat`.
 
 use ndp_files::{Result, in_range};
 use std::ops::Range;
@@ -47,17 +45,14 @@ pub struct SumBurst {
 }
 
 impl ExportedSums {
-    /// `words` words at burst `address` of each rank.
-    ///
-    /// # Errors
-    /// Sizes or an address that the design does not have.
+    /// `words` words at burst `address` of each rank; an error if the design does not have these.
     pub fn new(config: &DesignConfig, address: u32, words: u32) -> Result<Self> {
         in_range("words", words, 1, config.gemv().slice_words())?;
         in_range("address", address.into(), 0, config.dram().bursts() - 1)?;
         Ok(Self::unchecked(config, address, words))
     }
 
-    /// The words as a checked instruction names them.
+    /// The words of a checked instruction.
     pub fn unchecked(config: &DesignConfig, address: u32, words: u32) -> Self {
         let gemv = config.gemv();
         let rows =
@@ -90,10 +85,7 @@ impl ExportedSums {
         self.units_per_rank / self.rows.beats_per_stripe()
     }
 
-    /// Burst of a sum, and which of the burst's sums it is.
-    ///
-    /// # Panics
-    /// If there is no such word or slice.
+    /// Burst of a sum, and the sum's index in it. Panics if there is no such word or slice.
     pub fn locate(&self, word: u32, slice: u32) -> (DimmAddress, u32) {
         assert!(word < self.words && slice < self.slices(), "slice {slice} of word {word}");
         let (rank, unit) = (slice / self.units_per_rank, slice % self.units_per_rank);

@@ -1,14 +1,13 @@
 //! Where weights, keys and values lie in an HBM2 memory whose banks compute (LibraPIM, section 5.3).
 //!
-//! Weights go round all channels, then all bank groups, so that a read stream has all of them: from bit 0, channel, bank
-//! group, column, bank, row. Keys and values of a head are in one channel, whose buffer has the head's query or probabilities;
-//! each key, and each element's values, is gathered in one bank, since its multipliers see no other. Neighbours are in
-//! neighbouring banks, so that one MAC command works on as many of them as there are banks. Both kinds of data begin at a row of
-//! their own, the paper's offset. Keys and values that the NPU is to work on lie as weights do, in the weight partition, at
-//! another row offset.
+//! Weights and read streams are interleaved over all channels, then bank groups: from bit 0, channel, bank group,
+//! column, bank, row. Keys and values of a head are in one channel, whose buffer has the head's query or probabilities.
+//! Each key, and each element's values, is in one bank; neighbours are in neighbouring banks, so one MAC command covers
+//! as many as there are banks. Both kinds begin at a row of their own, the paper's offset. Keys and values for the NPU
+//! lie as weights do, in the weight partition, at another row offset.
 //!
-//! Within a bank, a key is consecutive columns, so that one result is one run of MACs. Values are transposed: a row holds
-//! one element of 512 consecutive positions, as many as the global buffer holds probabilities.
+//! In a bank, a key is consecutive columns: one result is one run of MACs. Values are transposed: a row holds one
+//! element of 512 consecutive positions, the probabilities of a full global buffer.
 
 use ndp_config::HbmConfig;
 use ndp_files::{Result, in_range};
@@ -39,8 +38,7 @@ pub struct HbmElement {
     pub lane: u32,
 }
 
-/// Rows `first .. first + rows` of all banks in which columns are interleaved: weights, or keys and values that are
-/// offloaded to the NPU.
+/// Rows `first..first + rows` of all banks, with interleaved columns: weights, or keys and values for the NPU.
 ///
 /// ```
 /// use ndp_config::HbmConfig;
@@ -59,10 +57,7 @@ pub struct Interleaved {
 }
 
 impl Interleaved {
-    /// `rows` rows from row `first` on, all in the weight partition.
-    ///
-    /// # Errors
-    /// No rows, or more than there are in the weight partition after `first`.
+    /// `rows` rows starting at `first`; an error unless they are in the weight partition and at least one.
     pub fn new(config: &HbmConfig, first: u32, rows: u32) -> Result<Self> {
         let end = u64::from(config.weight_rows());
         in_range("first row", first.into(), 0, end - 1)?;
@@ -75,15 +70,12 @@ impl Interleaved {
         u64::from(self.config.channels()) * u64::from(self.config.banks()) * u64::from(self.rows) * COLUMNS
     }
 
-    /// Place of column `index`.
-    ///
-    /// # Errors
-    /// A size outside its range beyond the last one.
+    /// Place of column `index`; an error if there is no such column.
     pub fn place(&self, index: u64) -> Result<HbmAddress> {
         in_range("column index", index, 0, self.columns() - 1)?;
         let c = &self.config;
         let mut rest = index;
-        // Each below its count, so 32 bits are enough.
+        // Each field is below its count, so it fits 32 bits.
         let mut take = |count: u64| {
             let field = rest % count;
             rest /= count;
@@ -95,10 +87,7 @@ impl Interleaved {
         Ok(HbmAddress { channel, bank: group * c.banks_per_group() + bank, row, column })
     }
 
-    /// Index of the column at a place: the inverse of [`Interleaved::place`].
-    ///
-    /// # Errors
-    /// A place outside.
+    /// Inverse of [`Interleaved::place`]; an error for a place outside.
     pub fn index(&self, at: HbmAddress) -> Result<u64> {
         let c = &self.config;
         check_place(c, at)?;
@@ -131,8 +120,8 @@ pub struct CacheElement {
 
 /// Keys and values of heads, each head in one channel.
 ///
-/// Head `h` is number `h / channels` of channel `h mod channels`. The key of position `p` is in bank `p mod banks`, element `e`
-/// of all values in bank `e mod banks`. Each head has the same rows of all banks, for keys, then for values.
+/// Head `h` is number `h / channels` of channel `h mod channels`. The key of position `p` is in bank `p mod banks`,
+/// element `e` of all values in bank `e mod banks`. Each head has the same rows of all banks: keys, then values.
 ///
 /// ```
 /// use ndp_config::HbmConfig;
@@ -155,17 +144,15 @@ pub struct KvMap {
 }
 
 impl KvMap {
-    /// Caches from row `first` on, of heads of width `head_dim` and up to `positions` tokens. `first` is at or above the
-    /// boundary; in a memory without slicing it is anywhere.
+    /// Caches from row `first` on, for up to `positions` tokens. With slicing, `first` is at or above the boundary.
     ///
-    /// # Errors
-    /// A row below the boundary, a width that is no multiple of 16 and no divisor of 512 (as 16, 32, 64, 128, 256, 512),
-    /// no positions, or if there is no room for a single head.
+    /// Fails for a row below the boundary, a `head_dim` other than 16, 32, 64, 128, 256 or 512, no positions, or no
+    /// room for a head.
     pub fn new(config: &HbmConfig, first: u32, head_dim: u32, positions: u32) -> Result<Self> {
         let least = if config.slicing() { config.weight_rows() } else { 0 };
         in_range("first row", first.into(), least.into(), u64::from(config.rows()) - 1)?;
         in_range("head_dim", head_dim.into(), LANES, ROW_LANES)?;
-        // The next power of two is what a width must be: the limits name it.
+        // The limits in the message name the next power of two.
         let power = u64::from(head_dim).next_power_of_two();
         in_range("head_dim", head_dim.into(), power, power)?;
         let map =
@@ -220,7 +207,6 @@ impl KvMap {
     fn place(&self, head: u64, bank: u64, row_of_head: u64, lane_of_row: u64) -> HbmElement {
         let channels = u64::from(self.config.channels());
         let row = u64::from(self.first) + head / channels * self.rows_of_head() + row_of_head;
-        // All of them are below the sizes of the memory.
         let address = HbmAddress {
             channel: (head % channels) as u32,
             bank: bank as u32,
@@ -230,7 +216,7 @@ impl KvMap {
         HbmElement { address, lane: (lane_of_row % LANES) as u32 }
     }
 
-    /// Head, row of the head, and lane of the row of a place; nothing in rows that no head has.
+    /// Head, row of the head and lane of the row; `None` in rows that no head has.
     fn locate(&self, at: HbmElement) -> Result<Option<(u64, u64, u64)>> {
         check_place(&self.config, at.address)?;
         in_range("lane", at.lane.into(), 0, LANES - 1)?;
@@ -242,10 +228,7 @@ impl KvMap {
         Ok((head < self.heads()).then_some((head, row % self.rows_of_head(), lane)))
     }
 
-    /// Place of an element of a key: `512 / head_dim` keys to a row.
-    ///
-    /// # Errors
-    /// A head, position or element that does not exist.
+    /// Place of an element of a key: `512 / head_dim` keys to a row. Fails if there is no such element.
     pub fn key(&self, at: CacheElement) -> Result<HbmElement> {
         self.check(at)?;
         let (bank, of_bank) = (at.position % self.banks(), at.position / self.banks());
@@ -261,10 +244,7 @@ impl KvMap {
         Ok(self.place(at.head, bank, row, at.position % ROW_LANES))
     }
 
-    /// The element of a key at a place, nothing if there is none: the inverse of [`KvMap::key`].
-    ///
-    /// # Errors
-    /// A place outside of the memory or below the first row.
+    /// Inverse of [`KvMap::key`]: `None` if no key is there, an error outside of the memory or below the first row.
     pub fn key_of(&self, at: HbmElement) -> Result<Option<CacheElement>> {
         let Some((head, row, lane)) = self.locate(at)? else { return Ok(None) };
         let of_bank = row * self.keys_per_row() + lane / self.head_dim;
@@ -273,7 +253,7 @@ impl KvMap {
         Ok((row < self.key_rows() && position < self.positions).then_some(found))
     }
 
-    /// The element of a value at a place, nothing if there is none: the inverse of [`KvMap::value`].
+    /// Inverse of [`KvMap::value`]: `None` if no value is there.
     pub fn value_of(&self, at: HbmElement) -> Result<Option<CacheElement>> {
         let Some((head, row, lane)) = self.locate(at)? else { return Ok(None) };
         let Some(row) = row.checked_sub(self.key_rows()) else { return Ok(None) };

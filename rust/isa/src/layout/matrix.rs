@@ -1,14 +1,12 @@
 //! Where an element of a matrix lies.
 //!
-//! Every rank has the same first burst. There, row after row, lie the stripes that the rank takes of each row, in the
-//! order in which it takes them: those of the full waves, then a tail stripe if the row's tail reaches the rank. Each
-//! stripe has its full number of bursts, so that every row begins at a whole stripe. The first burst of row `r` on
-//! rank `g` is
+//! Every rank has the same first burst. There lie, row after row, the stripes that the rank takes: those of the full
+//! waves, then a tail stripe if the row's tail reaches the rank. All stripes have their full number of bursts. The
+//! first burst of row `r` on rank `g` is
 //!
 //! `base + beats_per_stripe * (full_waves * r + tails_before(r, g))`.
 //!
-//! That is so for FP16. Weights of 8 or 4 bits are packed more densely ([`crate::layout::weights`]): a row takes as many bursts as its whole
-//! stripes need.
+//! That holds for FP16. Weights of 8 or 4 bits are packed more densely ([`crate::layout::weights`]).
 
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig, RowLayout, WeightFormat};
 use ndp_files::{Result, bail, in_range};
@@ -77,15 +75,12 @@ impl MatrixLayout {
     /// Row numbers have 24 bits.
     pub const MAX_ROWS: u32 = 1 << 24;
 
-    /// The layout of a matrix that begins at burst `base` of each rank.
-    ///
-    /// # Errors
-    /// Sizes or an address that the design does not have, if the matrix is larger than the ranks.
+    /// Layout of an FP16 matrix at burst `base` of each rank; an error if the design has no room for it.
     pub fn new(config: &DesignConfig, base: u32, rows: u32, cols: u32) -> Result<Self> {
         Self::with_weights(config, base, rows, cols, WeightFormat::Fp16)
     }
 
-    /// The same of weights of any format.
+    /// [`Self::new`] with weights of any format.
     pub fn with_weights(
         config: &DesignConfig,
         base: u32,
@@ -105,7 +100,7 @@ impl MatrixLayout {
         Ok(layout)
     }
 
-    /// The layout as an instruction sees it, who knows the length of the rows (`cols >= 1`) and not their number.
+    /// The layout that an instruction implies: `cols` is at least 1, the number of rows unknown.
     pub fn unbounded(config: &DesignConfig, base: u32, cols: u32, weights: WeightFormat) -> Self {
         Self {
             base,
@@ -128,22 +123,20 @@ impl MatrixLayout {
         self.cut.cols
     }
 
-    /// How many of the rows before `row` have a tail stripe on `rank`.
+    /// Number of rows before `row` with a tail stripe on `rank`.
     ///
-    /// Tails laid side by side take the ranks in turn, `tail_stripes` places each: those of the rows before are the
-    /// places `0..row * tail_stripes`, and every `ranks`-th of them from `rank` on is on `rank`.
+    /// Tails take the ranks in turn: those before are places `0..row * tail_stripes`, every `ranks`-th of them on
+    /// `rank`.
     pub fn tails_before(&self, row: u32, rank: u32) -> u64 {
         let ranks = u64::from(self.cut.ranks);
         (u64::from(row) * u64::from(self.cut.tail_stripes) + ranks - 1 - u64::from(rank)) / ranks
     }
 
-    /// Bursts of so many stripes of a row that lie on one rank.
     fn stripe_bursts(&self, stripes: u32) -> u32 {
         self.place_bursts(stripes * self.beats_per_stripe)
     }
 
-    /// First burst of `row` on `rank`, counted from the base. If the row has no stripe there it is that of the next
-    /// one.
+    /// First burst of `row` on `rank`, from the base. If the row has no stripe there, the next row's.
     pub fn offset(&self, row: u32, rank: u32) -> u64 {
         let waves = self.stripe_bursts(self.cut.full_waves);
         let tail = self.stripe_bursts(self.cut.full_waves + 1) - waves;
@@ -155,8 +148,8 @@ impl MatrixLayout {
         (self.offset(row + 1, rank) - self.offset(row, rank)) as u32
     }
 
-    /// The bursts that hold a row. Rows that are equal modulo the ranks have as many ranges, of the same ranks and sizes and in the same
-    /// order, so a row moves to such another one range by range.
+    /// The bursts that hold a row. Rows equal modulo the ranks have ranges of the same ranks, sizes and order, so a row
+    /// can move to another one range by range.
     pub fn row_ranges(&self, row: u32) -> Vec<RowRange> {
         let last = self.cut.cols - 1;
         let unused = self.beats_per_stripe - 1 - last % self.cut.stripe_elems / BEAT_ELEMS;
@@ -177,8 +170,7 @@ impl MatrixLayout {
         ranges
     }
 
-    /// The places of a row's bursts: of FP16 weights in the order of its elements, 32 in each, fewer in the last one; of packed weights rank
-    /// by rank, those of scales too.
+    /// Places of a row's bursts. FP16: by element, 32 in each, fewer in the last. Packed: by rank, scales included.
     pub fn row_places(&self, row: u32) -> Vec<DimmAddress> {
         if self.weights == WeightFormat::Fp16 {
             let place = |col| {
@@ -198,15 +190,12 @@ impl MatrixLayout {
         places
     }
 
-    /// The burst of a rank, `offset` bursts behind the base; after the last one comes the first.
+    /// Burst of a rank, `offset` after the base; addresses wrap around.
     pub fn burst_at(&self, offset: u64) -> u32 {
         ((u64::from(self.base) + offset) % self.rank_bursts) as u32
     }
 
-    /// The place of an element.
-    ///
-    /// # Panics
-    /// If `col` is beyond the row; that is a slice index out of bounds.
+    /// The place of an element. Panics if `col` is outside the row.
     pub fn locate(&self, row: u32, col: u32) -> MatrixPlace {
         assert!(col < self.cut.cols, "column {col} of {}", self.cut.cols);
         let RowLayout { stripe_elems, ranks, full_waves, tail_stripes, .. } = self.cut;
@@ -223,7 +212,7 @@ impl MatrixLayout {
         MatrixPlace { rank, burst, element: element + within % BEAT_ELEMS }
     }
 
-    /// Row and column of the element at a place; `None` outside of the matrix, for what lies beyond a row's end and for scales.
+    /// Row and column at a place; `None` outside of the matrix, past a row's end, and for scales.
     pub fn element_at(&self, place: MatrixPlace) -> Option<(u32, u32)> {
         let RowLayout { cols, stripe_elems, ranks, full_waves, tail_stripes, .. } = self.cut;
         let elements = BEAT_BITS / self.weights.bits();
@@ -231,7 +220,7 @@ impl MatrixLayout {
             return None;
         }
         let offset = (u64::from(place.burst) + self.rank_bursts - u64::from(self.base)) % self.rank_bursts;
-        // As many rows as there are ranks have the same number of stripes on each of them.
+        // `ranks` consecutive rows have equally many stripes on each rank.
         let period = self.offset(ranks, place.rank);
         let first_row = u32::try_from(offset / period * u64::from(ranks)).ok()?;
         let holds =
@@ -251,9 +240,8 @@ impl MatrixLayout {
         u32::try_from(col).ok().filter(|col| *col < cols).map(|col| (row, col))
     }
 
-    /// Bursts that the matrix takes in every rank: those of the fullest one.
+    /// Bursts of the fullest rank, which is rank 0: it has the first place of every turn.
     pub fn bursts_per_rank(&self) -> u64 {
-        // Rank 0 takes the first place of every turn.
         self.offset(self.rows, 0)
     }
 }

@@ -1,16 +1,13 @@
 //! Placement of matrices and vectors over ranks, bank groups and rows of the DRAM.
 //!
-//! Where an element lies decides what the hardware reads together, so there is one function for it, with its inverse,
-//! and everybody who places or looks for data takes it from here: hosts that fill the DIMM, the functional model, and
-//! the reports of a co-simulation.
+//! The only function from an element to its place, and its inverse, for hosts, the functional model and reports.
 //!
-//! Reading order: [`address`] (a burst's bank and row), [`matrix`] and [`vector`] (an element's burst, a vector's
-//! words in the buffer), [`weights`] (weights of 8 and 4 bits with
-//! their scales), [`exported`] (the buffer's sums in DRAM), [`pack`] (elements to bursts), [`order`] (in which
-//! order to ask for rows), [`tiles`] (how to cut an `axpy` that does not fit), [`dimm_map`] (what lies
-//! where). For HBM2 whose banks compute: [`hbm`].
+//! Reading order: [`address`] (a burst's bank and row), [`matrix`] and [`vector`] (an element's burst, a vector's words
+//! in the buffer), [`weights`] (weights of 8 and 4 bits), [`exported`] (the buffer's sums in DRAM), [`pack`] (elements
+//! to bursts), [`order`] (order of rows), [`tiles`] (cutting an `axpy`), [`dimm_map`] (what lies where), [`hbm`] (HBM2
+//! whose banks compute).
 //!
-//! How a row is cut into stripes is `ndp_config::RowLayout`'s; what is computed, and when, is left to others.
+//! `ndp_config::RowLayout` cuts a row into stripes.
 
 pub mod address;
 pub mod dimm_map;

@@ -1,16 +1,13 @@
 //! In which order to ask for a list of rows.
 //!
-//! The result of a `dot` with a list comes in the order of the list, and that of an `axpy` does not depend on it, so
-//! the host is free to choose. Two things cost time. A **conflict**: a row needs another DRAM row of a bank than what
-//! its rank has read last has left open there, and waits for precharge and activate with nothing to hide them
-//! behind. And **imbalance**: tail stripes go round the ranks by row number, and a list that has the same kind of row
-//! several times in a row loads one rank while the others wait.
+//! A `dot`'s results follow the list and an `axpy`'s do not depend on it, so the host chooses the order. Two things
+//! cost time. A **conflict**: a row needs another DRAM row of a bank than the one that its rank left open, and waits
+//! for precharge and activate. **Imbalance**: a list that has the same kind of tail several times running loads one
+//! rank while the others wait.
 //!
-//! Rows are sorted into buckets by the banks that they touch and by the rank where their tail begins, and taken from
-//! them greedily: most of all the kinds of tails stay balanced, then conflicts are avoided, then the banks go first
-//! of which most rows are left, rows over two banks before others, so that the end is neither of one bank nor of the
-//! hard cases. Inside a bucket rows keep their given order; a sorted list thus uses an open DRAM row up before it
-//! leaves it.
+//! Rows are sorted into buckets by the banks that they touch and the rank where their tail begins, then taken greedily:
+//! first keep the kinds of tails balanced, then avoid conflicts, then prefer the banks with the most rows left, rows
+//! over two banks first. Inside a bucket rows keep their order, so a sorted list uses up an open DRAM row.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,16 +17,15 @@ use crate::layout::address::BLOCK_BURSTS;
 /// What an order costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OrderQuality {
-    /// Rows that need another DRAM row of a bank, in some rank, than what that rank has read last has left open.
+    /// Rows that need another DRAM row of a bank than the one that their rank left open.
     pub conflicts: usize,
-    /// Kinds of tails: by how many rows the most and the least taken kind differ, at the worst place up to that where
-    /// the first kind is used up.
+    /// Largest difference between the counts of the kinds of tails, until the first kind is used up.
     pub imbalance: usize,
     /// Imbalance in stripes of tails between the ranks at the same places.
     pub rank_imbalance: usize,
 }
 
-/// Ranks of which the rows' blocks are looked at: without tails all ranks have the same.
+/// Ranks to look at: without tails all ranks have the same blocks.
 fn looked_at<'a>(layouts: impl IntoIterator<Item = &'a MatrixLayout>) -> u32 {
     let ranks = layouts.into_iter().map(|layout| match layout.cut().tail_stripes {
         0 => 1,
@@ -38,7 +34,7 @@ fn looked_at<'a>(layouts: impl IntoIterator<Item = &'a MatrixLayout>) -> u32 {
     ranks.max().unwrap_or(1)
 }
 
-/// The row's blocks on a rank: bursts that share an open row in two banks. Blocks `banks` further on are in the same banks.
+/// Blocks of a row on a rank: bursts that share an open row in two banks. Blocks `banks` apart share banks.
 #[derive(Debug, Clone, Copy)]
 struct Blocks {
     first: u64,
@@ -50,7 +46,7 @@ impl Blocks {
     /// Whether a bank has to close the row that `self` left open before `next` can begin there.
     fn conflicts(self, next: Self) -> bool {
         let banks = self.banks;
-        // Of several blocks in one bank the first of `next` meets the last of `self`.
+        // If several blocks are in one bank, the first of `next` meets the last of `self`.
         (next.first..=next.last.min(next.first + banks - 1)).any(|block| {
             let back = self.last.wrapping_sub(block) % banks;
             let open = self.last.checked_sub(back).filter(|open| *open >= self.first);
@@ -58,7 +54,6 @@ impl Blocks {
         })
     }
 
-    /// The set of banks.
     fn banks(self) -> u32 {
         (self.first..=self.last.min(self.first + self.banks - 1))
             .fold(0, |banks, block| banks | 1 << (block % self.banks))
@@ -84,7 +79,7 @@ struct Kinds {
 impl Kinds {
     fn new(layout: &MatrixLayout) -> Self {
         let (ranks, tail) = (layout.cut().ranks, layout.cut().tail_stripes);
-        // The first row whose tail begins at rank 0 again.
+        // First row whose tail begins at rank 0 again.
         Self { count: (1..=ranks).find(|rows| (rows * tail).is_multiple_of(ranks)).unwrap_or(1) }
     }
 
@@ -97,21 +92,21 @@ fn conflict(before: &[Option<Blocks>], next: &[Option<Blocks>]) -> bool {
     before.iter().zip(next).any(|pair| matches!(pair, (Some(a), Some(b)) if a.conflicts(*b)))
 }
 
-/// What rows of one bucket have in common: the set of banks that they touch in each matrix, and their kind.
+/// Set of banks that a row touches in each matrix, and its kind of tail.
 type Bucket = (Vec<u32>, usize);
 
-/// What every rank has read last, after a row at `next`.
+/// Updates the blocks that each rank has read last.
 fn pass(before: &mut [Option<Blocks>], next: &[Option<Blocks>]) {
     before.iter_mut().zip(next).filter(|(_, next)| next.is_some()).for_each(|(before, next)| *before = *next);
 }
 
-/// Orders `rows` for the matrices at `layouts`, which are on one DIMM and all read with the same list (one, or the column tiles of an `axpy`): for
-/// each place of the list, which of the rows stands there.
+/// Order of `rows` for matrices of one DIMM that are read with the same list (one, or the tiles of an `axpy`): for each
+/// place of the list, an index into `rows`.
 ///
-/// Takes time proportional to the number of rows, and for each a step for every bucket: up to some 64 for one matrix with two bank groups,
-/// twice as many with four, a few hundred for tiles of two widths. Matrices that lie alike, as tiles of one width do, count once.
+/// Each row takes a step for every bucket: up to some 64 for one matrix with two bank groups, twice as many with four,
+/// a few hundred for tiles of two widths. Matrices that lie alike, as tiles of one width do, count once.
 pub fn row_order(layouts: &[&MatrixLayout], rows: &[u32]) -> Vec<u32> {
-    // Where in a round through the banks a matrix begins, and how its rows are cut, is all that matters.
+    // Only where a matrix begins in a round of the banks and how its rows are cut matter.
     let banks = layouts.first().map_or(1, |layout| layout.open_blocks());
     let round = BLOCK_BURSTS * banks;
     let mut different: Vec<&MatrixLayout> = Vec::new();
@@ -128,7 +123,6 @@ pub fn row_order(layouts: &[&MatrixLayout], rows: &[u32]) -> Vec<u32> {
     let kinds = kinds.unwrap_or(Kinds { count: 1 });
     let kind_count = kinds.count as usize;
     let banks_of = |set: u32| (0..banks as usize).filter(move |bank| set >> bank & 1 == 1);
-    // The blocks of each row: those on each rank in the first matrix, in the second one, and so on.
     let ranks = looked_at(layouts.iter().copied());
     let width = ranks as usize * layouts.len();
     let mut blocks = Vec::with_capacity(rows.len() * width);
@@ -169,7 +163,7 @@ pub fn row_order(layouts: &[&MatrixLayout], rows: &[u32]) -> Vec<u32> {
             let of = |(set, left): (&u32, &Vec<usize>)| banks_of(*set).map(|bank| left[bank]).sum::<usize>();
             sets.iter().zip(&left_in_bank).map(of).sum()
         };
-        // The first bucket of the least cost, and of these of the most rows that are left in its banks.
+        // The first bucket of the least cost; among equals the one with the most rows left in its banks.
         let mut best: Option<((bool, usize, usize), usize, usize)> = None;
         for (number, ((sets, kind), places)) in buckets.iter().enumerate() {
             let Some(&at) = places.front() else { continue };

@@ -1,6 +1,4 @@
-//! Rows of FP16 numbers to the bursts that hold them.
-//!
-//! Rows come from a function one at a time, so a matrix never has to be in memory as a whole.
+//! Packs rows of FP16 numbers into bursts, one row at a time, so that a matrix never is in memory as a whole.
 
 use ndp_config::BEAT_ELEMS;
 use ndp_numerics::f16;
@@ -39,7 +37,7 @@ impl MatrixLayout {
     }
 }
 
-/// Hands every burst of a matrix to `sink`, row by row; `read` puts a row into its second argument, `[cols]`.
+/// Passes every burst of a matrix to `sink`, row by row; `read` fills a row, `[cols]`.
 pub fn pack_matrix(
     layout: &MatrixLayout,
     mut read: impl FnMut(u32, &mut [f16]),

@@ -1,10 +1,9 @@
-//! How to cut an `axpy` that does not fit the buffer: into tiles of columns, and passes over part of the batch.
+//! Cuts an `axpy` that does not fit the buffer into tiles of columns, and passes over part of the batch.
 //!
-//! The accumulators of a tile take `words(cols) * batch * lanes` words, the factors `words(count) * batch`. A tile is
-//! a matrix of its own in DRAM, so tiles are chosen when weights are placed; passes may differ from call to call.
-//! Each pass reads all weights again, which costs nothing only while computing takes longer than reading: a stripe
-//! takes `max(beats / beats per cycle, window * vectors)` cycles, and with the paper's numbers that is from four
-//! vectors on.
+//! Accumulators of a tile take `words(cols) * batch * lanes` words, factors `words(count) * batch`. A tile is a matrix
+//! of its own in DRAM, chosen when weights are placed; passes may differ from call to call. Each pass reads all weights
+//! again, for nothing only while computing takes longer: a stripe takes `max(beats / beats per cycle, window *
+//! vectors)` cycles, so from four vectors upward with the paper's numbers.
 
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
 use ndp_files::{Result, in_range, refusal};
@@ -33,18 +32,13 @@ pub struct AxpyTiling {
     pub cycles_per_row: f64,
 }
 
-/// Cycles that one tile in one pass costs beside the rows: instructions, clearing, rounding, latencies. An estimate,
-/// only there to prefer fewer of them.
+/// Estimated cycles of a tile in a pass outside its rows; only used to prefer fewer of them.
 const OVERHEAD_CYCLES: f64 = 200.0;
 
-/// Cuts an `axpy` of `count` rows (the longest list) of `cols` columns for `batch` vectors, into `words` words of the
-/// buffer (`slice_words` if nothing else is to be kept there).
+/// Cuts an `axpy` of up to `count` rows of `cols` columns for `batch` vectors into `words` words of the buffer.
 ///
-/// Tiles are whole waves (`ranks * stripe_elems` columns) but for the last ones. Of all cuts that fit, the one with the
-/// fewest cycles is taken.
-///
-/// # Errors
-/// Sizes that the design does not have, if not even one word of accumulators fits at batch 1.
+/// Tiles are whole waves (`ranks * stripe_elems` columns), except the last ones. Takes the cut with the fewest cycles.
+/// Fails if the design does not have these sizes, or one word of accumulators does not fit at batch 1.
 pub fn column_tiles(
     config: &DesignConfig,
     cols: u32,
@@ -53,7 +47,7 @@ pub fn column_tiles(
     words: u32,
 ) -> Result<AxpyTiling> {
     let gemv = config.gemv();
-    // A tile is limited by the buffer; the whole row may be longer.
+    // Only a tile has to fit the buffer.
     in_range("cols", cols, 1, 1 << 24)?;
     in_range("batch", batch, 1, 1 << 16)?;
     in_range("count", count, 1, gemv.max_cols())?;
@@ -78,10 +72,7 @@ pub fn column_tiles(
     best.map(|(_, tiling)| tiling).ok_or_else(none)
 }
 
-/// The same for tiles that are given: those of a matrix that is in DRAM already. Only the batch is cut.
-///
-/// # Errors
-/// As [`column_tiles`]; if the widest tile does not fit at batch 1.
+/// Cuts only the batch, for tiles that are in DRAM already. Fails if the widest does not fit at batch 1.
 pub fn column_passes(
     config: &DesignConfig,
     tiles: &[ColumnTile],
@@ -106,8 +97,8 @@ fn widest(config: &DesignConfig, tiles: &[ColumnTile]) -> u32 {
     words.max().unwrap_or(0)
 }
 
-/// Cuts of the batch into passes of at most `largest` vectors, each with its cycles: as few passes as fit, or one more, as equal as can be:
-/// 5 + 5 vectors cost no more than 7 + 3, and often less. None if not even one vector fits.
+/// Passes of at most `largest` vectors, with the cycles of each: as few as fit, or one more, as equal as possible. 5 +
+/// 5 vectors cost no more than 7 + 3, often less. `None` if not even one vector fits.
 fn passes_over(
     config: &DesignConfig,
     tiles: &[ColumnTile],
@@ -134,7 +125,7 @@ fn passes_over(
     )
 }
 
-/// Tiles of at most `words` words: whole waves, then what is left, as few tiles as that takes.
+/// Tiles of at most `words` words: whole waves, then as few as the rest needs.
 fn cut(config: &DesignConfig, cols: u32, words: u32) -> Vec<ColumnTile> {
     let gemv = config.gemv();
     let (stripe, wave) = (gemv.stripe_elems(), gemv.stripe_elems() * gemv.ranks());
@@ -142,8 +133,7 @@ fn cut(config: &DesignConfig, cols: u32, words: u32) -> Vec<ColumnTile> {
     let mut first = 0;
     while first < cols {
         let left = cols - first;
-        // One stripe always takes one word. Tails may take more words than they have stripes per rank (three over four
-        // ranks do), so what fits is not simply the largest width.
+        // A stripe takes one word, but tails may take more words than stripes per rank (three over four ranks do).
         let fits = |cols: &u32| RowLayout::new(gemv, *cols).words_per_vector() <= words;
         let most = left.div_ceil(stripe).min(words * gemv.ranks());
         let mut widths = (1..=most).rev().map(|stripes| left.min(stripes * stripe));
@@ -155,8 +145,7 @@ fn cut(config: &DesignConfig, cols: u32, words: u32) -> Vec<ColumnTile> {
     tiles
 }
 
-/// Cycles for one row: every stripe of every tile in every pass takes as long as its beats or its windows do, and the
-/// ranks share them.
+/// Cycles for a row: each stripe of each tile and pass takes its beats or its windows, shared by the ranks.
 fn cycles_per_row(config: &DesignConfig, tiles: &[ColumnTile], passes: &[u32]) -> f64 {
     let gemv = config.gemv();
     let stripes: u32 = tiles.iter().map(|tile| tile.cols.div_ceil(gemv.stripe_elems())).sum();

@@ -1,14 +1,12 @@
 //! Where an element of a vector block lies: in DRAM, and in the buffer.
 //!
-//! In DRAM the beats of all vectors alternate: beat 0 of vector 0, beat 0 of vector 1, ..., beat 1 of vector 0, ..., at
-//! consecutive bursts of the DIMM.
+//! In DRAM the beats of the vectors alternate (beat 0 of each vector, then beat 1), at consecutive bursts of the DIMM.
 //!
 //! In the buffer a word is one chunk of every tile of every rank: `ranks * stripe_elems` places. Full wave `j` of
-//! vector `b` is word `j * batch + b`, stripe `j * ranks + g` in the slices of rank `g`. The words of the tail come
-//! after those of the waves. Tail stripes go round the ranks from row to row, so each rank holds every one that it
-//! ever meets: with `s = tail_stripes / tail_words`, tail stripe `t` of vector `b` is in word `(full_waves + t div s)
-//! * batch + b` of all ranks `g` with `g mod s = t mod s`. Inside a stripe, tile `u` has the elements `u * lanes..(u
-//! + 1) * lanes`.
+//! vector `b` is word `j * batch + b`, stripe `j * ranks + g` in the slices of rank `g`. Words of the tail follow. Tail
+//! stripes go round the ranks from row to row, so each rank holds every one that it may meet: with `s = tail_stripes /
+//! tail_words`, tail stripe `t` of vector `b` is in word `(full_waves + t div s) * batch + b` of the ranks `g` with `g
+//! mod s = t mod s`. Tile `u` of a stripe has elements `u * lanes..(u + 1) * lanes`.
 
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
 use ndp_files::{Result, in_range};
@@ -32,10 +30,7 @@ ndp_config::getters!(VectorBlock {
 });
 
 impl VectorBlock {
-    /// The block at burst `address` of the DIMM.
-    ///
-    /// # Errors
-    /// Sizes or an address that the design does not have.
+    /// The block at burst `address` of the DIMM; an error if the design does not have these.
     pub fn new(config: &DesignConfig, address: u32, elements: u32, batch: u32) -> Result<Self> {
         let dimm_bursts = 1 << config.dimm_burst_bits();
         in_range("elements", elements, 1, config.gemv().max_cols())?;
@@ -44,7 +39,7 @@ impl VectorBlock {
         Ok(Self::unchecked(config, address, elements, batch))
     }
 
-    /// The block as a checked instruction names it; `elements` and `batch` are at least 1.
+    /// The block of a checked instruction; `elements` and `batch` are at least 1.
     pub fn unchecked(config: &DesignConfig, address: u32, elements: u32, batch: u32) -> Self {
         Self { address, elements, batch, dimm_bursts: 1 << config.dimm_burst_bits() }
     }
@@ -54,15 +49,12 @@ impl VectorBlock {
         self.elements.div_ceil(BEAT_ELEMS) * self.batch
     }
 
-    /// The `index`-th burst; after the last burst of the DIMM comes its first.
+    /// The `index`-th burst; addresses wrap around.
     pub fn burst(&self, index: u32) -> u64 {
         (u64::from(self.address) + u64::from(index)) % self.dimm_bursts
     }
 
-    /// Burst of the DIMM and place in it of an element of a vector.
-    ///
-    /// # Panics
-    /// If there is no such element.
+    /// Burst of the DIMM of an element, and its place there. Panics if there is no such element.
     pub fn locate(&self, vector: u32, element: u32) -> (u64, u32) {
         assert!(vector < self.batch && element < self.elements, "element {element} of vector {vector}");
         (self.burst(element / BEAT_ELEMS * self.batch + vector), element % BEAT_ELEMS)
@@ -102,7 +94,7 @@ pub struct BufferLayout {
 }
 
 impl BufferLayout {
-    /// The layout of `batch` vectors of `elements` values, both at least 1.
+    /// `elements` and `batch` are at least 1.
     pub fn new(config: &DesignConfig, elements: u32, batch: u32) -> Self {
         Self { cut: RowLayout::new(config.gemv(), elements), batch, lanes: config.gemv().lanes() }
     }
@@ -117,7 +109,6 @@ impl BufferLayout {
         &self.cut
     }
 
-    /// Number of tail stripes that share a word, each in other ranks.
     fn sharing(&self) -> u32 {
         self.cut.tail_stripes.checked_div(self.cut.tail_words).unwrap_or(1)
     }
@@ -134,10 +125,7 @@ impl BufferLayout {
         ((full_waves + turn / sharing) * self.batch + vector, holders.map(|rank| 1 << rank).sum())
     }
 
-    /// The place of an element of a vector.
-    ///
-    /// # Panics
-    /// If there is no such element.
+    /// The place of an element. Panics if there is no such element.
     pub fn locate(&self, vector: u32, element: u32) -> BufferPlace {
         assert!(vector < self.batch && element < self.cut.cols, "element {element} of vector {vector}");
         let within = element % self.cut.stripe_elems;
@@ -145,7 +133,7 @@ impl BufferLayout {
         BufferPlace { word, ranks, tile: within / self.lanes, lane: within % self.lanes }
     }
 
-    /// Vector and element at a place of the slice of one rank; `None` outside of the block and beyond a vector's end.
+    /// Vector and element at a place of a rank's slice; `None` outside of the block and past a vector's end.
     pub fn element_at(&self, word: u32, rank: u32, tile: u32, lane: u32) -> Option<(u32, u32)> {
         let RowLayout { cols, stripe_elems, ranks, full_waves, .. } = self.cut;
         if word >= self.words() || rank >= ranks || lane >= self.lanes || tile >= stripe_elems / self.lanes {

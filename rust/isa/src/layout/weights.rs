@@ -1,15 +1,15 @@
-//! Weights of 8 or 4 bits with their scales: what lies where in the bursts of a row.
+//! Weights of 8 or 4 bits with their scales in the bursts of a row.
 //!
-//! The weights that a rank holds of a row are, stripe after stripe, places of 32 weights. A place has one FP16 scale. 32 places are
-//! packed together, the last ones of a row being fewer:
+//! The weights of a row on a rank are, stripe by stripe, places of 32 weights with one FP16 scale each. 32 places are
+//! packed together, fewer at the end of a row:
 //!
 //! | bursts | contents |
 //! | --- | --- |
 //! | 1 | the scales, place by place, 16 bits each |
 //! | 16 (INT8), 8 (INT4) | the weights, place by place: two or four places in a burst, element 0 in the lowest bits |
 //!
-//! A row ends with its last place: the burst in which it lies is the row's last, and the next row begins with the burst after the
-//! last one of its last whole stripe. FP16 weights are a place in each burst, without scales.
+//! A row ends with the burst of its last place; the next row begins after the last burst of its last whole stripe. FP16
+//! weights have one place per burst and no scales.
 
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_numerics::{QuantisedRow, f16};
@@ -39,7 +39,6 @@ fn element_of(burst: &Burst, bits: u32, at: u32) -> u16 {
     (burst[(low / 64) as usize] >> (low % 64)) as u16 & (u16::MAX >> (16 - bits))
 }
 
-/// Puts bits into an element that is 0.
 fn put_element(burst: &mut Burst, bits: u32, at: u32, value: u16) {
     let low = at * bits;
     let value = u64::from(value & u16::MAX >> (16 - bits));
@@ -52,20 +51,20 @@ impl MatrixLayout {
         BEAT_BITS / (BEAT_ELEMS * self.weights().bits())
     }
 
-    /// Bursts of so many places of 32 weights that begin a row.
+    /// Bursts of the first `places` places of a row.
     pub fn place_bursts(&self, places: u32) -> u32 {
         let scales = if self.weights() == WeightFormat::Fp16 { 0 } else { places.div_ceil(SHARING) };
         scales + places.div_ceil(self.places_per_burst())
     }
 
-    /// Burst of place `place` of a row's on a rank, and the first of its weights in it.
+    /// Burst of a place of a row on a rank, and its first weight there.
     pub(crate) fn place_within(&self, place: u32) -> (u32, u32) {
         let per_burst = self.places_per_burst();
         let scales = if self.weights() == WeightFormat::Fp16 { 0 } else { place / SHARING + 1 };
         (scales + place / per_burst, place % per_burst * BEAT_ELEMS)
     }
 
-    /// The place that is number `within` of a burst of a row; none in a burst of scales.
+    /// Place number `within` of a burst of a row; `None` in a burst of scales.
     pub(crate) fn place_at(&self, burst: u32, within: u32) -> Option<u32> {
         let per_burst = self.places_per_burst();
         if self.weights() == WeightFormat::Fp16 {
@@ -76,7 +75,7 @@ impl MatrixLayout {
         Some(burst / block * SHARING + beat * per_burst + within)
     }
 
-    /// The places of a row on a rank, up to the row's end, in their order.
+    /// The places of a row on a rank, in order, up to the row's end.
     pub fn weight_places(&self, row: u32, rank: u32) -> impl Iterator<Item = WeightPlace> + use<'_> {
         let beats = self.beats_per_stripe();
         let stripes = self.cut().stripes_of(row, rank);
@@ -90,11 +89,8 @@ impl MatrixLayout {
         })
     }
 
-    /// All bursts of a row of weights of 8 or 4 bits, rank by rank, up to the row's end; 0 beyond it.
-    ///
-    /// # Panics
-    /// If the row has fewer weights or scales than the matrix has columns, or the matrix is one of FP16; that is a slice index out of
-    /// bounds.
+    /// Bursts of a row of INT8 or INT4 weights, rank by rank; 0 past the row's end. Panics if the row is too short or
+    /// the matrix is FP16.
     pub fn pack_quantised(&self, row: u32, values: &QuantisedRow) -> Vec<PackedBurst> {
         let bits = self.weights().bits();
         let mut packed: Vec<PackedBurst> = Vec::new();
@@ -124,7 +120,7 @@ impl MatrixLayout {
         packed
     }
 
-    /// The same of the columns of a longer row that begin at column `first`, a multiple of 32.
+    /// [`Self::pack_quantised`] of the columns of a longer row from column `first` on, a multiple of 32.
     pub fn pack_tile(&self, row: u32, values: &QuantisedRow, first: u32) -> Vec<PackedBurst> {
         let (first, cols) = (first as usize, self.cols() as usize);
         let scale = first / BEAT_ELEMS as usize;
@@ -133,7 +129,7 @@ impl MatrixLayout {
         self.pack_quantised(row, &QuantisedRow { numbers, scales })
     }
 
-    /// The inverse: a row as it lies in DRAM, whose bursts `read` has.
+    /// Inverse of [`Self::pack_quantised`]; `read` returns a burst of the DRAM.
     pub fn unpack_quantised(
         &self,
         config: &DesignConfig,
@@ -165,7 +161,7 @@ impl MatrixLayout {
         values
     }
 
-    /// A weight of 8 or 4 bits in a burst, which counts as a number in two's complement.
+    /// A weight of 8 or 4 bits in a burst, in two's complement.
     pub fn number_of(&self, burst: &Burst, element: u32) -> i8 {
         let bits = self.weights().bits().min(8);
         let spare = 8 - bits;

@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::machine::buffer::Vectors;
 
 impl<M> Machine<M> {
-    /// Vector block of `vectors` vectors of `cols` elements at `src`, and the one of the operation, to `dst`.
+    /// Applies the operation to `vectors` vectors of `cols` elements.
     ///
     /// An element is specified if its operands are; of a softmax, if its whole vector is.
     pub(crate) fn activate(&mut self, operation: Activation, src: u32, dst: u32, cols: u32, vectors: u32) {
@@ -32,7 +32,7 @@ impl<M> Machine<M> {
     }
 }
 
-/// The result of an element and, if the operation takes one, of a second operand that may be unspecified.
+/// Result for an element and the second operand, which may be unspecified.
 fn of_element(operation: Activation, x: f16, y: Option<Option<f16>>) -> Option<f16> {
     let with = |operation: fn(f16, f16) -> f16| y.flatten().map(|y| operation(x, y));
     match operation {
@@ -46,7 +46,6 @@ fn of_element(operation: Activation, x: f16, y: Option<Option<f16>>) -> Option<f
         Activation::Silu => Some(silu(x)),
         Activation::Gelu => Some(gelu(x)),
         Activation::Div { .. } => with(div),
-        // Of whole vectors.
         Activation::Softmax => None,
     }
 }

@@ -1,10 +1,9 @@
 //! What the buffer's words hold: vectors, accumulators, zeros, or nothing that could be named.
 //!
-//! A word of a vector block remembers to which block it belongs and which of its words it is. What is read as the shape
-//! as which it was written has its values, and so has a vector that is one word, whatever its neighbours are; anything
-//! else is unspecified, element by element. A word of sums has one in each slice, as the hardware does, since exported
-//! sums show where they are: whoever reads it finds what is there, whatever its shape. Zeros are empty sums and vectors
-//! of +0 alike.
+//! A word of a vector block remembers its block and its number there. Read in the shape in which it was written it has
+//! its values, and so has a vector of one word whatever its neighbours; all else is unspecified, element by element. A
+//! word of sums has one sum in each slice, whatever the shape, since exported sums show their place. Zeros are both
+//! empty sums and vectors of +0.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ pub struct Vectors {
     /// Vectors.
     pub batch: u32,
     values: Vec<f16>,
-    /// A mark for each value, or nothing if all values are specified.
+    /// A mark for each value; empty if all are specified.
     unspecified: Vec<bool>,
 }
 
@@ -82,7 +81,7 @@ impl Vectors {
 #[derive(Debug, Clone)]
 pub struct SumWord {
     sums: Vec<ExactSum>,
-    /// A mark for each sum, or nothing if all are specified.
+    /// A mark for each sum; empty if all are specified.
     unspecified: Vec<bool>,
 }
 
@@ -97,7 +96,7 @@ impl SumWord {
         (!self.unspecified.get(slice).is_some_and(|mark| *mark)).then(|| &self.sums[slice])
     }
 
-    /// A sum to add to. What is added to an unspecified one leaves it so.
+    /// A sum to add to; an unspecified one stays so.
     pub fn sum_mut(&mut self, slice: u32) -> &mut ExactSum {
         &mut self.sums[slice as usize]
     }
@@ -117,10 +116,9 @@ impl SumWord {
 /// One word of all slices.
 #[derive(Debug, Clone)]
 enum Word {
-    /// Never written.
     Unknown,
     Zero,
-    /// Word number so many of a vector block.
+    /// Block, and the number of the word in it.
     Vectors(Arc<Vectors>, u32),
     Sums(SumWord),
 }
@@ -134,7 +132,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// The buffer after reset: nothing is known of it.
+    /// The buffer after reset: all words unknown.
     pub fn new(config: &DesignConfig, format: SumFormat) -> Self {
         let words = vec![Word::Unknown; config.gemv().slice_words() as usize];
         Self { config: config.clone(), words, empty: format.empty() }
@@ -169,7 +167,7 @@ impl Buffer {
         let layout = BufferLayout::new(&self.config, elements, batch);
         let mut block = Vectors::filled(elements, batch, f16::from_bits(0));
         let stripe_elems = layout.cut().stripe_elems;
-        // Of vectors that are a word each, any that lie side by side are a block.
+        // Vectors of one word each form a block wherever they lie side by side.
         let single = layout.cut().words_per_vector() == 1;
         for vector in 0..batch {
             for stripe in 0..layout.cut().stripes() {

@@ -13,7 +13,7 @@ use crate::machine::buffer::{Buffer, Vectors};
 use crate::machine::transfers::Link;
 use crate::machine::{Memory, write_data};
 
-/// Bytes of the monitor: a count for each `k` modulo this, or masks.
+/// Bytes of the monitor, which wraps around.
 pub const MONITOR_ENTRIES: u32 = 4096;
 
 /// The first malformed instruction.
@@ -58,28 +58,26 @@ pub struct Machine<M> {
     pub(crate) format: SumFormat,
     memory: M,
     pub(crate) buffer: Buffer,
-    /// List memory; `None` for entries that are unspecified.
+    /// `None` for unspecified entries.
     pub(crate) list: Vec<Option<u32>>,
-    /// Elements that the last `select` has selected, none after reset; `None` if that is unspecified.
+    /// Elements that the last `select` selected, 0 after reset; `None` if unspecified.
     pub(crate) selection: Option<u32>,
-    /// Of each `select` and 32 elements those that are selected.
+    /// Masks of each `select`, 32 elements each.
     pub(crate) masks: Vec<Option<u32>>,
     status: Progress,
-    /// Bytes of the monitor, and where the next mask of a `select` goes, in places of 32 elements; none
-    /// before the first `dot`.
+    /// Bytes of the monitor, and the place of the next mask in units of 32 elements; `None` before the first `dot`.
     pub(crate) activations: Vec<Option<u8>>,
     pub(crate) mask_place: Option<u32>,
-    /// FP16 elements in DRAM, a bit each, that a program has left unspecified.
+    /// Unspecified FP16 elements of each burst, a bit each.
     unspecified: BTreeMap<u64, u32>,
     /// Bursts stored since the last barrier.
     unfenced: BTreeSet<u64>,
     unfenced_reads: u64,
     pub(crate) link: Link,
-    /// Bursts that a `receive` in work will write.
+    /// Bursts that the pending `receive` will write.
     pub(crate) awaited: BTreeSet<u64>,
 }
 
-/// The DRAM as the host writes it.
 struct FromHost<'a, M>(&'a mut Machine<M>);
 
 impl<M: Memory> Memory for FromHost<'_, M> {
@@ -93,11 +91,7 @@ impl<M: Memory> Memory for FromHost<'_, M> {
 }
 
 impl<M: Memory> Machine<M> {
-    /// The core after reset, on a DRAM.
-    ///
-    /// # Errors
-    /// An accumulator or a number of serial steps beyond the arithmetic of the model, which a validated design does not
-    /// have.
+    /// The core after reset, on a DRAM; an error for arithmetic that no validated design has.
     pub fn new(config: &DesignConfig, memory: M) -> Result<Self> {
         let format = SumFormat::new(config.gemv().acc_bits(), config.gemv().acc_segments())
             .context("the design's arithmetic")?;
@@ -121,17 +115,15 @@ impl<M: Memory> Machine<M> {
         })
     }
 
-    /// Puts a program's data into the DRAM and executes its code.
+    /// Puts a program's data into the DRAM and executes its code. Malformed instructions count in the status.
     ///
-    /// # Errors
-    /// Data that cannot be placed before anything is executed. Malformed instructions count in the status.
+    /// Fails, before anything is executed, for data that cannot be placed.
     pub fn run(&mut self, program: &Program) -> Result<()> {
         let config = self.config.clone();
         for data in &program.data {
             write_data(&config, data, &mut FromHost(self))?;
         }
         for code in &program.code {
-            // Malformed ones count in the status, and the core goes on.
             let _ = match code {
                 Code::Instruction(instruction) => self.execute(instruction),
                 Code::Word(word) => self.execute_word(*word),
@@ -140,16 +132,13 @@ impl<M: Memory> Machine<M> {
         Ok(())
     }
 
-    /// The core has come to rest, and the host starts another program: the status counts anew, everything else stays.
+    /// Starts another program on a core at rest: the status counts anew, everything else stays.
     pub fn next_program(&mut self) {
         self.rest();
         self.status = Progress::default();
     }
 
-    /// Decodes and executes 128 bits.
-    ///
-    /// # Errors
-    /// Why the instruction is malformed; the status has counted it, and nothing else has changed.
+    /// Decodes and executes 128 bits. If they are malformed, only the status changes.
     pub fn execute_word(&mut self, word: u128) -> Result<(), Malformed> {
         match decode(word, &self.config) {
             Ok(instruction) => self.execute(&instruction),
@@ -214,9 +203,9 @@ impl<M: Memory> Machine<M> {
         &self.status
     }
 
-    /// The monitor, byte by byte: for each `k` of the last `dot` with one head, but of selected rows, the number of vectors whose result was greater than 0,
-    /// `k` modulo [`MONITOR_ENTRIES`]; of several `k` the last one. Over them, from the first byte on, the masks of each `select`
-    /// since the last other `dot`, a bit for each element, four bytes for 32. `None` where a result was unspecified.
+    /// The monitor, byte by byte. A `dot` of one head and unselected rows counts, for each `k` modulo
+    /// [`MONITOR_ENTRIES`], the vectors with a positive result; the last `k` of a byte counts. Masks of each `select`
+    /// since the last other `dot` lie over them from byte 0, a bit per element. `None` where a result was unspecified.
     pub fn activations(&self) -> &[Option<u8>] {
         &self.activations
     }
@@ -238,22 +227,22 @@ impl<M: Memory> Machine<M> {
         self.unspecified.remove(&burst);
     }
 
-    /// The core has come to rest: what has been stored can be read without a barrier.
+    /// The core is at rest: stored bursts can be read without a barrier.
     pub fn rest(&mut self) {
         self.unfenced.clear();
     }
 
-    /// FP16 elements of a burst, a bit each, whose values the program has left unspecified.
+    /// Unspecified FP16 elements of a burst, a bit each.
     pub fn unspecified(&self, burst: u64) -> u32 {
         self.unspecified.get(&burst).copied().unwrap_or(0)
     }
 
-    /// How many bursts were read that had been stored without a barrier since: each makes what is read unspecified.
+    /// Reads of bursts stored since the last barrier; their values are unspecified.
     pub fn unfenced_reads(&self) -> u64 {
         self.unfenced_reads
     }
 
-    /// A burst, and a bit for each FP16 element of it that is unspecified.
+    /// A burst, and its unspecified FP16 elements, a bit each.
     pub(crate) fn read(&mut self, burst: u64) -> (Burst, u32) {
         let mut unspecified = self.unspecified(burst);
         if self.unfenced.contains(&burst) || self.awaited.contains(&burst) {
@@ -304,7 +293,7 @@ impl<M: Memory> Machine<M> {
         }
     }
 
-    /// The beat that begins at element `first` of a vector, to a burst; what is beyond the vector is +0.
+    /// Stores the beat that begins at element `first` of a vector; +0 past the vector's end.
     fn store_beat(&mut self, burst: u64, block: &Vectors, vector: u32, first: u32) {
         let elements = first..block.elements.min(first + BEAT_ELEMS);
         let values = elements.map(|element| block.get(vector, element));
@@ -313,7 +302,6 @@ impl<M: Memory> Machine<M> {
         self.write(burst, pack_elements(values.map(|v| v.map_or(0, |v| v.to_bits()))), unspecified);
     }
 
-    /// Writes a burst with a bit for each FP16 element of it that is unspecified.
     pub(crate) fn write(&mut self, burst: u64, data: Burst, unspecified: u32) {
         self.memory.write_burst(burst, data);
         self.unfenced.insert(burst);
@@ -343,8 +331,7 @@ impl<M: Memory> Machine<M> {
         }
     }
 
-    /// The weights of a row as the multipliers see them, and a mark for each that is unspecified (none if there is
-    /// none).
+    /// Weights of a row as the multipliers see them, and a mark for each unspecified one; empty without any.
     pub(crate) fn read_row(&mut self, layout: &MatrixLayout, row: u32, weights: &mut [f16]) -> Vec<bool> {
         let mut marks = Vec::new();
         for rank in 0..layout.cut().ranks {
@@ -355,7 +342,6 @@ impl<M: Memory> Machine<M> {
                     let place = DimmAddress { rank, burst: layout.burst_at(first + u64::from(burst)) };
                     machine.read(place.to_burst(&machine.config))
                 };
-                // A burst has the scales of many places.
                 if let Some((burst, _)) = place.scale.filter(|(burst, _)| *burst != scales.0) {
                     let (data, unspecified) = read(self, burst);
                     scales = (burst, elements_of(&data), unspecified);
@@ -381,7 +367,7 @@ impl<M: Memory> Machine<M> {
         marks
     }
 
-    /// A product of rows that hold several heads: a result for each vector and head, which the monitor does not count.
+    /// `dot` of rows with several heads: a result per vector and head. The monitor does not count these.
     fn dot_heads(&mut self, product: &Product) {
         self.mask_place = Some(0);
         let &Product { src, dst, cols, batch, count, address, heads, .. } = product;
@@ -426,7 +412,6 @@ impl<M: Memory> Machine<M> {
             self.activations = vec![Some(0); rows.unwrap_or(0).min(MONITOR_ENTRIES) as usize];
             self.mask_place = Some(0);
         }
-        // Where nothing is written, zeros stay.
         let stays_zero = rows.is_some() && self.buffer.is_zero(dst, count, batch);
         let behind = |vector| (rows.unwrap_or(0)..count).map(move |k| (vector, k));
         for (vector, k) in (0..batch).filter(|_| !stays_zero).flat_map(behind) {
@@ -444,7 +429,7 @@ impl<M: Memory> Machine<M> {
             for (b, x_b) in (0..batch).zip(&vectors) {
                 let value = (specified && x.is_specified(b)).then(|| dot_decoded(&row, x_b));
                 result.set(b, k, value);
-                // Greater than 0: the sign bit is clear, and it is neither zero nor NaN.
+                // Greater than 0: sign bit clear, neither zero nor NaN.
                 let positive = value.map(|value| u8::from((1..=0x7C00).contains(&value.to_bits())));
                 active = active.zip(positive).map(|(sum, one)| sum + one);
             }

@@ -1,4 +1,4 @@
-//! A program's data directives, written into a DRAM, and the bursts that it wants to see afterwards.
+//! Writes data directives into a DRAM, and lists the bursts of a `.dump`.
 
 use crate::layout::{DimmAddress, MatrixLayout, pack_elements, pack_matrix, pack_words};
 use crate::{Data, Dump, RandomKind};
@@ -8,7 +8,7 @@ use ndp_numerics::{QuantisedRow, SplitMix64, f16};
 
 use crate::machine::Memory;
 
-/// The bursts `address..address + bursts`; after the last burst of the DIMM comes the first.
+/// The bursts `address..address + bursts`; addresses wrap around.
 fn range(config: &DesignConfig, address: u32, bursts: u32) -> impl Iterator<Item = u64> + use<> {
     let total = 1u64 << config.dimm_burst_bits();
     (0..u64::from(bursts)).map(move |index| (u64::from(address) + index) % total)

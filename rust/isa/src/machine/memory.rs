@@ -13,10 +13,9 @@ pub trait Memory {
     fn write_burst(&mut self, burst: u64, data: Burst);
 }
 
-/// Bursts of a page.
 const PAGE: u64 = 64;
 
-/// A DRAM of any size that stores what has been written; everything else is 0.
+/// A DRAM of any size; bursts that were never written are 0.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SparseMemory {
     pages: BTreeMap<u64, Box<[Burst; PAGE as usize]>>,

@@ -1,14 +1,13 @@
 //! Functional model of the NDP core: what a program does to DRAM and buffer.
 //!
-//! The golden of the core. [`Machine`] executes one instruction after the other, as `docs/isa.md` defines them, on a
-//! DRAM behind the trait [`Memory`]; there are no cycles, no overlap and no hardware structure in it. Where the
-//! document leaves a value open it does too: such values are marked and poison what is computed from them, so that a
-//! comparison can leave them out.
+//! The golden of the core. [`Machine`] executes instructions one by one, as `docs/isa.md` defines them, on a
+//! [`Memory`], without cycles or hardware structure. Values that the document leaves open are marked and poison what is
+//! computed from them, so that comparisons can leave them out.
 //!
-//! Reading order: [`memory`], [`image`] (a program's data), [`buffer`] (what the buffer's words hold), [`execution`],
-//! `sums` (the instructions on accumulators), [`transfers`] (messages between machines). Random programs are in `ndp-testkit`.
+//! Reading order: [`memory`], [`image`], [`buffer`], [`execution`], `sums` (accumulators), [`transfers`] (messages
+//! between machines). Random programs are in `ndp-testkit`.
 //!
-//! It leaves to others: where data lie ([`layout`](crate::layout)), arithmetic (`ndp-numerics`), and the comparison with the RTL.
+//! Where data lie is in [`layout`](crate::layout), arithmetic in `ndp-numerics`.
 
 mod activation;
 pub mod buffer;

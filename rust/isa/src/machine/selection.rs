@@ -8,17 +8,16 @@ use crate::machine::Machine;
 use crate::machine::buffer::Vectors;
 use crate::machine::execution::MONITOR_ENTRIES;
 
-/// Row numbers count modulo this.
 const ROWS: u32 = 1 << 24;
 
-/// Greater than 0: the sign bit is clear, and it is neither zero nor NaN.
+/// Sign bit clear, neither zero nor NaN.
 fn is_positive(value: f16) -> bool {
     (1..=0x7C00).contains(&value.to_bits())
 }
 
 impl<M> Machine<M> {
-    /// Values and numbers of the selected elements, in ascending order. One unspecified element of the source leaves all
-    /// unspecified: how many elements are selected before an element is not known then.
+    /// Values and numbers of the selected elements, in order. One unspecified element of the source leaves all
+    /// unspecified, since it could shift them.
     pub(crate) fn select(
         &mut self,
         (src, dst): (u32, u32),
@@ -56,7 +55,7 @@ impl<M> Machine<M> {
         }
     }
 
-    /// The monitor takes the mask of a place.
+    /// Writes a mask to the monitor.
     fn monitor(&mut self, mask: Option<u32>) {
         let Some(place) = &mut self.mask_place else { return };
         let at = (4 * *place % MONITOR_ENTRIES) as usize;
@@ -78,13 +77,12 @@ impl<M> Machine<M> {
         }
     }
 
-    /// Elements that the last `select` has selected; `None` if there was none, or if its source was not specified.
+    /// Elements that the last `select` selected; `None` without one, or if its source was unspecified.
     pub fn selection(&self) -> Option<u32> {
         self.selection.filter(|_| !self.masks.is_empty())
     }
 
-    /// Of each `select` so far, for every 32 elements of its vectors: a bit for each that is selected, or `None` if its source
-    /// was not specified. All that times depend on.
+    /// Masks of all `select`s, a bit for each of 32 elements; `None` for unspecified sources. All that times depend on.
     pub fn masks(&self) -> &[Option<u32>] {
         &self.masks
     }

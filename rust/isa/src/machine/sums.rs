@@ -1,9 +1,7 @@
-//! Sums where they are kept: one in each slice of each unit, and what adds to them.
+//! Instructions on accumulators: one sum in each slice of each unit, modulo `2^acc_bits`.
 //!
-//! The instructions that work on accumulators. A row is added stripe by stripe in the rank where the stripe lies, as
-//! the layout has it, so columns of a tail have a sum in every rank that holds them, and rounding adds these. That is
-//! of no consequence for what is rounded; but exported sums show it. Sums count modulo `2^acc_bits`, as the
-//! accumulators do.
+//! A row is added stripe by stripe in the rank where the stripe lies, so columns of a tail have a sum in every rank
+//! that holds them. Rounding adds these; exported sums show them.
 
 use crate::Product;
 use crate::layout::{BufferLayout, ExportedSums, MatrixLayout};
@@ -15,7 +13,6 @@ use crate::machine::{Machine, Memory};
 
 const ONE: f16 = f16::from_bits(0x3C00);
 
-/// Accumulators taken out of the buffer.
 struct Accumulators {
     places: BufferLayout,
     words: Vec<SumWord>,
@@ -23,7 +20,7 @@ struct Accumulators {
     units_per_rank: u32,
 }
 
-/// A row of a matrix: its weights, +0 beyond its end, and a mark for each that is unspecified (none if there is none).
+/// Weights of a row, +0 past its end, and a mark for each unspecified one; empty without any.
 struct Row {
     weights: Vec<f16>,
     marks: Vec<bool>,
@@ -43,19 +40,18 @@ impl Accumulators {
         self.words.iter_mut().for_each(SumWord::forget_all);
     }
 
-    /// Adds a stripe in a rank to the sums of a vector. The factors are those of its segments, one or as many as there
-    /// are heads; `None` where one is unspecified.
+    /// Adds a stripe to the sums of a vector. `factors` has one entry per segment; `None` is unspecified.
     fn add_stripe(&mut self, vector: u32, (rank, stripe): (u32, u32), row: &Row, factors: &[Option<f16>]) {
         let (word, _) = self.places.stripe(vector, stripe);
         let first = (stripe * self.places.cut().stripe_elems) as usize;
         let width = self.units_per_rank / factors.len() as u32;
         let elements = self.places.cut().elems_of(stripe);
         for lane in 0..self.lanes {
-            // Units whose weight is not beyond the row's end.
+            // Units with a weight inside the row.
             let inside = elements.saturating_sub(lane).div_ceil(self.lanes);
             let sums = &mut self.words[(word * self.lanes + lane) as usize];
             for (segment, factor) in (0..).zip(factors) {
-                // A +0 that is multiplied with a finite factor adds nothing.
+                // +0 times a finite factor adds nothing.
                 let padded = factor.is_none_or(|factor| !fp16::is_finite(factor));
                 let end = if padded { self.units_per_rank } else { inside };
                 for unit in segment * width..end.min((segment + 1) * width) {
@@ -72,7 +68,6 @@ impl Accumulators {
         }
     }
 
-    /// Adds all stripes of row number `number`.
     fn add_row(&mut self, vector: u32, number: u32, row: &Row, factors: &[Option<f16>]) {
         let cut = *self.places.cut();
         for rank in 0..cut.ranks {

@@ -1,7 +1,6 @@
 //! Messages between DIMMs: `send` and `receive`, and several machines that exchange them.
 //!
-//! A message leaves complete and arrives complete here. Which of two messages of different DIMMs arrives first is not said
-//! anywhere, so programs whose result depends on it are not for this model.
+//! Messages leave and arrive whole. Programs whose result depends on the order of two senders are not for this model.
 
 use ndp_files::Result;
 use std::collections::VecDeque;
@@ -18,9 +17,9 @@ pub struct Message {
     pub source: u32,
     /// Number of the DIMM that it is for.
     pub dest: u32,
-    /// What both sides know it by.
+    /// Number by which both sides know it.
     pub slot: u32,
-    /// Its bursts, each with a bit for every FP16 element that is unspecified.
+    /// Bursts, each with its unspecified FP16 elements, a bit each.
     pub bursts: Vec<(Burst, u32)>,
 }
 
@@ -31,9 +30,9 @@ pub struct Link {
     pub node: u32,
     /// Messages that have left.
     pub outbox: VecDeque<Message>,
-    /// Messages that have arrived and are not received.
+    /// Messages that have arrived but were not received.
     pub inbox: VecDeque<Message>,
-    /// The `receive` in work.
+    /// The pending `receive`.
     pub waits: Option<Transfer>,
     /// Messages sent.
     pub sent: u32,
@@ -74,12 +73,12 @@ impl<M: Memory> Machine<M> {
         self.link.sent += 1;
     }
 
-    /// Gives the DIMM its number among those that are linked.
+    /// Sets the number of this DIMM.
     pub fn set_node(&mut self, node: u32) {
         self.link.node = node;
     }
 
-    /// Messages that have left since this was asked last.
+    /// Takes the messages sent since the last call.
     pub fn take_sent(&mut self) -> impl Iterator<Item = Message> + use<M> {
         std::mem::take(&mut self.link.outbox).into_iter()
     }
@@ -89,13 +88,13 @@ impl<M: Memory> Machine<M> {
         self.link.inbox.push_back(message);
     }
 
-    /// Whether a `receive` is in work.
+    /// Whether a `receive` is pending.
     pub fn awaits_message(&self) -> bool {
         self.link.waits.is_some()
     }
 
-    /// Executes what comes next in a program, unless it has to wait until a `receive` in work has its message: then `false`. A `receive` is
-    /// only begun: its range must not be looked at until it is complete.
+    /// Executes the next instruction; `false` if it has to wait for the pending `receive`. A `receive` only begins
+    /// here: do not look at its range until it is complete.
     pub fn advance(&mut self, code: &Code) -> bool {
         let decoded = match code {
             Code::Instruction(instruction) => instruction.check(&self.config).map(|()| *instruction),
@@ -114,7 +113,7 @@ impl<M: Memory> Machine<M> {
                 self.complete_receive();
             }
             _ => {
-                // Malformed ones count in the status, and the core goes on.
+                // The status counts malformed ones.
                 let _ = match code {
                     Code::Instruction(instruction) => self.execute(instruction),
                     Code::Word(word) => self.execute_word(*word),
@@ -124,7 +123,7 @@ impl<M: Memory> Machine<M> {
         true
     }
 
-    /// Completes the `receive` in work if its message has arrived; says whether it has.
+    /// Completes the pending `receive` if its message has arrived; whether it did.
     pub fn complete_receive(&mut self) -> bool {
         let Some(transfer) = self.link.waits else { return false };
         self.drop_others(&transfer);
@@ -135,7 +134,7 @@ impl<M: Memory> Machine<M> {
         arrived
     }
 
-    /// Ends the `receive` in work, which fails without a message; says whether there was one.
+    /// Ends the pending `receive` as failed; whether there was one.
     fn end_receive(&mut self) -> bool {
         let Some(transfer) = self.link.waits.take() else { return false };
         self.awaited.clear();
@@ -143,8 +142,8 @@ impl<M: Memory> Machine<M> {
         true
     }
 
-    /// Messages that are not the expected one are dropped. One of another length leaves the range unspecified, none at all
-    /// leaves it as it is; both are failures.
+    /// Drops messages that are not expected. One of another length leaves the range unspecified, a missing one as it
+    /// is; both are failures.
     pub(crate) fn receive(&mut self, transfer: &Transfer) {
         self.drop_others(transfer);
         if let Some(message) = self.link.inbox.pop_front() {
@@ -162,12 +161,11 @@ impl<M: Memory> Machine<M> {
     }
 }
 
-/// Runs a program on each of several machines that are connected; machine `n` is DIMM `n`. A `receive` is in work until its message
-/// comes; what follows goes on, up to a `barrier`, `signal` or other `receive`. When no machine can go on, those that wait for
-/// messages fail. Messages to a DIMM that there is not are lost.
+/// Runs a program on each of several connected machines; machine `n` is DIMM `n`. While a `receive` waits, its machine
+/// goes on up to a `barrier`, `signal` or other `receive`. When none can go on, pending `receive`s fail. Messages to
+/// DIMMs that do not exist are lost.
 ///
-/// # Errors
-/// Data that cannot be placed before anything is executed.
+/// Fails, before anything is executed, for data that cannot be placed.
 pub fn run_together<M: Memory>(machines: &mut [Machine<M>], programs: &[Program]) -> Result<()> {
     for (machine, program) in machines.iter_mut().zip(programs) {
         let config = machine.config.clone();
@@ -194,7 +192,6 @@ pub fn run_together<M: Memory>(machines: &mut [Machine<M>], programs: &[Program]
         if moved {
             continue;
         }
-        // Nobody can send any more.
         let mut failed = false;
         machines.iter_mut().for_each(|machine| failed |= machine.end_receive());
         if !failed {

@@ -1,8 +1,8 @@
 //! Attention over caches of keys and values in DRAM: tokens that each see a number of positions.
 //!
-//! As many heads as fill a stripe share a row of a cache ([`HeadCut`]), so one `dot` gives the scores of all of them. For each
-//! token and group of heads: `load` q, `dot` with the keys, `softmax`, `axpy` with the values, `round`, `store`. Two of them are
-//! under way at a time if the buffer has room for both: the scores of one are computed beside the softmax of the other.
+//! As many heads as fill a stripe share a row of a cache ([`HeadCut`]): one `dot` scores all of them. For each token
+//! and group: `load` q, `dot` with keys, `softmax`, `axpy` with values, `round`, `store`. If the buffer has room, two
+//! are in flight, so scores of one are computed during the other's softmax.
 
 use crate::layout::{MatrixLayout, VectorBlock};
 use crate::planner::product::{buffer_words, load, store};
@@ -10,10 +10,10 @@ use crate::{Activation, Instruction, Product as Operands, SOFTMAX_ELEMS, accumul
 use ndp_config::{DesignConfig, WeightFormat, require};
 use ndp_files::{Result, bail};
 
-/// How the heads of a layer are laid into rows of a stripe at most.
+/// Cut of a layer's heads into rows of at most a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadCut {
-    /// Heads that a product is cut into; those that the layer does not have are left over. 1 if a row holds one head.
+    /// Heads of a product, perhaps more than the layer has; 1 if a row holds one head.
     pub segments: u32,
     /// Heads of the layer.
     pub heads: u32,
@@ -22,11 +22,10 @@ pub struct HeadCut {
 }
 
 impl HeadCut {
-    /// The cut for `heads` heads of `width` elements: rows of several heads if a power of two of them fills a stripe exactly and
-    /// the design has products with so many, else one head to a row.
+    /// Puts several heads into a row if a power of two of them fills a stripe and the design allows that many, else
+    /// one.
     ///
-    /// # Errors
-    /// Heads that are wider than a stripe, which no `append` can write, or of no width.
+    /// Fails for `width` 0 or above a stripe, which no `append` can write.
     pub fn new(config: &DesignConfig, heads: usize, width: usize) -> Result<Self> {
         let stripe = config.gemv().stripe_elems();
         let narrow = u32::try_from(width).ok().filter(|width| (1..=stripe).contains(width));
@@ -43,18 +42,14 @@ impl HeadCut {
         Ok(Self { segments: if several { fill } else { 1 }, heads, width })
     }
 
-    /// The cut for heads of keys and values of which each has so many heads of queries: where several share one, a row holds one head, and the
-    /// queries that share it are the vectors of a batch.
+    /// If several heads of queries share one of keys and values, a row holds one head, and they are vectors of a batch.
     pub fn grouped(config: &DesignConfig, (heads, sharing): (usize, usize), width: usize) -> Result<Self> {
         let cut = Self::new(config, heads, width)?;
         Ok(if sharing > 1 { Self { segments: 1, ..cut } } else { cut })
     }
 
-    /// The queries of a head that are taken at a time, if `sharing` share it and see `visible` tokens at most, and the words of the buffer that they
-    /// need. Fewer at a time read the caches more often.
-    ///
-    /// # Errors
-    /// As [`slot_words`] of a single query.
+    /// Queries of a head to take at a time, if `sharing` share it and see at most `visible` tokens, and the words that
+    /// they need. Fewer at a time read the caches more often. Fails as [`slot_words`] of one query.
     pub fn queries(&self, config: &DesignConfig, sharing: u32, visible: u64) -> Result<(u32, u32)> {
         let mut queries = sharing.clamp(1, config.gemv().max_batch());
         loop {
@@ -65,27 +60,26 @@ impl HeadCut {
         }
     }
 
-    /// Rows that a token has: groups of heads.
+    /// Groups of heads: rows per token.
     pub fn groups(&self) -> u32 {
         self.heads.div_ceil(self.segments)
     }
 
-    /// First element of a group and the elements that it has.
+    /// First element of a group and its number of elements.
     pub fn columns(&self, group: u32) -> (u32, u32) {
         let first = group * self.segments;
         (first * self.width, (self.heads - first).min(self.segments) * self.width)
     }
 }
 
-/// One token and one group of heads: what is to be computed, and where. Where several heads of Q share one of K and V, their
-/// queries are the vectors of one block, and share what is read of the caches.
+/// Attention of one token and group of heads. Heads of Q that share one of K and V are vectors of one block.
 #[derive(Clone, Debug)]
 pub struct AttentionUnit {
     /// Positions that the token sees, its own included: rows of the caches from 0 on.
     pub visible: u32,
     /// The keys and the values of the group.
     pub matrices: [MatrixLayout; 2],
-    /// The queries: the elements of the group's heads, a vector for each that shares the caches; in one block, or one after the other in several.
+    /// Queries of the group's heads, a vector for each that shares the caches, in one or several blocks.
     pub inputs: Vec<VectorBlock>,
     /// Where the contexts of the heads go.
     pub output: VectorBlock,
@@ -98,17 +92,14 @@ impl AttentionUnit {
     }
 }
 
-/// Words of the buffer for one unit that is under way.
+/// Words of the buffer for a unit in flight.
 struct Slot {
     query: u32,
     scores: u32,
     sums: u32,
 }
 
-/// Words of the buffer that a unit with contexts of at most `visible` tokens and `queries` vectors needs.
-///
-/// # Errors
-/// Contexts that are longer than a softmax or than the buffer has room for.
+/// Words for a unit of at most `visible` tokens and `queries` vectors; an error if softmax or buffer are too small.
 pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64, queries: u32) -> Result<u32> {
     let gemv = config.gemv();
     let longest = gemv.max_cols().min(SOFTMAX_ELEMS);
@@ -116,7 +107,7 @@ pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64, queries: u
         let rule = format!("be at most {longest}, the elements of a softmax");
         bail!("tokens of a context = {visible} must {rule}");
     }
-    // A query is a word, and so are its sums but for the lanes.
+    // A query is a word, and its sums are one per lane.
     let words = (1..=visible as u32).rev().take(4 * gemv.stripe_elems() as usize);
     let vectors = cut.segments * queries;
     let scores = words.map(|count| block_words(config, count, vectors)).max().unwrap_or(1);
@@ -127,7 +118,7 @@ pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64, queries: u
     Ok(needed)
 }
 
-/// The program for all units, of which each takes `words` words ([`slot_words`]).
+/// The program for all units of `words` words each ([`slot_words`]).
 pub fn attention_program(
     config: &DesignConfig,
     cut: &HeadCut,
@@ -152,7 +143,6 @@ pub fn attention_program(
         let mut dst = query;
         let load = |input: &VectorBlock| {
             let load = load(dst, input);
-            // A query is a word.
             dst += input.batch();
             load
         };
@@ -204,7 +194,6 @@ mod tests {
         assert_eq!((cut(3, 64).segments, cut(3, 64).groups(), cut(3, 64).columns(0)), (8, 1, (0, 192)));
         assert_eq!((cut(40, 128).segments, cut(40, 128).groups()), (4, 10));
         assert_eq!(cut(11, 64).columns(1), (512, 192));
-        // A segment of another width, too many segments, and a single head.
         assert_eq!([cut(4, 80).segments, cut(20, 32).segments, cut(1, 64).segments], [1, 1, 1]);
         assert_eq!((cut(4, 80).groups(), cut(4, 80).columns(3)), (4, (240, 80)));
         let error = HeadCut::new(&hermes, 2, 513).unwrap_err().to_string();

@@ -1,13 +1,13 @@
 //! Where the weights of a model lie in a DIMM, neuron by neuron.
 //!
-//! A block of neurons is the input of attention or the hidden layer of an MLP (Hermes, section IV-B). A DIMM has **slots** for the neurons of
-//! a block that live on it. A slot is one row index into each matrix of the block, so the weights of a neuron are the rows of its slot, and a
-//! list of rows is a list of slots. Matrices that an `axpy` reads are cut into tiles of columns, each a matrix of its own. All DIMMs are
-//! divided alike: who knows a slot knows its places on every DIMM. Which neuron has which slot is a table of the host.
+//! A block of neurons is the input of attention or the hidden layer of an MLP (Hermes, section IV-B). A DIMM has
+//! **slots** for its neurons of a block. A slot is one row index into each matrix of the block, so a list of rows is a
+//! list of slots. Matrices that an `axpy` reads are cut into tiles of columns, each a matrix of its own. All DIMMs are
+//! divided alike. The host has the table of neurons and slots.
 //!
-//! The tails of rows go round the ranks ([`crate::layout::matrix`]). Two slots that are equal modulo the ranks have the same bursts in every rank, up
-//! to a distance that is the same in all of them. So the weights of a neuron move between such slots range by range, in the
-//! order of their elements ([`MatrixLayout::row_ranges`]).
+//! Tails of rows go round the ranks ([`crate::layout::matrix`]). Slots equal modulo the ranks have the same bursts in
+//! every rank, up to one distance, so a neuron's weights move between them range by range
+//! ([`MatrixLayout::row_ranges`]).
 
 use crate::layout::{ColumnTile, DimmMap, MatrixLayout, MatrixPlace, RowRange};
 use crate::planner::product::{Plan, Sizes};
@@ -49,7 +49,7 @@ impl WeightMatrix {
         }
     }
 
-    /// Elements of a row, if the model says it: that of a predictor has as many as its rank.
+    /// Elements of a row; `None` for a predictor, whose rows have its rank.
     pub fn cols(self, model: &LlmShape) -> Option<u32> {
         match self {
             Self::K | Self::V => Some(model.kv_width()),
@@ -59,13 +59,13 @@ impl WeightMatrix {
         }
     }
 
-    /// Whether rows are added up with factors (`axpy`), so that columns are tiled; the others are multiplied by a vector (`dot`).
+    /// Whether rows are added with factors (`axpy`, tiled columns) rather than multiplied by a vector (`dot`).
     pub fn is_summed(self) -> bool {
         matches!(self, Self::Q | Self::K | Self::V | Self::Fc2)
     }
 }
 
-/// A tile of the columns of a [`WeightMatrix`]: its first column, and where it lies.
+/// First column and layout of a tile of a [`WeightMatrix`].
 pub type Tile = (u32, MatrixLayout);
 
 /// A weight in a DIMM.
@@ -81,7 +81,6 @@ pub struct Weight {
     pub col: u32,
 }
 
-/// The slots of a block.
 #[derive(Clone, Debug)]
 struct BlockImage {
     slots: u32,
@@ -107,19 +106,15 @@ struct BlockImage {
 #[derive(Clone, Debug)]
 pub struct ModelImage {
     blocks: Vec<BlockImage>,
-    /// The first matrix of each layer's low-rank predictor, if there are predictors.
+    /// First matrix of each layer's low-rank predictor, if any.
     predictors: Vec<MatrixLayout>,
 }
 
 impl ModelImage {
-    /// Divides the DIMM that is still free in `map`: `slots[block]` slots for each block of the model, attention before MLP, layer by layer.
-    /// Tiles of columns are chosen for sums of `batch` vectors; other batches take passes.
+    /// Divides the free part of `map`: `slots[block]` slots for each block, attention before MLP, layer by layer. Tiles
+    /// are chosen for sums of `batch` vectors; other batches take passes.
     ///
-    /// # Errors
-    /// Sizes that the design does not have and for a model that does not fit.
-    ///
-    /// # Panics
-    /// If there are not two numbers of slots for each layer.
+    /// Fails if the design or the DIMM has no room. Panics unless there are two numbers of slots for each layer.
     pub fn place(
         map: &mut DimmMap,
         config: &DesignConfig,
@@ -151,8 +146,8 @@ impl ModelImage {
         Ok(Self { blocks, predictors: Vec::new() })
     }
 
-    /// Divides what is still free among low-rank predictors of the MLPs, `ranks` of them for vectors of `width` elements: the first matrix, a row
-    /// of the second one for each slot, and the biases of the first MLP layer if it has any.
+    /// Places low-rank predictors of the MLPs, `ranks` of them for vectors of `width` elements: the first matrix, a row
+    /// of the second for each slot, and the biases of the first MLP layer if it has any.
     pub fn place_predictors(
         &mut self,
         map: &mut DimmMap,
@@ -191,18 +186,18 @@ impl ModelImage {
         &self.blocks[block].matrices
     }
 
-    /// The tiles of a matrix of a block; none if the block has no such matrix.
+    /// Tiles of a matrix of a block; empty if it has no such matrix.
     pub fn tiles(&self, block: usize, matrix: WeightMatrix) -> &[Tile] {
         self.matrices(block).iter().find(|(of, _)| *of == matrix).map_or(&[], |(_, tiles)| tiles)
     }
 
-    /// The ranges of DRAM that hold the weights of a slot, matrix by matrix.
+    /// DRAM ranges of a slot's weights, matrix by matrix.
     pub fn ranges(&self, block: usize, slot: u32) -> Vec<RowRange> {
         let tiles = self.matrices(block).iter().flat_map(|(_, tiles)| tiles);
         tiles.flat_map(|(_, layout)| layout.row_ranges(slot)).collect()
     }
 
-    /// The weight at a place of the DRAM: the inverse of [`MatrixLayout::locate`] of all tiles. None for places without weights.
+    /// The weight at a place: the inverse of [`MatrixLayout::locate`] of all tiles. `None` if there is none.
     pub fn weight_at(&self, place: MatrixPlace) -> Option<Weight> {
         self.blocks.iter().enumerate().find_map(|(block, image)| {
             image.matrices.iter().find_map(|(matrix, tiles)| {
@@ -224,24 +219,19 @@ pub struct Home {
     pub slot: u32,
 }
 
-/// The host's table of neurons and slots, of all DIMMs.
-///
-/// Slots are dealt out in the order of the neurons. Each DIMM has as many of a block as the fullest one needs, and if neurons migrate an eighth more,
-/// two rows of all ranks at least.
+/// Table of neurons and slots of all DIMMs, in the order of the neurons. All DIMMs have the slots that the fullest one
+/// needs; with migration an eighth more, at least two rows of all ranks.
 #[derive(Clone, Debug)]
 pub struct Slots {
     ranks: u32,
-    /// Of each block and neuron.
+    /// By block and neuron.
     homes: Vec<Vec<Home>>,
-    /// Who has, or will have, each slot: DIMM, block, slot.
+    /// Present or future owner of each slot: DIMM, block, slot.
     taken: Vec<Vec<Vec<Option<u32>>>>,
 }
 
 impl Slots {
-    /// Slots for neurons that live on the DIMMs `homes[block][neuron]`, all below `dimms`, and perhaps migrate.
-    ///
-    /// # Panics
-    /// If a neuron lives on a DIMM that there is not.
+    /// Slots for neurons on the DIMMs `homes[block][neuron]`, all below `dimms`, or it panics.
     pub fn new(config: &DesignConfig, dimms: u32, homes: &[Vec<u32>], migrate: bool) -> Self {
         let ranks = config.gemv().ranks();
         let mut taken = vec![Vec::with_capacity(homes.len()); dimms as usize];
@@ -286,7 +276,7 @@ impl Slots {
         self.homes[block][neuron as usize]
     }
 
-    /// Reserves a slot on another DIMM to which the weights of a neuron can move: one that is equal modulo the ranks. None if all of these are taken.
+    /// Reserves a slot on another DIMM for a neuron: one equal modulo the ranks. `None` if all are taken.
     pub fn reserve(&mut self, block: usize, neuron: u32, dimm: u32) -> Option<Home> {
         let Home { slot: from, .. } = self.home(block, neuron);
         let slots = &mut self.taken[dimm as usize][block];
@@ -296,12 +286,12 @@ impl Slots {
         Some(Home { dimm, slot: slot as u32 })
     }
 
-    /// A reserved slot is not needed.
+    /// Frees a reserved slot.
     pub fn give_back(&mut self, block: usize, slot: Home) {
         self.taken[slot.dimm as usize][block][slot.slot as usize] = None;
     }
 
-    /// The weights of a neuron are in the slot that was reserved for them: it lives there, and its old slot is free.
+    /// Moves a neuron to its reserved slot and frees the old one.
     pub fn settle(&mut self, block: usize, neuron: u32, to: Home) {
         let from = std::mem::replace(&mut self.homes[block][neuron as usize], to);
         self.give_back(block, from);

@@ -1,6 +1,6 @@
-//! FC1 and FC2 of a core's neurons without a host between them: the results of a listed DOT stay in the buffer, and an AXPY takes those that
-//! are positive, with the rows of the same numbers. If the results are those of a gate, the AXPY takes them times the products of the same
-//! rows of another matrix, which is read for the positive ones alone.
+//! FC1 and FC2 without the host in between: results of a listed DOT stay in the buffer, and an AXPY takes the positive
+//! ones with the rows of the same numbers. Results of a gate are first multiplied by the products of another matrix,
+//! whose rows are read only for positive ones.
 
 use crate::layout::MatrixLayout;
 use crate::planner::product::{Chunk, buffer_words, list_piece, longest, operands};
@@ -16,17 +16,17 @@ pub struct KeptOutputs {
     batch: u32,
     /// Columns of the AXPY.
     cols: u32,
-    /// First words of the places that selected values use in turn.
+    /// First words of two places, used in turn by selected values.
     factors: [u32; 2],
     /// First word of the vectors.
     pub(crate) source: u32,
-    /// First words of the places for products that a gate multiplies.
+    /// First words of two places for products that a gate multiplies.
     products: Option<[u32; 2]>,
 }
 
 impl KeptOutputs {
-    /// For a DOT of `count` listed rows with `batch` vectors of `inputs` elements, and an AXPY of rows of `cols` elements; none if the buffer
-    /// does not hold the results beside the sums of all columns. Those of a gate need the vectors beside them too.
+    /// For a DOT of `count` listed rows with `batch` vectors of `inputs` elements, and an AXPY of rows of `cols`
+    /// elements. `None` if results and sums do not fit; a gate needs room for the vectors too.
     pub fn new(
         config: &DesignConfig,
         (inputs, count, batch): (u32, u32, u32),
@@ -39,10 +39,10 @@ impl KeptOutputs {
         }
         let counts = (0..count.div_ceil(most)).map(|index| most.min(count - index * most));
         let results: u32 = counts.clone().map(|count| block_words(config, count, batch)).sum();
-        // A shorter list may take more words than a full one.
+        // A shorter list may take more words.
         let largest = counts.clone().map(|count| block_words(config, count, batch)).max().unwrap_or(0);
         let mut dst = words.checked_sub(results)?;
-        // Both products have two places beside these: for biases, then for selected values. Those of a gate have two more.
+        // Besides: two places for biases, then selected values; with a gate two more.
         let (vectors, sums) = (block_words(config, inputs, batch), accumulator_words(config, cols, batch));
         let mut needed = vectors.max(sums) + 2 * largest;
         let (mut source, mut products, mut others) = (0, None, vectors);
@@ -63,12 +63,12 @@ impl KeptOutputs {
         Some(Self { chunks, batch, cols, factors: [sums, sums + largest], source, products })
     }
 
-    /// The results of which each selection takes its own: places of the list.
+    /// Ranges of the list whose results each selection takes.
     pub fn selections(&self) -> impl Iterator<Item = Range<usize>> {
         self.chunks.iter().map(|chunk| chunk.first as usize..(chunk.first + chunk.count) as usize)
     }
 
-    /// Words of which the DOT needs none for its vectors and results.
+    /// Words that the DOT does not use for vectors and results.
     pub(crate) fn free(&self) -> Range<u32> {
         let results = self.chunks.first().map_or(0, |chunk| chunk.dst);
         let first = self.chunks.first().map_or(0, |chunk| chunk.other);
@@ -80,12 +80,10 @@ impl KeptOutputs {
         self.chunks.iter().map(|chunk| chunk.count).sum()
     }
 
-    /// The program of the AXPY: its sums stay in the buffer from word 0 on. `lists` are those of the DOT ([`crate::planner::Plan::lists`]), which are in DRAM
-    /// still; entries name rows of `layout`, and of `up`, the matrix that a gate needs. Without lists the one in the list memory counts, which
-    /// [`crate::planner::Plan::predicted`] has left there.
-    ///
-    /// # Errors
-    /// A matrix of other columns, other lists, and a gate without a matrix or the other way round.
+    /// Program of the AXPY; sums stay from word 0 on. `lists` are the DOT's lists in DRAM
+    /// ([`crate::planner::Plan::lists`]), with rows of `layout` and of `up`, the matrix of a gate. `None` takes the
+    /// list memory as [`crate::planner::Plan::predicted`] left it. Fails for other columns or lists, or if only one of
+    /// gate and `up` is given.
     pub fn axpy(
         &self,
         config: &DesignConfig,
@@ -123,7 +121,6 @@ impl KeptOutputs {
                 program.push(Instruction::Dot(product(up, (self.source, other))));
                 program.push(Activation::Mul { other }.in_place(dst, count, batch));
             }
-            // The next list comes while this product runs.
             program.extend(lists.next());
             program.push(Instruction::Axpy(product(layout, (dst, 0))));
         }

@@ -1,9 +1,8 @@
 //! How products and attention are cut into instructions of the NDP core, from DRAM to DRAM.
 //!
-//! Between who has something to compute (the co-simulation's host, the time model of whole systems) and who runs programs (the
-//! RTL, the cycle model): operands get places in DRAM and buffer, and the instructions are listed. No data is moved here.
-//! Reading order: [`image`] (where the weights of a model lie), [`product`], [`kept`] (two
-//! products with nothing between them), [`predicted`] (the core finds the rows itself), [`series`] (several that do not need each other), [`partial`] (a product on several cores), [`rotary`], [`attention`].
+//! No data is moved here: operands get places, and instructions are listed for RTL or cycle model. Reading order:
+//! [`image`] (weights of a model), [`product`], [`kept`] (two chained products), [`predicted`] (the core finds the
+//! rows), [`series`] (independent products), [`partial`] (a product on several cores), [`rotary`], [`attention`].
 
 pub mod attention;
 pub mod image;

@@ -1,8 +1,8 @@
 //! Partial sums that meet: a product whose rows are on several cores.
 //!
-//! Each core keeps the sums of its own rows in its buffer ([`Ending::Kept`](crate::planner::Ending::Kept)). All but one export theirs; that one
-//! adds them, rounds once, and does what follows the product. Sums are exact, so it does not matter who has which rows, nor in
-//! which order they meet.
+//! Each core keeps the sums of its rows in its buffer ([`Ending::Kept`](crate::planner::Ending::Kept)). One core adds
+//! the others' exported sums, rounds once, and finishes the product. Sums are exact, so neither division nor order
+//! matters.
 
 use crate::layout::{DimmMap, ExportedSums, MatrixLayout, VectorBlock};
 use crate::planner::product::{Epilogue, Piece, Plan, buffer_words, store};
@@ -10,7 +10,7 @@ use crate::{Instruction, accumulator_words, block_words};
 use ndp_config::{DesignConfig, require};
 use ndp_files::Result;
 
-/// Where a part of the sums lies that another device has computed.
+/// Place of partial sums from another device.
 #[derive(Clone, Debug)]
 pub enum PartPlace {
     /// Exact sums as they were exported.
@@ -19,7 +19,7 @@ pub enum PartPlace {
     Fp16(MatrixLayout),
 }
 
-/// Places for `count` exported parts of the sums of `batch` vectors of `cols` elements in DRAM.
+/// Places for `count` exported parts, each of `batch` vectors of `cols` elements.
 pub fn place_sums(
     config: &DesignConfig,
     map: &mut DimmMap,
@@ -28,7 +28,6 @@ pub fn place_sums(
 ) -> Result<Vec<ExportedSums>> {
     let words = accumulator_words(config, cols, batch);
     let gemv = config.gemv();
-    // A word of all slices is a row of one wave.
     let wave = gemv.ranks() * gemv.stripe_elems();
     (0..count)
         .map(|part| {
@@ -43,13 +42,13 @@ pub fn export_program(place: &ExportedSums) -> [Instruction; 1] {
     [Instruction::Export { src: 0, count: place.words(), address: place.address() }]
 }
 
-/// Whether sums that are rounded have room behind them for the results, so that they stay.
+/// Whether the results fit after the sums, so that these stay.
 pub fn rounds_beside_sums(config: &DesignConfig, (cols, batch): (u32, u32)) -> bool {
     accumulator_words(config, cols, batch) + block_words(config, cols, batch) <= buffer_words(config)
 }
 
-/// The program that rounds the sums at word 0 to FP16 and stores them as the vectors `block`: what leaves a core whose partial results
-/// travel as FP16. It is the plan's only output. The sums stay if there is room ([`rounds_beside_sums`]).
+/// Rounds the sums at word 0 to FP16 and stores them as `block`, the plan's only output, for partial results that
+/// travel as FP16. Sums stay if there is room ([`rounds_beside_sums`]).
 pub fn rounding_program(config: &DesignConfig, block: VectorBlock) -> Plan {
     let (cols, batch) = (block.elements(), block.batch());
     let words = accumulator_words(config, cols, batch);
@@ -62,11 +61,8 @@ pub fn rounding_program(config: &DesignConfig, block: VectorBlock) -> Plan {
     }
 }
 
-/// The program that adds `parts` to the sums from word `own` on, or to none, rounds them, does what follows, and stores `output`. Sums of some
-/// waves of columns, whole but for the last one, are words side by side among those of all columns.
-///
-/// # Errors
-/// If the results' operands have no room beside them, if these do not fit the DRAM.
+/// Adds `parts` to the sums at word `own`, if any, rounds, finishes and stores `output`. Sums of whole waves of columns
+/// (the last may be partial) are consecutive words. Fails if results or operands do not fit buffer or DRAM.
 pub fn meeting_program(
     config: &DesignConfig,
     map: &mut DimmMap,

@@ -1,7 +1,7 @@
 //! FC1 of the neurons that a low-rank predictor finds, in one program of the core that has their weights.
 //!
-//! `t = A a` and `s = B t + bias` are two DOTs and an addition; a `select` makes the list of the rows of FC1 from the list of all neurons that the
-//! core has. The results are side by side, in the order of the list, and +0 behind the last one: so another `select` can choose among them.
+//! `t = A a` and `s = B t + bias` are two DOTs and an addition; a `select` turns the core's list of all neurons into
+//! the list of FC1 rows. The results follow this list, then +0, so another `select` can choose among them.
 
 use crate::layout::{DimmMap, MatrixLayout, VectorBlock};
 use crate::planner::kept::KeptOutputs;
@@ -17,19 +17,16 @@ pub struct Prediction<'a> {
     pub input: &'a MatrixLayout,
     /// `B`, a row for each slot.
     pub rows: &'a MatrixLayout,
-    /// What is added to the results of the first MLP layer, a row of one element for each slot. None if nothing is.
+    /// Biases of the first MLP layer, a row of one element for each slot; `None` without.
     pub bias: Option<&'a MatrixLayout>,
 }
 
 impl Plan {
-    /// The plan of a DOT with one vector, of the listed rows of the matrix at `layout` that the predictor finds; ReLU behind it. The list is that of
-    /// all of them ([`Plan::lists`]), and what is added to `s` lies in its order ([`Plan::biases`]). The results stay where `kept` says, and the list of
-    /// their rows in the list memory from entry 0 on.
+    /// Plan of a DOT with one vector and the listed rows that the predictor finds, then ReLU. [`Plan::lists`] has all
+    /// neurons, [`Plan::biases`] the addends of `s` in that order. Results stay in `kept`, their rows in the list
+    /// memory from entry 0.
     ///
-    /// The second block, if there is one, has to hold 1.0.
-    ///
-    /// # Errors
-    /// Results of several chunks and for a predictor without room beside them, if operands do not fit the DRAM.
+    /// A second block must hold 1.0. Fails for results of several chunks, or if predictor or operands do not fit.
     pub fn predicted(
         config: &DesignConfig,
         map: &mut DimmMap,
@@ -43,7 +40,7 @@ impl Plan {
         require(chunks == 1, "chunks of the results", chunks, "be 1, for a predictor on the core")?;
         let dst = kept.chunks[0].dst;
         let (rank, words, free) = (prediction.rows.cols(), block_words(config, count, 1), kept.free());
-        // What is predicted, what is added to it, the numbers between both matrices, and 1.0.
+        // In order: predictions, their biases, `t`, and 1.0.
         let (s, other, t) = (free.start, free.start + words, free.start + 2 * words);
         let one = t + block_words(config, rank, 1);
         let end = one + block_words(config, 1, 1);
@@ -62,7 +59,7 @@ impl Plan {
         plan.instructions.push(product(kept.source, t, prediction.input, (rank, None, false)));
         plan.instructions.push(load(other, &bias));
         plan.instructions.extend(ones.as_ref().map(|block| load(one, block)));
-        // Results are written where zeros are: behind the last one they stay.
+        // Zeros stay after the last result.
         plan.instructions.push(Instruction::Zero { dst, count: words });
         plan.instructions.push(product(t, s, prediction.rows, (count, Some(0), false)));
         plan.instructions.push(activate(Activation::Add { other }, s));

@@ -1,10 +1,9 @@
 //! How a product is cut into instructions.
 //!
-//! DOT: passes over part of the batch, so that its vectors stay in the buffer, and chunks of rows, so that results and indices
-//! do. Results and indices have two places each, used in turn: while a chunk is being computed, the results of the one before
-//! are stored and the indices of the one after are read. AXPY: the column tiles and passes of [`crate::layout::column_tiles`],
-//! each with its sums in the buffer, and lists that are longer than the list memory piece by piece. In both, what follows a product
-//! ([`Epilogue`]) is done on the results where they are, before they are stored.
+//! DOT: passes over part of the batch keep its vectors in the buffer, chunks of rows keep results and indices there.
+//! These have two places each: while a chunk is computed, results of the one before are stored and indices of the next
+//! are read. AXPY: tiles and passes of [`crate::layout::column_tiles`], with sums in the buffer, and long lists piece
+//! by piece. An [`Epilogue`] runs on the results before they are stored.
 
 use crate::layout::{
     AxpyTiling, ColumnTile, DimmMap, MatrixLayout, VectorBlock, column_passes, column_tiles,
@@ -28,8 +27,7 @@ pub enum Mode {
     Axpy,
 }
 
-/// What becomes of a product's results before they are stored, in this order. Each result is one of `outputs`: the rows of a DOT,
-/// the columns of an AXPY.
+/// Steps on a product's results before they are stored, in this order. `outputs` are rows of a DOT, columns of an AXPY.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Epilogue<'a> {
     /// `y + bias[output]`; `[outputs]`
@@ -43,7 +41,6 @@ pub struct Epilogue<'a> {
 }
 
 impl Epilogue<'_> {
-    /// Whether it needs a second block beside the results.
     fn has_operand(&self) -> bool {
         self.bias.is_some() || self.residual.is_some()
     }
@@ -52,10 +49,9 @@ impl Epilogue<'_> {
 /// What becomes of the sums of an AXPY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// They are rounded, what follows them is done, and the results are stored.
+    /// Round, finish, store.
     Stored,
-    /// They stay in the buffer from word 0 on: a part of sums that have others on other cores ([`crate::planner::partial`]). Takes a product
-    /// of a single tile and pass.
+    /// Stay in the buffer from word 0 on, to meet others ([`crate::planner::partial`]). Needs a single tile and pass.
     Kept,
 }
 
@@ -73,7 +69,7 @@ pub struct Piece {
 /// A product's instructions and where its operands and results lie.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// In the order in which the core gets them.
+    /// In program order.
     pub instructions: Vec<Instruction>,
     /// Matrices: the first column, the layout. More than one if columns are tiled.
     pub matrices: Vec<(u32, MatrixLayout)>,
@@ -113,30 +109,29 @@ impl Sizes {
     }
 }
 
-/// Indices that one piece of the list holds: half of the memory, so that the next piece can be read meanwhile.
+/// Indices of one piece of the list: half of the memory, so that the next piece is read meanwhile.
 pub(crate) fn list_piece(config: &DesignConfig) -> u32 {
     config.core().list_entries() / 2
 }
 
-/// Words of the buffer that plans use: those that an instruction can name as the first one of a block.
+/// Words that plans use: those that an instruction can name as a first word.
 pub(crate) fn buffer_words(config: &DesignConfig) -> u32 {
     config.gemv().slice_words().min(1 << fields::DST.bits)
 }
 
-/// Elements of the longest vector of an instruction: as many as the buffer and the field hold.
+/// Longest vector of an instruction: bounded by buffer and field.
 pub(crate) fn longest(config: &DesignConfig) -> u32 {
     config.gemv().max_cols().min((1 << fields::COLS.bits) - 1)
 }
 
-/// Elements of a vector that `words` words per vector hold.
 fn elements_in(config: &DesignConfig, words: u32) -> u32 {
     let gemv = config.gemv();
-    // A full wave per word; tails would not do better.
+    // One full wave per word: tails would not do better.
     words.saturating_mul(gemv.ranks() * gemv.stripe_elems()).min(longest(config))
 }
 
-/// The most elements, up to `count`, of a vector that takes at most `words` words, one at least. A tail may take more words than as
-/// many full stripes (three over four ranks do), so that what is left of a longer vector may not fit where the rest did.
+/// Most elements, 1 to `count`, of a vector of at most `words` words. A tail may take more words than as many full
+/// stripes (three over four ranks do), so the rest of a vector may not fit where the others did.
 pub(crate) fn fitting(config: &DesignConfig, count: u32, words: u32) -> u32 {
     if vector_words(config, count) <= words {
         return count;
@@ -180,8 +175,8 @@ impl Plan {
         Ok(Some(place))
     }
 
-    /// What follows a product on the results (those from `first` on, of the vectors from `vector` on) that are a block at `place`; a
-    /// second block goes to `other`.
+    /// Applies the epilogue to the block of results at `place` (from `first` and `vector` on), with a second block at
+    /// `other`.
     pub(crate) fn finish(
         &mut self,
         map: &mut DimmMap,
@@ -214,10 +209,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The plan of a DOT of the matrix at `layout`; the results stay in the buffer too if `kept` says where.
-    ///
-    /// # Errors
-    /// Rows that leave no room for results in the buffer, if operands do not fit the DRAM.
+    /// Plan of a DOT; results also stay in the buffer if `kept` says where. Fails if results do not fit the buffer, or
+    /// operands the DRAM.
     pub fn dot(
         config: &DesignConfig,
         map: &mut DimmMap,
@@ -231,7 +224,7 @@ impl Plan {
         in_range("cols", sizes.cols, sizes.cols.min(1), longest(config))?;
         let mut plan = Self { matrices: vec![(0, layout.clone())], ..Self::default() };
         let row_words = RowLayout::new(gemv, sizes.cols).words_per_vector();
-        // Beside a vector its results need two words at least, and what is added to them two more.
+        // A vector needs two words more for its results, and two for what is added to them.
         let blocks = if epilogue.has_operand() { 2 } else { 1 };
         let needed = row_words + 2 * blocks;
         let largest = (words / needed).min(gemv.max_batch());
@@ -253,7 +246,7 @@ impl Plan {
             for chunk in chunks {
                 let Chunk { first, count, half, dst, other } = chunk;
                 let list = plan.list(map, sizes, first, count, half * list_piece(config))?;
-                // Without a list a chunk is a matrix of its own, which begins at its first row.
+                // Without a list each chunk is a matrix that begins at its first row.
                 let address = if sizes.listed { layout.base() } else { chunk_base(layout, first, config)? };
                 let cols = sizes.cols;
                 let operands = Operands { src, dst, cols, batch, count, address, list, ..operands(layout) };
@@ -268,10 +261,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// How an AXPY is tiled.
-    ///
-    /// # Errors
-    /// If not even one word of sums fits the buffer.
+    /// Tiling of an AXPY; an error if not even one word of sums fits.
     pub fn tiling(config: &DesignConfig, sizes: &Sizes) -> Result<AxpyTiling> {
         let count = Self::factors(config, sizes);
         column_tiles(config, sizes.cols, sizes.batch, count, buffer_words(config))
@@ -307,7 +297,7 @@ impl Plan {
         let one = ending != Ending::Kept || pieces <= 1;
         require(one, what, plan.passes, "be 1, for sums that stay in the buffer")?;
         let words = buffer_words(config);
-        // A piece of the list has its scalars in the buffer and, if it is listed, its indices in the list memory.
+        // Scalars of a piece are in the buffer, indices in the list memory.
         let factor_words =
             |piece: u32| RowLayout::new(config.gemv(), piece).words_per_vector() * tiling.passes[0];
         let mut piece = sizes.count;
@@ -325,11 +315,10 @@ impl Plan {
             pieces.push((first, count));
             first += count;
         }
-        // Where there is room, results leave from a place of their own, and scalars come to two in turn: then neither waits for
-        // the sums.
+        // With room, results get their own place and scalars two in turn, so neither waits for the sums.
         let (sums, factor) = (tiling.accumulator_words, factor_words(piece));
         let results = tiling.accumulator_words / config.gemv().lanes();
-        // Sums are several times as wide as results, so these, and what is added to them, always fit over them.
+        // Sums are several times as wide as results, so results and their addends always fit over them.
         let blocks = if epilogue.has_operand() { 2 } else { 1 };
         let result_place = if sums + blocks * results + factor <= words { sums } else { 0 };
         let taken = if result_place > 0 { sums + blocks * results } else { sums };
@@ -340,7 +329,7 @@ impl Plan {
         for &batch in &tiling.passes {
             for tile in 0..layouts.len() {
                 for (index, &(first, count)) in pieces.iter().enumerate() {
-                    // One piece stays for all tiles of a pass.
+                    // A single piece stays for all tiles of a pass.
                     let loads = pieces.len() > 1 || tile == 0;
                     let ends = index + 1 == pieces.len();
                     steps.push(Step { vector, batch, tile, index, first, count, loads, ends });
@@ -353,7 +342,7 @@ impl Plan {
         plan.push_operands(config, map, sizes, &cut, &steps[0], &mut operands)?;
         for (index, step) in steps.iter().enumerate() {
             plan.push_axpy(config, layouts, step, cut.place_of(words, operands.place), operands.list)?;
-            // What the next product needs comes while this one runs.
+            // Operands of the next product come while this one runs.
             if let Some(next) = steps.get(index + 1) {
                 plan.push_operands(config, map, sizes, &cut, next, &mut operands)?;
             }
@@ -371,7 +360,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The load of a step's scalars and of its piece of the list, unless they are there already.
+    /// Loads a step's scalars and piece of the list, unless they are loaded.
     fn push_operands(
         &mut self,
         config: &DesignConfig,
@@ -430,15 +419,15 @@ impl Plan {
 pub(crate) struct Chunk {
     pub first: u32,
     pub count: u32,
-    /// Which half of the list memory has their numbers.
+    /// Half of the list memory with their numbers.
     pub half: u32,
-    /// First word of their results, and of what is added to them.
+    /// First words of results and of their addends.
     pub dst: u32,
     pub other: u32,
 }
 
 impl Chunk {
-    /// Chunks whose results use two places in turn, behind the vectors; each place has so many blocks.
+    /// Chunks whose results alternate between two places of `blocks` blocks, after the vectors.
     fn in_turn(config: &DesignConfig, sizes: &Sizes, batch: u32, blocks: u32) -> Vec<Self> {
         let used = block_words(config, sizes.cols, batch);
         let result_words = (buffer_words(config) - used) / (2 * blocks);
@@ -464,7 +453,6 @@ struct Step {
     vector: u32,
     batch: u32,
     tile: usize,
-    /// Number of the piece, its first row and its rows.
     index: usize,
     first: u32,
     count: u32,
@@ -485,13 +473,12 @@ struct Cut {
 }
 
 impl Cut {
-    /// First word of the scalars; places are counted from the end of the buffer.
     fn place_of(&self, words: u32, place: u32) -> u32 {
         words - self.factor * (place + 1)
     }
 }
 
-/// Operands of the next AXPY: the place of its scalars and of its list, and the blocks in DRAM by first vector and row.
+/// Operands of the next AXPY: places of scalars and list, and DRAM blocks by first vector and row.
 #[derive(Debug)]
 struct Operand {
     place: u32,
@@ -499,10 +486,8 @@ struct Operand {
     inputs: Vec<(u32, u32, VectorBlock)>,
 }
 
-/// First burst of the matrix that consists of the rows from `first` on.
-///
-/// Tails go round the ranks with the row, so a chunk has to begin where all ranks stand where they stood in row 0: at a multiple
-/// of the ranks.
+/// First burst of the matrix of rows from `first` on. A chunk has to begin at a multiple of the ranks, where tails
+/// stand as in row 0.
 fn chunk_base(layout: &MatrixLayout, first: u32, config: &DesignConfig) -> Result<u32> {
     let ranks = config.gemv().ranks();
     let rule = format!("be a multiple of the {ranks} ranks");

@@ -1,8 +1,8 @@
 //! Rotary embedding of the heads of queries or keys, by element-wise instructions on halves of heads.
 //!
-//! Element `i` of a head is rotated with element `i + width / 2`. No instruction exchanges elements of a vector, so the host puts the
-//! first halves of all heads side by side into one vector, the second halves into another one, and their cosines and sines into two more. Then
-//! the results of both halves are two products and a difference, or a sum, of whole vectors.
+//! Element `i` of a head is rotated with element `i + width / 2`. No instruction exchanges elements, so the host puts
+//! the first halves of all heads into one vector, the second halves into another, cosines and sines into two more. The
+//! results are two products and a difference or sum of whole vectors.
 
 use crate::layout::{DimmMap, VectorBlock};
 use crate::planner::product::{buffer_words, fitting, load, longest, store};
@@ -10,7 +10,7 @@ use crate::{Activation, Instruction};
 use ndp_config::DesignConfig;
 use ndp_files::Result;
 
-/// Vectors that are in the buffer at a time: both halves, cosines, sines, two products.
+/// Both halves, cosines, sines, two products.
 const VECTORS: u32 = 6;
 
 /// Some pairs of elements that are rotated together, as vectors in DRAM.
@@ -20,15 +20,12 @@ pub struct RotaryPiece {
     pub first: u32,
     /// First elements of the pairs, second ones, cosines, sines.
     pub inputs: [VectorBlock; 4],
-    /// What becomes of the first elements and of the second ones.
+    /// Rotated first and second elements.
     pub outputs: [VectorBlock; 2],
 }
 
 impl RotaryPiece {
-    /// Places for `pairs` pairs, as many at a time as the buffer holds.
-    ///
-    /// # Errors
-    /// Vectors that the DRAM does not hold.
+    /// Places for `pairs` pairs, as many at a time as the buffer holds; an error if the DRAM is full.
     pub fn cut(config: &DesignConfig, map: &mut DimmMap, pairs: u32) -> Result<Vec<Self>> {
         let (words, mut pieces, mut first) = (buffer_words(config) / VECTORS, Vec::new(), 0);
         while first < pairs {

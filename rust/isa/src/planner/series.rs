@@ -1,8 +1,7 @@
-//! Several products in one program, none of which needs a result of another.
+//! Several independent products in one program.
 //!
-//! Each takes half of the buffer and of the list memory, in turn. So while one runs, the operands of the next one are read and the
-//! results of the one before are stored: a product waits for nothing but the one before it. A product that does not fit half of
-//! each is planned as if it were alone.
+//! Each takes half of buffer and list memory, in turn: while one runs, operands of the next are read and results of the
+//! one before are stored. A product that does not fit a half is planned alone.
 
 use crate::layout::{DimmMap, MatrixLayout};
 use crate::planner::product::{buffer_words, list_piece, load, operands, store};
@@ -22,8 +21,7 @@ pub struct Member {
     pub sizes: Sizes,
 }
 
-/// A product's instructions: what can be done while the one before it runs, itself, what has to be done before the next one, and
-/// what can be done while that runs.
+/// Instructions of a product. `before` may run during the product before it, `store` during the next one.
 struct Stages {
     before: Vec<Instruction>,
     product: Instruction,
@@ -31,7 +29,7 @@ struct Stages {
     store: Instruction,
 }
 
-/// The plans of all members, and the program that computes all of them: the plans' own instructions are in it.
+/// The plans of all members, and the program that computes all of them.
 #[derive(Debug, Default)]
 pub struct Series {
     /// In the order in which the core gets them.
@@ -41,13 +39,10 @@ pub struct Series {
 }
 
 impl Series {
-    /// Plans `members`.
-    ///
-    /// # Errors
-    /// As [`Plan::dot`] and [`Plan::axpy`].
+    /// Plans `members`; fails as [`Plan::dot`] and [`Plan::axpy`].
     pub fn new(config: &DesignConfig, map: &mut DimmMap, members: &[Member]) -> Result<Self> {
         let mut series = Self::default();
-        // What is left of the one before.
+        // Left over from the product before.
         let (mut round, mut store) = (None, None);
         for (index, member) in members.iter().enumerate() {
             map.set_scope(&format!("product {index}: "));
@@ -73,7 +68,7 @@ impl Series {
     }
 }
 
-/// The plan of a member that takes the whole buffer.
+/// Plan of a member that takes the whole buffer.
 fn alone(config: &DesignConfig, map: &mut DimmMap, member: &Member) -> Result<Plan> {
     let Member { mode, matrices, sizes } = member;
     let epilogue = Epilogue::default();
@@ -86,7 +81,7 @@ fn alone(config: &DesignConfig, map: &mut DimmMap, member: &Member) -> Result<Pl
     }
 }
 
-/// The stages of a member in one half of everything, if it fits.
+/// Stages of a member in one half, if it fits.
 fn stages(
     config: &DesignConfig,
     map: &mut DimmMap,
@@ -113,7 +108,6 @@ fn stages(
     if !fits {
         return Ok(None);
     }
-    // Vectors or sums, and behind them results or scalars.
     let behind = base + first;
     let list = plan.list(map, sizes, 0, count, half * list_piece(config))?;
     let mut before = std::mem::take(&mut plan.instructions);

@@ -4,7 +4,6 @@ use ndp_config::WeightFormat;
 use ndp_isa::{Activation, Instruction, Numbers, Product, Transfer};
 use ndp_numerics::SplitMix64;
 
-/// A source of random numbers with bounds.
 pub struct Random(SplitMix64);
 
 impl Random {
@@ -20,7 +19,7 @@ impl Random {
         (self.next() % bound) as u32
     }
 
-    /// An instruction that has an encoding; small, large and any values.
+    /// An encodable instruction of small, large and arbitrary values.
     pub fn instruction(&mut self) -> Instruction {
         let mut field = |bits: u32| match self.below(4) {
             0 => self.below(1 << bits.min(4)),
@@ -30,7 +29,6 @@ impl Random {
         let (src, dst, cols, batch) = (field(10), field(10), field(18), field(4) + 1);
         let (count, address, list, tag) = (field(24), field(29), field(12), field(31) * 2 + 1);
         let listed = (field(2) < 2).then_some(list);
-        // Rows of several heads are not listed.
         let heads = if listed.is_none() { 1 << field(3) } else { 1 };
         let selected = listed.is_some() && field(1) == 1;
         let numbers = if listed.is_some() { Numbers::Listed(field(12)) } else { Numbers::From(count) };
@@ -66,7 +64,7 @@ impl Random {
         }
     }
 
-    /// A word: an instruction with some bits changed, or any bits with a likely opcode, or any bits.
+    /// An instruction with some bits changed, arbitrary bits with a likely opcode, or arbitrary bits.
     pub fn word(&mut self) -> u128 {
         let any = u128::from(self.next()) << 64 | u128::from(self.next());
         match self.below(4) {

@@ -19,7 +19,6 @@ fn designs() -> Vec<DesignConfig> {
     [(1, 8), (2, 16), (4, 16), (4, 32)].map(|(r, m)| DesignConfig::from_toml(&text(r, m)).unwrap()).into()
 }
 
-/// Row lengths with every number of full waves and tails, whole stripes and broken ones.
 fn lengths(config: &DesignConfig) -> Vec<u32> {
     let stripe = config.gemv().stripe_elems();
     (0..9)
@@ -44,7 +43,6 @@ fn tails_before_a_row_are_what_counting_finds() {
                     *counted += (layout.cut().stripes_of(row, rank as u32).count() - waves) as u64;
                 }
             }
-            // And far out, where the closed form must not overflow.
             let last = MatrixLayout::MAX_ROWS - 1;
             for rank in 0..config.gemv().ranks() {
                 let stripes = layout.cut().stripes_of(last, rank).count() as u64;
@@ -65,7 +63,6 @@ fn elements_follow_each_other_in_the_order_of_the_stripes() {
             let mut expected = BTreeMap::new();
             let mut longest = 0;
             for rank in 0..config.gemv().ranks() {
-                // Walk the rank as the hardware does: row by row, stripe by stripe, burst by burst.
                 let mut burst = base;
                 for row in 0..rows {
                     for stripe in layout.cut().stripes_of(row, rank) {
@@ -93,7 +90,6 @@ fn elements_follow_each_other_in_the_order_of_the_stripes() {
                 }
             }
             assert_eq!(elements, rows * cols);
-            // Around the matrix there is nothing of it.
             for rank in 0..config.gemv().ranks() {
                 for burst in [base - 1, base + longest] {
                     assert_eq!(layout.element_at(MatrixPlace { rank, burst, element: 0 }), None);
@@ -156,7 +152,7 @@ fn every_rank_finds_in_its_slices_what_its_stripes_need() {
             for batch in [1, 3] {
                 let layout = BufferLayout::new(&config, cols, batch);
                 let matrix = MatrixLayout::unbounded(&config, 0, cols, WeightFormat::Fp16);
-                // Whatever rank multiplies an element of a row has the same element of each vector.
+                // A rank has the same element of a row and of each vector.
                 for (row, col) in (0..8).flat_map(|row| (0..cols).map(move |col| (row, col))) {
                     let rank = matrix.locate(row, col).rank;
                     for vector in [0, batch - 1] {

@@ -51,13 +51,13 @@ fn tiles_cover_all_columns_and_fit_the_buffer() {
 fn the_papers_unit_keeps_four_vectors_in_a_pass() {
     let config = DesignConfig::preset("hermes").unwrap();
     let tiling = |cols, batch| column_tiles(&config, cols, batch, 410, 64).unwrap();
-    // 64 words: a tile of one word, four vectors: 4 * (8 + 1) = 36. Of two words only three vectors would fit.
+    // 64 words: four vectors of a one-word tile take 4 * (8 + 1) = 36. Of two words only three vectors would fit.
     for (cols, tiles) in [(4096, 2), (8192, 4), (12_288, 6)] {
         let four = tiling(cols, 4);
         assert_eq!((four.passes, four.tiles.len()), (vec![4], tiles));
         assert!(four.tiles.iter().all(|tile| tile.cols == 2048));
     }
-    // Reading costs nothing more from four vectors on, so 16 vectors cost 16 windows: three passes, none below four.
+    // From four vectors upward reading is hidden, so 16 vectors cost 16 windows in three passes.
     let sixteen = tiling(4096, 16);
     assert!(sixteen.passes.iter().all(|pass| *pass >= 4), "{sixteen:?}");
     assert_eq!(sixteen.passes.len(), 3);

@@ -16,7 +16,6 @@ fn half(n: i64) -> u16 {
     f16::from_f64(n as f64).to_bits()
 }
 
-/// Vectors as a block at consecutive bursts.
 fn put_vectors(memory: &mut SparseMemory, address: u64, vectors: &[Vec<i64>]) {
     let mut burst = address;
     for first in (0..vectors[0].len()).step_by(32) {
@@ -60,7 +59,6 @@ fn check(config: &DesignConfig, (rows, cols, batch, heads): (usize, usize, usize
     let a = integers(&mut random, batch * heads, rows);
     let mut memory = SparseMemory::new();
     put_vectors(&mut memory, 1000, &x);
-    // Factors in two blocks, as more vectors than a batch have to be.
     let parts = if batch * heads > config.gemv().max_batch() as usize { 2 } else { 1 };
     let part = batch * heads / parts;
     for (at, block) in [3000, 4000].into_iter().zip(a.chunks(part)) {

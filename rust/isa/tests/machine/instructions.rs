@@ -15,7 +15,6 @@ fn half(n: i64) -> u16 {
     f16::from_f64(n as f64).to_bits()
 }
 
-/// The machine and the helpers of a host.
 struct Host {
     config: DesignConfig,
     machine: Machine<SparseMemory>,
@@ -27,7 +26,7 @@ impl Host {
         Self { config, machine }
     }
 
-    /// Vectors at consecutive bursts: beat 0 of each, then beat 1 of each. What is beyond the end is filled with NaN.
+    /// Vectors at consecutive bursts, beat 0 of each, then beat 1; padded with NaN.
     fn put_vectors(&mut self, address: u64, vectors: &[Vec<u16>]) {
         let mut burst = address;
         for first in (0..vectors[0].len()).step_by(32) {
@@ -39,7 +38,7 @@ impl Host {
         }
     }
 
-    /// The same back, padding included.
+    /// Reads vectors back, padding included.
     fn get_vectors(&mut self, address: u64, elements: usize, batch: usize) -> Vec<Vec<u16>> {
         let mut vectors = vec![Vec::new(); batch];
         for index in 0..elements.div_ceil(32) * batch {
@@ -62,7 +61,6 @@ impl Host {
         }
     }
 
-    /// Runs lines that must all be executable.
     fn run(&mut self, text: &str) {
         let before = self.machine.status().malformed;
         self.machine.run(&parse(text).unwrap()).unwrap();
@@ -70,7 +68,6 @@ impl Host {
     }
 }
 
-/// Vectors of integers in -3..=3.
 fn integers(random: &mut SplitMix64, vectors: usize, length: usize) -> Vec<Vec<i64>> {
     (0..vectors).map(|_| (0..length).map(|_| (random.next_u64() % 7) as i64 - 3).collect()).collect()
 }
@@ -117,7 +114,6 @@ fn listed_rows_come_in_the_order_of_the_list() {
     host.put_matrix(100, &halves(&w));
     let rows: Vec<u32> = (0..18).map(|k| (7 * k + 3) % 20).collect();
     for (burst, chunk) in rows.chunks(16).enumerate() {
-        // The high bits mean nothing.
         let entries = pack_words(chunk.iter().map(|row| row | 0xA500_0000));
         host.machine.memory_mut().write_burst(500 + burst as u64, entries);
     }
@@ -165,7 +161,7 @@ fn axpy_adds_rows_to_what_is_there_and_round_keeps_it() {
 
 #[test]
 fn accumulators_stay_exact_until_they_are_rounded() {
-    // 65504 * 65504 three times, away again, and the smallest product that is left survives.
+    // 65504 * 65504 three times, then subtracted: the smallest product survives.
     let mut host = Host::new(tiny());
     let factors: Vec<u16> = [0x7BFF, 0x7BFF, 0x7BFF, 0xFBFF, 0xFBFF, 0xFBFF, 0x3C00].into();
     let mut rows = vec![vec![0x7BFF; 3]; 6];
@@ -299,8 +295,8 @@ fn what_the_document_leaves_open_is_marked_and_spreads() {
         host.run(text);
         host.machine.unspecified(burst)
     };
-    // Never written; accumulators as vectors; vectors as accumulators; vectors of another shape. Sums are where they are: in
-    // another shape, or partly cleared, they have values.
+    // Never written; accumulators as vectors; vectors as accumulators or in another shape. Sums have values in any
+    // shape, even if partly cleared.
     assert_eq!(unspecified("store src=0, cols=5, address=9", 9), 0x1F);
     assert_eq!(unspecified("zero dst=0, count=1\nstore src=0, cols=5, address=9", 9), 0);
     let sums = "load dst=0, cols=1, address=0\nzero dst=8, count=16\naxpy src=0, dst=8, cols=3, count=1, address=0\n";
@@ -338,7 +334,7 @@ fn what_the_document_leaves_open_is_marked_and_spreads() {
     // Half of the block overwritten: the other half is still there.
     let half = format!("{load}load dst=0, cols=1, address=0\nstore src=0, cols=130, batch=2, address=20");
     assert_eq!([unspecified(&half, 20), unspecified(&half, 21)], [u32::MAX, 0]);
-    // A dot: one unspecified element of x spoils that vector's results, an unspecified list entry its row.
+    // Dot: an unspecified element of x spoils its vector's results, an unspecified list entry its row.
     let dot =
         "dot src=0, dst=32, cols=130, batch=2, count=3, address=0\nstore src=32, cols=3, batch=2, address=20";
     let spoilt = format!("{load}load dst=0, cols=1, address=0\n{dot}");
@@ -357,7 +353,7 @@ fn a_read_without_a_barrier_after_the_store_is_seen() {
     host.run("store src=2, cols=1, address=9\nbarrier\nload dst=3, cols=1, address=8\nstore src=3, cols=1, address=10");
     assert_eq!([9, 10].map(|burst| host.machine.unspecified(burst)), [1, 0]);
     assert_eq!(host.machine.unfenced_reads(), 1);
-    // What is unspecified in DRAM stays so until it is overwritten, through loads, weights and lists.
+    // Unspecified data spread through loads, weights and lists until they are overwritten.
     host.run("load dst=5, cols=1, address=9\nstore src=5, cols=1, address=11");
     assert_eq!(host.machine.unspecified(11), 1);
     host.run("dot src=3, dst=6, cols=1, count=1, address=4\nstore src=6, cols=1, address=12");
@@ -394,7 +390,7 @@ fn a_next_program_counts_anew_and_finds_what_is_stored() {
     assert_eq!((host.machine.status().taken, host.machine.status().signals), (3, 1));
     host.machine.next_program();
     assert_eq!(*host.machine.status(), ndp_isa::machine::Progress::default());
-    // No barrier stands between the store and this load, and the buffer still has the values.
+    // No barrier separates store and load; the buffer still has the values.
     host.run("store src=0, cols=3, address=24\nload dst=2, cols=3, address=16");
     assert_eq!((host.machine.unfenced_reads(), host.machine.status().taken), (0, 2));
     assert_eq!(host.machine.memory().get(24), host.machine.memory().get(16));

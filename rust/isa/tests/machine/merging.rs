@@ -24,7 +24,6 @@ fn format(config: &DesignConfig) -> SumFormat {
     SumFormat::new(config.gemv().acc_bits(), config.gemv().acc_segments()).unwrap()
 }
 
-/// Any FP16 values; special ones if asked for.
 fn values(random: &mut SplitMix64, rows: usize, cols: usize, specials: bool) -> Vec<Vec<u16>> {
     let mut value = || {
         let bits = random.next_u64();
@@ -81,7 +80,7 @@ impl Host {
         }
     }
 
-    /// Bursts of exported words to another DIMM, as a link would bring them.
+    /// Copies exported words to another DIMM, as a link would.
     fn send(&self, words: u32, to: &mut Self, address: u32) {
         let from = ExportedSums::new(&self.config, EXPORTED, words).unwrap();
         let into = ExportedSums::new(&self.config, address, words).unwrap();
@@ -99,7 +98,7 @@ impl Host {
     }
 }
 
-/// The sums of the factors `a` and the rows `w`, in the buffer from word `dst` on.
+/// Puts the sums of factors `a` and rows `w` into the buffer at word `dst`.
 fn accumulate(host: &mut Host, a: &[Vec<u16>], w: &[Vec<u16>], dst: u32) {
     let (batch, count, cols) = (a.len(), w.len(), w[0].len());
     host.put_vectors(0, a);
@@ -111,7 +110,6 @@ fn accumulate(host: &mut Host, a: &[Vec<u16>], w: &[Vec<u16>], dst: u32) {
     ));
 }
 
-/// A shape whose sums and factors fit, with a place for the sums.
 fn shape(config: &DesignConfig, random: &mut SplitMix64) -> (usize, usize, usize, u32) {
     loop {
         let mut below = |bound: u32| (random.next_u64() % u64::from(bound)) as usize;
@@ -141,7 +139,7 @@ fn split_over_several_machines_the_bits_are_those_of_one() {
         accumulate(&mut whole, &a, &w, dst);
         whole.run(&finish);
         let expected = whole.get_vectors(90_000, cols, batch);
-        // Any rows to any machine; rows get other numbers there, so tails lie in other ranks.
+        // Any rows to any machine, under other numbers, so tails lie in other ranks.
         let machines = 1 + (random.next_u64() % 4) as usize;
         let owners: Vec<usize> = (0..count).map(|_| (random.next_u64() % 4) as usize % machines).collect();
         let mut sum: Option<Host> = None;
@@ -162,7 +160,6 @@ fn split_over_several_machines_the_bits_are_those_of_one() {
             sum = Some(host);
         }
         let mut last = sum.unwrap();
-        // Exported and imported over zeros it is what it was.
         last.run(&format!(
             "zero dst={dst}, count={words}\nimport dst={dst}, count={words}, address={EXPORTED}"
         ));
@@ -175,8 +172,7 @@ fn split_over_several_machines_the_bits_are_those_of_one() {
     assert!(finite > 1000 && special > 1000, "{finite}, {special}");
 }
 
-/// Exported sums against the definition: each product in the rank where the stripe of its row lies, also beyond the
-/// row's end.
+/// Against the definition: each product in the rank of its stripe, even past the row's end.
 #[test]
 fn exported_sums_are_those_of_the_rank_where_the_stripe_lies() {
     let mut random = SplitMix64::new(2);
@@ -273,7 +269,7 @@ fn imported_sums_count_modulo_their_width_and_flags_stay() {
     let mut host = Host::new(&DesignConfig::preset("tiny").unwrap());
     let one = 1u128 << 48;
     assert_eq!(rounded(&mut host, &[one, one]), 0x4000);
-    // Carries' places and what is above the flags mean nothing.
+    // Carry places and bits above the flags are ignored.
     assert_eq!(rounded(&mut host, &[one | 7 << 104 | u128::MAX << 110]), 0x3C00);
     // Half of the range twice is a whole turn.
     assert_eq!(rounded(&mut host, &[1 << 103, 1 << 103, one]), 0x3C00);
@@ -297,7 +293,6 @@ fn what_is_unspecified_stays_so_through_export_and_import() {
     host.run("barrier\nzero dst=8, count=2\nload dst=9, cols=1, address=0");
     host.run(&format!("export src=8, count=2, address={EXPORTED}"));
     assert_eq!(marks(&host, 2), [0, 0, 0, 0, u32::MAX, u32::MAX, u32::MAX, u32::MAX]);
-    // Without a barrier what is imported is unspecified, and is seen.
     host.run("zero dst=8, count=2");
     host.run(&format!("import dst=8, count=1, address={EXPORTED}"));
     assert_eq!(host.machine.unfenced_reads(), 4);
@@ -319,7 +314,6 @@ fn what_is_unspecified_stays_so_through_export_and_import() {
     assert_eq!(host.machine.unspecified(9), 3);
 }
 
-/// The order in which sums meet is nobody's business.
 #[test]
 fn exported_forms_add_up_in_any_order() {
     let mut random = SplitMix64::new(4);

@@ -12,7 +12,7 @@ fn design() -> DesignConfig {
     DesignConfig::from_toml(text).unwrap()
 }
 
-/// The weights that the bits at a matrix' place mean, taken from the memory once more by the rules of the document.
+/// The weights at a matrix' place, by the rules of the document.
 fn weights_of(
     config: &DesignConfig,
     memory: &mut SparseMemory,
@@ -23,7 +23,7 @@ fn weights_of(
     let (stripe, beats, ranks) = (32 * config.gemv().beats_per_stripe(), config.gemv().beats_per_stripe(), 4);
     let per_burst = 32 / format.bits() * 8 / 16;
     let weight = |col: u32| {
-        // The row's first burst on the rank of the column, and the column's place among those of the row there.
+        // First burst of the row on the column's rank, and the column's place there.
         let rank = layout.locate(row, col).rank;
         let first = layout.offset(row, rank);
         let earlier =

@@ -16,7 +16,6 @@ fn run(config: &DesignConfig, program: &Program) -> Machine<SparseMemory> {
     machine
 }
 
-/// All that the program wants to see.
 fn outputs(config: &DesignConfig, program: &Program, machine: &Machine<SparseMemory>) -> Vec<[u64; 8]> {
     let bursts = program.dumps.iter().flat_map(|dump| dump_bursts(config, *dump));
     bursts.map(|burst| machine.memory().get(burst)).collect()
@@ -59,7 +58,6 @@ fn programs_are_legal_specified_and_varied() {
                     _ => {}
                 }
             }
-            // Of every 32 elements none, some, all.
             for mask in machine.masks() {
                 let mask = mask.unwrap_or_else(|| panic!("{preset} {index}:\n{program}"));
                 selections[usize::from(mask != 0) + usize::from(mask == u32::MAX)] += 1;
@@ -148,7 +146,7 @@ fn malformed_words_of_every_code_can_be_made() {
     }
 }
 
-/// Leaving out or changing an instruction must show, or the outputs would check nothing.
+/// Otherwise the outputs would check nothing.
 #[test]
 fn a_missing_instruction_shows_in_the_outputs() {
     let config = DesignConfig::preset("tiny").unwrap();

@@ -5,7 +5,6 @@ use ndp_isa::layout::{DimmMap, MatrixPlace, RowRange};
 use ndp_isa::planner::{Home, ModelImage, Slots, Weight, WeightMatrix};
 use std::collections::HashSet;
 
-/// Rows of one stripe, of several with a tail, and tiles of columns.
 fn shapes() -> Vec<(DesignConfig, LlmShape)> {
     let configs = ["tiny", "hermes", "hermes-32"].map(|name| DesignConfig::preset(name).unwrap());
     let shapes = [
@@ -15,7 +14,6 @@ fn shapes() -> Vec<(DesignConfig, LlmShape)> {
     configs.iter().flat_map(|config| shapes.iter().map(|shape| (config.clone(), shape.clone()))).collect()
 }
 
-/// Neurons dealt out to three DIMMs, unevenly.
 fn slots(config: &DesignConfig, shape: &LlmShape) -> Slots {
     let homes: Vec<Vec<u32>> = (0..2 * shape.layers() as usize)
         .map(|block| (0..shape.block_neurons(BlockKind::of_block(block))).map(|n| n * n % 7 % 3).collect())
@@ -29,7 +27,6 @@ fn every_weight_has_one_place_and_every_place_one_weight() {
         let slots = slots(&config, &shape);
         let mut map = DimmMap::new(&config);
         let mut image = ModelImage::place(&mut map, &config, &shape, &slots.sizes(), 1).unwrap();
-        // Low-rank predictors, each of another rank.
         let ranks: Vec<u32> = (1..=shape.layers()).map(|layer| 23 * layer).collect();
         image.place_predictors(&mut map, (&ranks, shape.hidden()), true).unwrap();
         let mut taken = HashSet::new();
@@ -82,7 +79,7 @@ fn ranges_hold_a_row_and_little_else_and_match_those_of_slots_alike() {
                     let mut sorted = bursts.clone();
                     sorted.sort_unstable();
                     assert_eq!(sorted, held, "{} slot {slot}", config.name());
-                    // Element by element the same order as in a slot that is equal modulo the ranks.
+                    // Same order of elements as in a slot that is equal modulo the ranks.
                     let other = slot % ranks;
                     let others: Vec<(u32, u32)> =
                         layout.row_ranges(other).iter().flat_map(bursts_of).collect();
@@ -112,7 +109,6 @@ fn neurons_move_to_free_slots_that_are_alike() {
     let mut slots = slots(&config, &shape);
     let sizes = slots.sizes();
     assert!(sizes.iter().all(|size| size.is_multiple_of(4)), "{sizes:?}");
-    // All neurons of a block go to DIMM 2, as long as there is room.
     let (mut moved, mut stayed) = (0, 0);
     for neuron in 0..200 {
         let from = slots.home(1, neuron);

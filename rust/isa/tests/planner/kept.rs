@@ -8,7 +8,6 @@ use ndp_numerics::f16;
 use ndp_testkit::{Draw, Extent, RandomConfig};
 use std::ops::Range;
 
-/// Plans both products; says whether there is room.
 fn plan(config: &DesignConfig, (inputs, count, batch): (u32, u32, u32), cols: u32, is_gate: bool) -> bool {
     let Some(kept) = KeptOutputs::new(config, (inputs, count, batch), cols, is_gate) else { return false };
     assert_eq!(kept.count(), count);
@@ -24,7 +23,6 @@ fn plan(config: &DesignConfig, (inputs, count, batch): (u32, u32, u32), cols: u3
     let epilogue = Epilogue { bias: Some(&bias), activation: Some(Activation::Relu), ..Epilogue::default() };
     let plan = Plan::dot(config, &mut map, &fc1, &sizes, &epilogue, Some(&kept)).unwrap();
     let second = kept.axpy(config, (&fc2, is_gate.then_some(&up)), Some(&plan.lists)).unwrap();
-    // Words that hold results, each of one chunk.
     let of_store = |instruction: &Instruction| match instruction {
         Instruction::Store { src, cols, .. } => Some(*src..*src + block_words(config, *cols, batch)),
         _ => None,
@@ -45,7 +43,7 @@ fn plan(config: &DesignConfig, (inputs, count, batch): (u32, u32, u32), cols: u3
     }
     for instruction in plan.instructions.iter().chain(&second) {
         assert_eq!(decode(instruction.encode(), config).as_ref(), Ok(instruction));
-        // Nothing else is written there: neither vectors, biases nor other results, and later neither sums nor values.
+        // Nothing else is written there: vectors, biases, other results, and later sums and values.
         let written = instruction.destination(config).unwrap_or(0..0);
         let own = |words: &&Range<u32>| {
             matches!(instruction, Instruction::Dot(_) | Instruction::Activate { .. }) && **words == written
@@ -69,12 +67,11 @@ fn results_stay_until_they_are_selected() {
         ("tiny", (192, 768, 1), 192),
         ("hermes", (4096, 16512, 1), 4096),
         ("hermes", (4096, 2064, 3), 4096),
-        // The second list is shorter than the first, and takes more words: three stripes over four ranks.
+        // A second, shorter list with more words: three stripes over four ranks.
         ("hermes", (8192, 2048 + 1352, 1), 8192),
     ] {
         let config = DesignConfig::preset(config).unwrap();
         assert!(plan(&config, sizes, cols, false), "{} {sizes:?}", config.name());
-        // Those of a gate need more room.
         assert_eq!(plan(&config, sizes, cols, true), sizes.2 == 1, "{} {sizes:?}", config.name());
     }
     let (mut kept, mut all) = (0, 0);
@@ -109,7 +106,7 @@ fn what_has_no_room_is_not_kept() {
     assert!(error.contains("matrices besides the gate's = 1 must be 0"), "{error}");
 }
 
-/// Plans a DOT of rows that the core predicts. The first words of what it loads, and of its results.
+/// First words of loads and results of a DOT of rows that the core predicts.
 fn predicted(
     config: &DesignConfig,
     (inputs, count, rank): (u32, u32, u32),
@@ -128,7 +125,6 @@ fn predicted(
     let prediction = Prediction { input: &input, rows: &rows, bias: Some(&bias) };
     let (plan, one) = Plan::predicted(config, &mut map, &fc1, &sizes, &kept, &prediction)?;
     assert!(one.is_some() && plan.biases.len() == 1 && plan.lists.len() == 1);
-    // FC2 takes them from the list that is in the list memory.
     let second = kept.axpy(config, (&fc1, is_gate.then_some(&fc1)), None).unwrap();
     assert!(!second.iter().any(|instruction| matches!(instruction, Instruction::List { .. })));
     Ok(plan.instructions.into_iter().chain(second).collect())

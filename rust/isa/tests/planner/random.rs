@@ -24,12 +24,10 @@ fn elements(config: &DesignConfig, draw: &mut Draw, most: u32) -> u32 {
     elements.clamp(1, most)
 }
 
-/// Whether two ranges of words have one in common.
 fn meets(a: &Range<u32>, b: &Range<u32>) -> bool {
     a.start.max(b.start) < a.end.min(b.end)
 }
 
-/// Plans one product, and checks every instruction of it.
 fn plan(config: &DesignConfig, draw: &mut Draw) -> Result<(), String> {
     let gemv = config.gemv();
     let mode = if draw.below(2) == 0 { Mode::Dot } else { Mode::Axpy };
@@ -43,7 +41,7 @@ fn plan(config: &DesignConfig, draw: &mut Draw) -> Result<(), String> {
     let batch = 1 + draw.below(gemv.max_batch());
     let sizes = Sizes { rows, cols, count, batch, listed };
     let values = vec![f16::ZERO; 1];
-    // Only whether there is something to add matters to a plan.
+    // A plan only depends on whether there is something to add.
     let epilogue = Epilogue {
         bias: (draw.below(2) == 0).then_some(&values),
         activation: [None, Some(Activation::Relu), Some(Activation::Silu), Some(Activation::Gelu)]
@@ -67,7 +65,7 @@ fn plan(config: &DesignConfig, draw: &mut Draw) -> Result<(), String> {
     let plan = match plan {
         Ok(plan) => plan,
         Err(error) => {
-            // Refused are only vectors that fill the buffer, sums for which it is too small, and matrices that fill the DRAM.
+            // Only refused: vectors that fill the buffer, sums too large for it, matrices that fill the DRAM.
             let words = gemv.slice_words().min(ADDRESSED);
             let full = match mode {
                 Mode::Dot => RowLayout::new(gemv, cols).words_per_vector() + 4 > words,
@@ -89,9 +87,9 @@ fn plan(config: &DesignConfig, draw: &mut Draw) -> Result<(), String> {
 /// Words that a base of the buffer can name.
 const ADDRESSED: u32 = 1024;
 
-/// Checks that the core takes every instruction of a plan, and that nothing is written where something is still needed.
+/// Checks that the core takes each instruction, and that none overwrites live words.
 fn legal(config: &DesignConfig, mode: Mode, instructions: &[Instruction]) -> Result<(), String> {
-    // The vectors of a DOT stay until the last chunk, the sums of an AXPY until they are rounded, results until they are stored.
+    // Live: a DOT's vectors until the last chunk, an AXPY's sums until rounded, results until stored.
     let (mut operand, mut results) = (0..0, 0..0);
     for (index, instruction) in instructions.iter().enumerate() {
         let wrong = |what: &str| Err(format!("instruction {index}, {instruction}: {what}"));

@@ -14,7 +14,6 @@ fn members(map: &mut DimmMap, sizes: &[(Mode, Sizes)]) -> Vec<Member> {
     sizes.iter().enumerate().map(member).collect()
 }
 
-/// What an instruction is, for a look at the order.
 fn name(instruction: &Instruction) -> &'static str {
     match instruction {
         Instruction::List { .. } => "list",
@@ -38,7 +37,6 @@ fn operands_come_before_and_results_leave_behind_the_next_product() {
     let names: Vec<_> = series.instructions.iter().map(name).collect();
     let expected = "list load dot list load dot store list load zero axpy store round store";
     assert_eq!(names.join(" "), expected);
-    // What is at work at the same time lies in different halves of the buffer.
     let written = |at: usize| series.instructions[at].destination(&config).unwrap();
     let half = config.gemv().slice_words() / 2;
     assert!([1, 2, 8, 9, 10].iter().all(|at| written(*at).end <= half));
