@@ -1,6 +1,4 @@
-//! Time of a decision and of a whole decode step's plan.
-//!
-//! `cargo bench -p ndp-librapim`.
+//! Time of a decision and of a decode step's plan: `cargo bench -p ndp-librapim`.
 
 use divan::{Bencher, black_box};
 use ndp_config::LlmShape;
@@ -18,14 +16,13 @@ fn model() -> Model {
     Model::of(&shape)
 }
 
-/// Requests of both groups and tokens.
+/// (requests of both groups, tokens)
 const CASES: [(u32, u32); 4] = [(128, 512), (128, 4096), (384, 16), (384, 4096)];
 
 fn slot((batch, context): (u32, u32)) -> Slot {
     Slot { stage: Stage::Middle, requests: batch / 2, mha_requests: batch / 2, context }
 }
 
-/// One decision with computed times.
 #[divan::bench(args = CASES)]
 fn decision(bencher: Bencher, case: (u32, u32)) {
     let times = AnalyticTimes::new(&model(), &Hardware::default(), true);
@@ -33,7 +30,6 @@ fn decision(bencher: Bencher, case: (u32, u32)) {
     bencher.bench_local(|| scheduler.decide(black_box(slot(case))));
 }
 
-/// The same by trying all numbers.
 #[divan::bench(args = CASES)]
 fn decision_exhaustive(bencher: Bencher, case: (u32, u32)) {
     let times = AnalyticTimes::new(&model(), &Hardware::default(), true);
@@ -41,7 +37,6 @@ fn decision_exhaustive(bencher: Bencher, case: (u32, u32)) {
     bencher.bench_local(|| scheduler.decide_exhaustively(black_box(slot(case))));
 }
 
-/// One decision with a table of measured times.
 #[divan::bench(args = CASES)]
 fn decision_from_table(bencher: Bencher, case: (u32, u32)) {
     let times = AnalyticTimes::new(&model(), &Hardware::default(), true);
@@ -54,7 +49,7 @@ fn decision_from_table(bencher: Bencher, case: (u32, u32)) {
     bencher.bench_local(|| scheduler.decide(black_box(slot(case))));
 }
 
-/// Everything that a host does at a token step: groups, decisions of all slots, timeline of 96 layers, lengths all different.
+/// Work of a host at a token step: groups, decisions of all slots, timeline of 96 layers; all lengths differ.
 #[divan::bench(args = CASES)]
 fn ragged_step(bencher: Bencher, (batch, context): (u32, u32)) {
     let (model, hardware) = (model(), Hardware::default());

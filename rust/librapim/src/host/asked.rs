@@ -5,7 +5,6 @@ use crate::host::policy::Share;
 use crate::host::shared::Product;
 use ndp_numerics::f16;
 
-/// Work of the NPU.
 pub(crate) enum NpuWork {
     Matrix { label: String, vectors: usize },
     Stream(Stream),
@@ -14,7 +13,7 @@ pub(crate) enum NpuWork {
 /// Work of both devices.
 pub(crate) enum Both {
     Product(Product),
-    /// Keys and values that change their home, while there is no attention in memory.
+    /// Keys and values that change their home, while the memory has no attention.
     Move(Stream),
 }
 
@@ -28,7 +27,7 @@ pub(crate) struct Asked {
 
 pub(crate) enum Request {
     Work(Box<Asked>),
-    /// A decision for a step with these contexts.
+    /// Asks for a decision for a step with these contexts.
     Step(Vec<u32>),
 }
 

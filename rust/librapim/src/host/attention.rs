@@ -1,8 +1,8 @@
 //! Attention in memory: the operations of a head, and what comes back.
 //!
-//! Scores: the query goes to the global buffer; each key is a run of MACs, and one RES gives as many scores as there are banks.
-//! Softmax is the NPU's. Values: the probabilities go to the buffer, a row of each bank has one element of many positions, and
-//! one RES gives as many elements of the result as there are banks (`docs/hbm-pim.md`, "Mapping").
+//! Scores: the query goes to the global buffer; each key is a run of MACs, and one RES returns a score per bank. The
+//! NPU does softmax. Values: the probabilities go to the buffer, a row of each bank has one element of many positions,
+//! and one RES returns a result element per bank (`docs/hbm-pim.md`, "Mapping").
 
 use crate::host::controller::{Operation, Place};
 use crate::host::memory::Memory;
@@ -13,7 +13,6 @@ use ndp_numerics::{f16, softmax};
 
 const LANES: usize = HbmConfig::LANES as usize;
 
-/// Keys and values of one token and head that are new.
 #[derive(Clone, Debug)]
 pub struct NewToken {
     pub position: usize,
@@ -24,16 +23,14 @@ pub struct NewToken {
 #[derive(Clone, Debug)]
 pub struct Append {
     pub head: u64,
-    /// New keys.
     pub tokens: Vec<NewToken>,
-    /// Values from the first position of the first changed column on, position by position.
+    /// Values by position, starting at `first`.
     pub values: Vec<Vec<f16>>,
-    /// That position, a multiple of 16.
+    /// First position of the first changed column, a multiple of 16.
     pub first: usize,
 }
 
 impl Append {
-    /// The columns that are written.
     pub fn columns(&self, memory: &Memory) -> Result<Vec<(Place, Column)>> {
         let mut columns = Vec::new();
         for token in &self.tokens {
@@ -58,14 +55,12 @@ impl Append {
 #[derive(Clone, Debug)]
 pub struct HeadQuery {
     pub head: u64,
-    /// The query, scaled.
     pub query: Vec<f16>,
     pub visible: usize,
     /// First element of its result in the result of all.
     pub at: usize,
 }
 
-/// A query on its way.
 #[derive(Clone, Debug)]
 pub struct Progress {
     pub query: HeadQuery,
@@ -78,10 +73,7 @@ impl Progress {
         Self { query, scores: Vec::new(), result: Vec::new() }
     }
 
-    /// The operations that give the scores.
-    ///
-    /// # Errors
-    /// As [`Memory::key`]; if the query does not fit the buffer.
+    /// Operations that compute the scores; fails as [`Memory::key`], or if the query does not fit the buffer.
     pub fn score_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Vec<Operation>> {
         let HeadQuery { head, query, visible, .. } = &self.query;
         let parts = query.len().div_ceil(LANES);
@@ -108,14 +100,13 @@ impl Progress {
         Ok(operations)
     }
 
-    /// Takes the sums of all banks; true if the scores are complete.
+    /// Takes the sums of all banks; whether the scores are complete.
     pub fn take_scores(&mut self, column: &Column, banks: usize) -> bool {
         let missing = self.query.visible - self.scores.len();
         self.scores.extend((0..banks.min(missing)).map(|bank| lane(column, bank)));
         self.scores.len() == self.query.visible
     }
 
-    /// The operations that give the result.
     pub fn value_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Vec<Operation>> {
         let probabilities = softmax(&self.scores);
         let slots = config.buffer_slots() as usize;
@@ -145,7 +136,7 @@ impl Progress {
         Ok(operations)
     }
 
-    /// Takes the sums of all banks; true if the result is complete.
+    /// Takes the sums of all banks; whether the result is complete.
     pub fn take_result(&mut self, column: &Column, banks: usize) -> bool {
         let width = self.query.query.len();
         let missing = width - self.result.len();

@@ -1,8 +1,8 @@
-//! The decoder's operations of one group: what of them goes to which device, where keys and values are, and whether results are right.
+//! The decoder's operations of one group: which device does what, where keys and values are, and checks of results.
 //!
-//! Keys and values of a sequence have two homes: the multipliers' partition for attention in memory, and the weight partition, as a copy
-//! that the NPU reads (MHA offload; LibraPIM, section 5.3). Attention writes what its home lacks. What was written only to the
-//! other home is read there first: a sequence that is moved costs its keys and values twice on the bus.
+//! Keys and values of a sequence have two homes: the multipliers' partition for attention in memory, and a copy in the
+//! weight partition for the NPU (MHA offload; LibraPIM, section 5.3). Attention writes what its home lacks. What only
+//! the other home has is read there first, so moving a sequence costs its keys and values twice on the bus.
 
 use crate::host::asked::{Asked, Both, NpuWork, Reply, Request};
 use crate::host::attention::{Append, HeadQuery, NewToken};
@@ -24,29 +24,28 @@ use std::collections::HashMap;
 
 const LANES: usize = HbmConfig::LANES as usize;
 
-/// What does not change in a run: where everything lies, and how long the NPU takes.
+/// What does not change in a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub memory: Memory,
-    /// The NPU's times.
     pub npu: NpuTimes,
     pub sizes: Sizes,
-    /// Whether there are no data: nothing is computed, and results are zeros.
+    /// Compute nothing; results are zeros.
     pub is_timing_only: bool,
 }
 
-/// What was compared, bit for bit.
+/// Outputs compared bit for bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Checked {
-    /// Outputs of attention from the banks.
+    /// From the banks' attention.
     pub attention: u64,
-    /// Outputs of products from the banks.
+    /// From the banks' products.
     pub products: u64,
 }
 
 ndp_config::sums!(Checked: attention, products);
 
-/// Up to which position keys and values of a sequence and layer are at their homes.
+/// Number of positions whose keys and values are at each home, for a sequence and layer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Homes {
     pim: usize,
@@ -59,13 +58,12 @@ impl Homes {
     }
 }
 
-/// The decoder's operations of one group on the shared machine.
 pub struct GroupBackend<'a> {
     plan: &'a Plan,
     ask: Box<dyn FnMut(Request) -> Result<Reply> + Send + 'a>,
     software: SoftwareBackend,
     share: Share,
-    /// Sequences whose attention is the NPU's in this step.
+    /// Sequences whose attention the NPU has in this step.
     on_npu: Vec<u32>,
     /// By sequence and layer.
     pub(crate) homes: HashMap<(u32, usize), Homes>,
@@ -85,18 +83,17 @@ impl<'a> GroupBackend<'a> {
         }
     }
 
-    /// What was compared so far.
     pub fn checked(&self) -> Checked {
         self.checked
     }
 
-    /// Begins a step of these sequences, each with the positions that it will have; what is offloaded is decided anew.
+    /// Begins a step; `sequences` are numbers with the positions that they will have. Decides anew what to offload.
     pub fn begin_step(&mut self, sequences: &[(u32, u32)]) -> Result<()> {
         let contexts = sequences.iter().map(|&(_, context)| context).collect();
         if let Reply::Share(share) = (self.ask)(Request::Step(contexts))? {
             self.share = share;
         }
-        // The longest ones go; of several, those that came first.
+        // Offload the longest; among equals, those that came first.
         let mut longest = sequences.to_vec();
         longest.sort_by_key(|&(number, context)| (std::cmp::Reverse(context), number));
         longest.truncate(self.share.mha as usize);
@@ -116,7 +113,7 @@ impl<'a> GroupBackend<'a> {
         self.work(Asked { npu: Some(work), ..Asked::default() }).map(drop)
     }
 
-    /// A product, its first `vectors` in memory; `[batch x rows]`.
+    /// A product whose first `vectors` are in memory; `[batch x rows]`.
     fn shared(&mut self, op: &GemvOp<'_>, vectors: usize) -> Result<Vec<f16>> {
         let product = Product {
             label: op.label().to_owned(),
@@ -136,7 +133,6 @@ impl<'a> GroupBackend<'a> {
         Ok(result)
     }
 
-    /// What software gets for a product.
     fn reference(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         if self.plan.is_timing_only {
             return Ok(vec![f16::ZERO; op.batch() * op.rows()]);
@@ -148,7 +144,7 @@ impl<'a> GroupBackend<'a> {
         self.plan.memory.head(span.sequence, layer, head)
     }
 
-    /// The columns that only the other home has, to be read before they are written.
+    /// Columns that only the other home has, to be read before they are written.
     fn to_move(&self, op: &AttentionOp<'_>) -> Result<Stream> {
         let memory = &self.plan.memory;
         let mut stream = Stream::new(Work::Move, format!("{}.move", op.label()));
@@ -175,7 +171,7 @@ impl<'a> GroupBackend<'a> {
         self.homes.get(&(span.sequence, layer)).copied().unwrap_or_default()
     }
 
-    /// Attention of the sequences that have it in memory, and of those that have it on the NPU.
+    /// Divides attention into that in memory and that on the NPU.
     fn split(&mut self, op: &AttentionOp<'_>) -> Result<(Option<Attention>, Option<Stream>)> {
         let (layer, width) = (op.layer(), op.head_width());
         let (mut appends, mut queries) = (Vec::new(), Vec::new());
@@ -224,7 +220,7 @@ impl<'a> GroupBackend<'a> {
     }
 }
 
-/// What a head adds to its caches in memory to have the positions `from..to`.
+/// What a head adds to its caches in memory to reach `to` positions.
 fn append(span: &AttentionSpan<'_>, number: u64, head: usize, from: usize, to: usize) -> Append {
     let width = span.cache.head_width();
     let (keys, values) = (span.cache.keys(head, to), span.cache.values(head, to));
@@ -239,7 +235,7 @@ fn append(span: &AttentionSpan<'_>, number: u64, head: usize, from: usize, to: u
     }
 }
 
-/// Keys, then values, of some positions of a head in the copy for the NPU.
+/// Adds keys, then values, of some positions of a head for the NPU's copy.
 fn copies(
     columns: &mut Vec<(u32, crate::host::controller::Place, ndp_dram::hbm::Column)>,
     memory: &Memory,
@@ -261,7 +257,7 @@ fn copies(
     Ok(())
 }
 
-/// That numbers are equal bit for bit: of each its place, what was found and what was expected.
+/// Compares numbers bit for bit: place, found, expected.
 fn equal(label: &str, mut each: impl Iterator<Item = (usize, f16, f16)>) -> Result<()> {
     match each.find(|(_, found, expected)| found.to_bits() != expected.to_bits()) {
         Some((index, found, expected)) => {

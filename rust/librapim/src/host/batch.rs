@@ -1,7 +1,7 @@
 //! A batch of texts: prompts, then token by token, in one group or in two.
 //!
-//! Sequences of a group go through the linear layers together and finish whenever they are done. Every token and all logits are
-//! those that each text gets by itself.
+//! Sequences of a group share the linear layers and finish independently. Every token and logit is the one that the
+//! text gets by itself.
 
 use crate::host::backend::{Checked, GroupBackend, Plan};
 use crate::host::groups::run_groups;
@@ -25,56 +25,47 @@ use serde::Serialize;
 pub struct Prompt {
     pub tokens: Vec<u32>,
     pub generate: usize,
-    /// Temperature in hundredths, 0 for the most likely token.
+    /// Temperature in hundredths; 0 for the most likely token.
     pub temperature_percent: u32,
-    /// Seed of the sampler.
     pub seed: u64,
 }
 
-/// What came of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Text {
     pub tokens: Vec<u32>,
-    /// For each the digest of the logits it was drawn from.
+    /// Digest of the logits of each token.
     pub logits_digests: Vec<u64>,
 }
 
-/// A run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// By prompt.
     pub texts: Vec<Text>,
-    /// Clocks in which the weights were written, before anything else.
+    /// Clocks of writing the weights, before all else.
     pub loading_clocks: u64,
-    /// What each channel had been used for until then.
+    /// Activity of each channel until then.
     pub loading: Vec<HbmActivity>,
-    /// Clocks of everything behind that.
+    /// Clocks after loading.
     pub clocks: u64,
-    /// Outputs of the banks that equal the reference's.
     pub checked: Checked,
-    /// Columns of weights that came back as they were written.
+    /// Columns of weights read back equal.
     pub columns_checked: u64,
-    /// Columns of keys and values that the NPU read and that came back as they were written.
+    /// Columns of keys and values read back equal by the NPU.
     pub copies_checked: u64,
-    /// Who did what when; clocks count from the beginning.
+    /// Clocks count from the beginning.
     pub events: Vec<Event>,
-    /// What each channel was given for each of the events.
+    /// What each channel was given for each event.
     pub spans: Vec<ChannelSpan>,
-    /// What was decided for each step of each group.
     pub decisions: Vec<Decided>,
 }
 
-/// How a batch is run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrangement {
     pub groups: usize,
-    /// What moves to the other device.
     pub offloading: Offloading,
-    /// Clocks whose commands are recorded ([`Machine::recorded`]), from the beginning.
+    /// Clocks whose commands are recorded ([`Machine::recorded`]).
     pub record: std::ops::Range<u64>,
 }
 
-/// A text on its way.
 pub struct Sequence<'a> {
     number: u32,
     prompt: &'a Prompt,
@@ -84,14 +75,13 @@ pub struct Sequence<'a> {
     pub(crate) text: Text,
 }
 
-/// A machine with a model's weights in memory, and what groups need to know of it.
+/// A machine with weights in memory, and the groups' plan.
 pub(crate) struct Loaded {
     pub machine: Machine,
     pub plan: Plan,
     pub policy: Policy,
 }
 
-/// Number of groups of a mode.
 pub fn groups_of(mode: Mode) -> Result<usize> {
     match mode {
         Mode::Serial => Ok(1),
@@ -102,7 +92,7 @@ pub fn groups_of(mode: Mode) -> Result<usize> {
     }
 }
 
-/// The sizes of a model as the scheduler uses them.
+/// Sizes of a model for the scheduler.
 pub fn sizes_of(model: &Model) -> Sizes {
     let config = &model.config;
     let size = |size: usize| size as u32;
@@ -120,12 +110,12 @@ pub fn sizes_of(model: &Model) -> Sizes {
     }
 }
 
-/// Generates all texts. The modes differ in the memory (`config` is sliced for `dex` and `dex+dbo`), in the number of groups and in what
-/// is offloaded, not in any bit of the texts.
+/// Generates all texts. Modes differ in memory (`config` is sliced for `dex` and `dex+dbo`), groups and offloading, not
+/// in any bit of the texts.
 ///
 /// # Errors
-/// A model of another family than OPT; no prompts or empty ones, or for more to offload than there is; a model that does
-/// not fit; offloading in a memory without slicing; wrong results; as [`Machine::run`].
+/// A model other than OPT or too large; no prompts or empty ones; more to offload than there is, or without slicing;
+/// wrong results; as [`Machine::run`].
 pub fn run_arranged(
     model: &Model,
     config: &HbmConfig,
@@ -173,7 +163,6 @@ pub fn run_arranged(
     Ok((outcome, machine))
 }
 
-/// Checks the prompts and writes the weights.
 pub(crate) fn prepare_texts(
     model: &Model,
     devices: (&HbmConfig, &Hardware),
@@ -198,7 +187,7 @@ pub(crate) fn prepare_texts(
     prepare(&sizes_of(model), devices, arrangement, caches, pins, |machine| load(machine, model))
 }
 
-/// A machine with the weights that `load` writes, and room for these caches.
+/// A machine with the weights that `load` writes, and room for the caches.
 pub(crate) fn prepare(
     sizes: &Sizes,
     (config, hardware): (&HbmConfig, &Hardware),
@@ -274,7 +263,7 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// All sequences of a group until the last one is done.
+/// Runs all sequences of a group to their ends.
 fn generate(backend: &mut GroupBackend<'_>, mut sequences: Vec<Sequence<'_>>) -> Result<Vec<(u32, Text)>> {
     for sequence in sequences.iter_mut().filter(|sequence| !sequence.is_done()) {
         let logits = sequence.decoder.prefill(backend, &sequence.prompt.tokens)?;
@@ -322,7 +311,7 @@ impl Generates for Sequence<'_> {
     fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<()> {
         let tokens: Vec<u32> =
             running.iter().filter_map(|sequence| sequence.text.tokens.last().copied()).collect();
-        // Positions behind this step.
+        // Positions after this step.
         let contexts = running.iter().map(|sequence| (sequence.number, sequence.known() as u32));
         backend.begin_step(&contexts.collect::<Vec<_>>())?;
         let mut decoders: Vec<&mut Decoder<'_>> =

@@ -1,14 +1,14 @@
 //! The scheduler of a channel: two queues, one for reads and writes, one for the multipliers, on two command buses.
 //!
-//! A row and a column command per clock. The multipliers' queue goes first on both, since it uses the data bus rarely; reads
-//! are served in their order, with the rows of the next ones opened ahead (LibraPIM, section 4.3), so that both run at their full
-//! rate in a sliced memory. Without slicing rows are open for one of the two: the multipliers give the rows back at the end of one
-//! of theirs if a read waits, and get them when no read waits.
+//! One row and one column command per clock. The multipliers' queue goes first on both, since it rarely needs the data
+//! bus. Reads keep their order, with rows opened ahead (LibraPIM, section 4.3), so that both run at full rate in a
+//! sliced memory. Without slicing, rows are open for one of the two: the multipliers give them up at the end of a row
+//! if a read waits, and get them when none waits.
 //!
-//! Reads whose columns the multipliers share (FFN offload) go with the reads; their MACs follow in the other queue, each when its column
-//! has come, and a place of the buffer is filled anew when it has been used.
+//! Reads whose columns the multipliers share (FFN offload) are in the queue of reads. Their MACs are in the other one,
+//! each waiting for its column; a buffer slot is refilled once it was used.
 //!
-//! Never gives a command that the memory refuses; an answer other than 0 is an error.
+//! A command that the memory refuses is an error.
 
 use crate::host::pins::{Channel, Pins};
 pub use crate::host::queues::{Access, Operation, Place};
@@ -21,17 +21,16 @@ use ndp_dram::hbm::{Column, HbmCommand, HbmKind};
 use ndp_files::{Error, Result, fault};
 use std::collections::VecDeque;
 
-/// What comes back on the data bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returned {
     Read(Place, Column),
-    /// Of [`Operation::Results`].
+    /// From [`Operation::Results`].
     Results(Column),
-    /// Of [`Operation::Results`] or [`Operation::Sum`] of a product.
+    /// From [`Operation::Results`] or [`Operation::Sum`] of a product.
     OfProduct(Column),
 }
 
-/// What a column that arrives is of.
+/// Origin of a column that arrives.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Read(Place),
@@ -44,65 +43,58 @@ struct OnBus {
     what: Source,
 }
 
-/// The scheduler of one channel and the channel.
+/// One channel and its scheduler.
 pub struct Controller {
     pub(crate) config: HbmConfig,
     channel: u32,
     pub(crate) pins: Channel,
     pub(crate) clock: u64,
     timing: Timing,
-    /// Written before anything else is read: new keys and values.
+    /// New keys and values, written before anything is read.
     pub(crate) urgent: Accesses,
     pub(crate) host: Accesses,
     pub(crate) operations: VecDeque<Operation>,
-    /// Operations of a product, which go first, but only in between the others' parts.
+    /// Operations of a product. They go first, but only between parts of other work.
     pub(crate) product: VecDeque<Operation>,
     pub(crate) in_product: bool,
-    /// By place in the global buffer: whether a shared column is there, or on its way, that was not taken.
+    /// By buffer slot: a shared column is there or on its way, and not taken.
     shared: Vec<bool>,
-    /// Row that the multipliers want.
     pub(crate) wanted: Option<u32>,
-    /// With a scheduler in the channel: requests that it was given, those that have to be done before it computes, places of the columns that
-    /// it reads.
+    /// For a channel with a scheduler: requests given, requests to be done before computing, and places being read.
     pub(crate) requested: u64,
     pub(crate) requests_before: u64,
     pub(crate) asked: VecDeque<Place>,
-    /// Sums that it has been asked for and that have not come; of the columns that it writes, whether they are inputs of a product.
+    /// Sums asked for and not returned; for each column being written, whether it is a product's input.
     pub(crate) awaited: usize,
     pub(crate) inputs: VecDeque<bool>,
     pub(crate) scheduler_is_idle: bool,
-    /// Whether rows of an unsliced memory are the multipliers'.
+    /// Whether rows of an unsliced memory belong to the multipliers.
     turn_of_pim: bool,
-    /// Reads whose data are on their way.
+    /// Reads with data in flight.
     reading: VecDeque<OnBus>,
-    /// Words that are due on the bus.
     writing: VecDeque<(u64, [u64; 2])>,
-    /// First half of a column that is arriving.
     half: Option<[u64; 2]>,
     pub(crate) returned: VecDeque<Returned>,
     next_refresh: u64,
-    /// With refreshes of single banks: the next one, and whether refreshes are given until none is owed.
+    /// With single-bank refreshes: the next bank, and whether to refresh until none is owed.
     bank_to_refresh: u32,
     refreshing: bool,
-    /// Where one command at a time is given: the clock of the next one.
+    /// Clock of the next command, if commands come one at a time.
     next_command: u64,
     pub(crate) given: Given,
-    /// By bus: whether this clock's command is for inputs of a product.
+    /// By bus: this clock's command is for a product's inputs.
     input_given: [bool; 2],
 }
 
 ndp_config::getters!(Controller {
-    /// The number of the next clock.
+    /// Number of the next clock.
     clock: u64,
     /// Commands of the last clock.
     given: Given,
 });
 
 impl Controller {
-    /// Takes a channel, and cuts its banks if the memory can be sliced.
-    ///
-    /// # Errors
-    /// As [`Pins::clock`], and the memory answered a command with an error.
+    /// Takes a channel, and cuts its banks if the memory can be sliced. Fails as [`Self::step`].
     pub fn new(config: &HbmConfig, channel: u32, pins: Channel) -> Result<Self> {
         let mut controller = Self {
             config: config.clone(),
@@ -136,7 +128,7 @@ impl Controller {
             input_given: [false; 2],
         };
         if config.slicing() && controller.pins.scheduler().is_none() {
-            // Those that share command buses cut their banks one after the other.
+            // Channels that share command buses cut their banks in turn.
             let [before, after] = match config.command_buses() {
                 HbmCommandBuses::Own => [0, 0],
                 HbmCommandBuses::Shared if channel.is_multiple_of(2) => [0, config.banks()],
@@ -165,35 +157,33 @@ impl Controller {
         &*self.pins
     }
 
-    /// The channel, for what is left to be done with it.
     pub fn into_pins(self) -> Channel {
         self.pins
     }
 
-    /// Adds a read, or a write in the order of the reads.
+    /// Adds a read, or a write in the order of reads.
     pub fn access(&mut self, access: Access) {
         self.host.push(access);
     }
 
-    /// Adds a write that goes before all reads.
+    /// Adds a write that precedes all reads.
     pub fn write_first(&mut self, place: Place, data: Column) {
         self.urgent.push(Access::Write(place, data));
     }
 
-    /// Adds work for the multipliers.
     pub fn operate(&mut self, operation: Operation) {
         self.operations.push_back(operation);
     }
 
-    /// Closes the multipliers' rows behind what they have to do. A product that is under way closes them anyway.
+    /// Closes the multipliers' rows after their work. A product in progress closes them anyway.
     pub fn close(&mut self) {
         if !self.in_product || !self.operations.is_empty() {
             self.operations.push_back(Operation::Close);
         }
     }
 
-    /// Adds a product of both devices: its inputs, its reads, its operations. The multipliers do it as soon as they are between two parts
-    /// of other work, which goes on behind it.
+    /// Adds a product of both devices: inputs, reads, operations. The multipliers begin it between two parts of other
+    /// work, which continues afterwards.
     pub fn multiply(
         &mut self,
         inputs: impl IntoIterator<Item = (Place, Column)>,
@@ -205,22 +195,20 @@ impl Controller {
         self.product.extend(operations);
     }
 
-    /// The next that has come back.
     pub fn take(&mut self) -> Option<Returned> {
         self.returned.pop_front()
     }
 
-    /// Accesses that have not been given.
+    /// Accesses not given yet.
     pub fn accesses(&self) -> usize {
         self.host.queue.len()
     }
 
-    /// Whether all urgent writes have been given.
     pub fn written(&self) -> bool {
         self.urgent.queue.is_empty()
     }
 
-    /// Whether there is nothing to do and nothing under way.
+    /// Whether nothing is pending or in flight.
     pub fn is_idle(&self) -> bool {
         self.written()
             && self.host.queue.is_empty()
@@ -232,17 +220,16 @@ impl Controller {
             && self.writing.is_empty()
     }
 
-    /// Whether the multipliers have nothing to do, but for a product.
+    /// Whether the multipliers have no work except a product.
     pub fn operations_done(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// Whether the multipliers have no product to do.
     pub fn product_done(&self) -> bool {
         self.product.is_empty()
     }
 
-    /// The error of a channel that makes no progress.
+    /// Error of a channel without progress.
     pub(crate) fn stuck(&self) -> Error {
         fault!(
             "channel {} makes no progress at clock {}: {} reads, {} writes and {} operations wait, first {:?} and {:?}",
@@ -256,15 +243,12 @@ impl Controller {
         )
     }
 
-    /// One clock.
-    ///
-    /// # Errors
-    /// As [`Pins::clock`], and the memory answered a command with an error.
+    /// One clock. Fails as [`Pins::clock`], or if the memory answers a command with an error.
     pub fn step(&mut self) -> Result<()> {
         self.step_on([true; 2])
     }
 
-    /// One clock in which the row bus, and the column bus, are this channel's or not.
+    /// One clock; `buses` says whether row and column bus are this channel's.
     pub fn step_on(&mut self, buses: [bool; 2]) -> Result<()> {
         if self.pins.scheduler().is_some() {
             return self.step_scheduled();
@@ -282,7 +266,7 @@ impl Controller {
             (true, HbmRefresh::All) => self.towards_refresh(),
             (true, HbmRefresh::Bank) => self.towards_bank_refresh(),
         };
-        // While single banks are refreshed the others are used.
+        // During single-bank refreshes the other banks are used.
         let stops = due && self.config.refresh() == HbmRefresh::All || one_at_a_time && row.is_some();
         let column = if stops || !buses[1] { None } else { self.column_command() };
         if row.is_some() || column.is_some() {
@@ -296,7 +280,6 @@ impl Controller {
         ((bank / per_group) as u8, (bank % per_group) as u8)
     }
 
-    /// Operations that take no command.
     fn forget_waits(&mut self) {
         loop {
             self.change_work();
@@ -305,7 +288,7 @@ impl Controller {
                 Some(Operation::Break) => {}
                 Some(Operation::Row(row)) => {
                     self.wanted = Some(row);
-                    // Between two rows reads get their turn.
+                    // Reads get their turn between two rows.
                     if !self.config.slicing() && !self.host_is_done() {
                         self.turn_of_pim = false;
                     }
@@ -326,7 +309,7 @@ impl Controller {
         }
     }
 
-    /// Begins or ends a product, if other work is at a place where that can be.
+    /// Begins or ends a product, if other work allows it now.
     fn change_work(&mut self) {
         if self.product.is_empty() {
             self.in_product = false;
@@ -335,7 +318,7 @@ impl Controller {
         }
     }
 
-    /// Whether other work than a product's is at a place where a product can come in between.
+    /// Whether a product may come in between other work now.
     pub(crate) fn is_between(&self) -> bool {
         let next = self.operations.front();
         next.is_none_or(|operation| matches!(operation, Operation::Break | Operation::NotBefore(_)))
@@ -368,8 +351,8 @@ impl Controller {
         None
     }
 
-    /// Whether the row bus is needed to refresh. Multipliers need all banks: while they have work refreshes of single banks are owed until
-    /// there is one for each, and all of them are given in a row.
+    /// Whether refresh needs the row bus. Multipliers need all banks: while they have work, single-bank refreshes are
+    /// owed until there is one per bank, then all are given.
     fn refresh_is_due(&mut self) -> bool {
         let owed = self.clock >= self.next_refresh;
         if self.config.refresh() == HbmRefresh::All {
@@ -381,7 +364,7 @@ impl Controller {
         self.refreshing
     }
 
-    /// REFB of the next bank, or what closes it.
+    /// REFB of the next bank, or the command that closes it.
     fn towards_bank_refresh(&mut self) -> Option<HbmCommand> {
         let (now, bank) = (self.clock, self.bank_to_refresh);
         let (bank_group, of_group) = self.names(bank);
@@ -407,9 +390,8 @@ impl Controller {
     }
 
     fn row_command(&mut self) -> Option<HbmCommand> {
-        // An unsliced memory's rows are for one of the two.
         let host_may = self.config.slicing() || !self.turn_of_pim;
-        // Four rows that are read now, one in each bank group, are soon open; all banks' rows take four times as long.
+        // Four rows, one per bank group, open soon; the rows of all banks take four times as long.
         if host_may && let Some(command) = self.host_row(self.config.bank_groups() as usize) {
             return Some(command);
         }
@@ -417,12 +399,12 @@ impl Controller {
         pim.or_else(|| if host_may { self.host_row(ROWS_AHEAD) } else { None })
     }
 
-    /// Towards the wanted row in all banks, or none.
+    /// Command towards the wanted row, or none, in all banks.
     fn pim_row(&mut self) -> Option<HbmCommand> {
         let now = self.clock;
         let banks = self.config.banks();
         let wanted = self.wanted.map(|row| (row, User::Pim));
-        // New keys and values are written to closed rows of the multipliers' partition.
+        // New keys and values need closed rows in the multipliers' partition.
         let wanted = if self.written() { wanted } else { None };
         let open = |bank| self.timing.pim_open(bank);
         let foreign = |bank: u32| {
@@ -454,10 +436,10 @@ impl Controller {
         None
     }
 
-    /// Opens the first so many rows of the next accesses, those that are needed first.
+    /// Opens the first `rows` rows of the next accesses, most urgent first.
     fn host_row(&mut self, rows: usize) -> Option<HbmCommand> {
         let now = self.clock;
-        // While new keys and values are written, what is read later waits.
+        // Later reads wait while new keys and values are written.
         let needs = if self.written() { &self.host.needs } else { &self.urgent.needs };
         for (place, need) in needs.iter().take(rows).enumerate() {
             let partition = self.timing.partition_of(need.row);
@@ -504,7 +486,7 @@ impl Controller {
                     self.expect_write(&data);
                     return Some(HbmCommand::BufferWrite { slot });
                 }
-                // Otherwise each read would put it off again.
+                // Otherwise each read would delay it again.
                 hold = true;
             }
             Some(Operation::Mac { column, slot, first, take })
@@ -539,7 +521,7 @@ impl Controller {
         let partition = self.timing.partition_of(row) as u8;
         let possible = match access {
             Access::Read(_) => self.timing.can_read(now, bank, row),
-            // Before the product begins, other work may use the place.
+            // Other work may use the slot before the product begins.
             Access::Share(_, slot) => {
                 self.in_product && !self.shared[usize::from(slot)] && self.timing.can_read(now, bank, row)
             }
@@ -573,7 +555,6 @@ impl Controller {
         })
     }
 
-    /// Takes note of a RES or SUM that is given.
     fn result(&mut self) {
         self.timing.result(self.clock);
         self.pop_operation();
@@ -615,12 +596,12 @@ impl Controller {
         Ok(())
     }
 
-    /// Which of the commands of a clock are for the multipliers' part of a product.
+    /// Which commands of a clock are for the multipliers' part of a product.
     pub(crate) fn of_product(&self, given: [Option<HbmCommand>; 2]) -> [bool; 2] {
         given.map(|command| self.in_product && command.is_some_and(|command| is_of_multipliers(&command)))
     }
 
-    /// Two words of the column that was asked for first.
+    /// Takes half of the column that was requested first.
     fn arrive(&mut self, words: [u64; 2]) {
         match self.half.take() {
             None => self.half = Some(words),
@@ -639,8 +620,8 @@ impl Controller {
     }
 }
 
-/// One clock of two channels on shared command buses. They take turns at being asked first; what the first one leaves is the other's, but for the clock
-/// behind an activation, in which the row bus is still taken.
+/// One clock of two channels on shared command buses. They alternate in going first; the other may use what is left,
+/// except the row bus in the clock after an activation.
 pub fn step_pair(pair: &mut [Controller]) -> Result<()> {
     let activates = |controller: &Controller| {
         let row = controller.given.row.and_then(|command| command.kind());
@@ -658,7 +639,6 @@ pub fn step_pair(pair: &mut [Controller]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a command is for the multipliers and nobody else.
 pub(crate) fn is_of_multipliers(command: &HbmCommand) -> bool {
     matches!(
         command,

@@ -1,9 +1,9 @@
 //! Groups of requests that share the machine: each is a thread that runs the decoder and waits for its operations.
 //!
-//! Whoever asks first is served first, and a group that has the NPU keeps it while it asks for it again, so that a group's
-//! matrices follow one another and the other group is in attention meanwhile. A product that both devices work on interrupts attention.
-//! Keys and values change their home while the memory has no attention to do, before anything else is begun. All groups that compute
-//! are waited for before the clock goes on, so a run is the same every time.
+//! First come, first served. A group keeps the NPU while it asks for it again, so that its matrices follow one another
+//! while the other group is in attention. A product of both devices interrupts attention. Keys and values change homes
+//! before other work starts, while the memory has no attention. The clock waits for all computing groups, so every run
+//! is the same.
 
 use crate::host::asked::{Asked, Both, NpuWork, Reply, Request};
 use crate::host::backend::{GroupBackend, Plan};
@@ -19,21 +19,18 @@ enum Message {
     Ends(usize),
 }
 
-/// Says that a group has ended when it goes, also if the group panics: nobody waits for it then.
+/// Reports on drop that a group has ended, even by a panic, so that nobody waits for it.
 struct Ending(usize, Sender<Message>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // Nobody listens any more if the machine has failed.
+        // The machine may have failed.
         let _ = self.1.send(Message::Ends(self.0));
     }
 }
 
-/// Runs groups on the machine, one for each of `contexts`, which are those of its sequences before their first step; `work` is what each
-/// does. Also returns what was decided, in order.
-///
-/// # Errors
-/// The machine's, or else those of the groups.
+/// Runs groups on the machine. `contexts` are those of each group's sequences before their first step; `work` is what a
+/// group does. Also returns the decisions, in order. The machine's error goes before the groups'.
 pub fn run_groups<T: Send>(
     machine: &mut Machine,
     contexts: Vec<Vec<u32>>,
@@ -58,7 +55,7 @@ pub fn run_groups<T: Send>(
                 };
                 work(group, &mut GroupBackend::new(plan, ask))
             });
-            // Each group needs a thread of its own. Those that have begun end because nobody answers them.
+            // Groups that have started end when nobody answers them.
             handles.push(started.with_context(|| format!("cannot start the thread of group {group}"))?);
         }
         drop(messages);
@@ -66,7 +63,7 @@ pub fn run_groups<T: Send>(
         let server =
             Server { machine, policy, replies, contexts, waiting, steps: Vec::new(), last_on_npu: 0 };
         let served = server.serve(&inbox);
-        // Groups that still wait are told that there is nothing to wait for.
+        // Closing the inbox ends groups that still wait.
         drop(inbox);
         let results: Vec<Result<T>> = handles
             .into_iter()
@@ -77,10 +74,8 @@ pub fn run_groups<T: Send>(
     })
 }
 
-/// What a group waits for.
 struct Pending {
     work: Asked,
-    /// Pieces that are not done.
     left: usize,
     values: Vec<f16>,
 }
@@ -89,10 +84,9 @@ struct Server<'a> {
     machine: &'a mut Machine,
     policy: &'a Policy,
     replies: Vec<Sender<Reply>>,
-    /// Of each group's sequences that are not done, in its step.
+    /// Contexts of each group's unfinished sequences in its step.
     contexts: Vec<Vec<u32>>,
     waiting: Vec<Option<Pending>>,
-    /// Groups that wait for a decision.
     steps: Vec<usize>,
     last_on_npu: usize,
 }
@@ -145,7 +139,7 @@ impl Server<'_> {
             if pending.left == 0 {
                 let values = std::mem::take(&mut pending.values);
                 self.waiting[group] = None;
-                // If it has failed, its result says why.
+                // A failed group says why in its result.
                 computing = usize::from(self.replies[group].send(Reply::Values(values)).is_ok());
             }
         }
@@ -170,7 +164,6 @@ impl Server<'_> {
         }
     }
 
-    /// Starts what can be started.
     fn start(&mut self) -> Result<()> {
         let groups = self.waiting.len();
         let mut order: Vec<usize> = (0..groups).map(|k| (self.last_on_npu + k) % groups).collect();

@@ -1,10 +1,10 @@
 //! The memory's channels and the NPU, clock by clock: at most one job each at a time.
 //!
-//! The NPU's job is a matrix: its weights are read over the channels' buses, every column compared with what was stored, and
-//! the arrays take the time of [`NpuTimes`]. What they compute is the caller's business (exact sums in software). The
-//! memory's job is attention: keys and values are written, the banks multiply, softmax takes its time on the vector units.
+//! The NPU's job is a matrix: the weights are read over the channels' buses and compared with what was stored, and the
+//! arrays take the time of [`NpuTimes`]; the caller computes the results. The memory's job is attention: keys and
+//! values are written, the banks multiply, and softmax takes its time on the vector units.
 //!
-//! With offloading the NPU also reads keys and values ([`Stream`]), and a product can be both devices' job ([`Product`]).
+//! With offloading the NPU also reads keys and values ([`Stream`]), and both devices can share a [`Product`].
 
 use crate::host::attention::{Append, HeadQuery, Progress};
 use crate::host::controller::{Access, Controller, Operation, Place, Returned, step_pair};
@@ -22,35 +22,28 @@ use ndp_numerics::f16;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Clocks without a column command, but for those in which the arrays compute, before the machine gives up.
+/// Clocks without a column command or computing arrays before the machine gives up.
 const PATIENCE: u64 = 200_000;
 
-/// Attention of some queries.
 #[derive(Clone, Debug)]
 pub struct Attention {
-    /// Where in the model.
     pub label: String,
-    /// New keys and values.
     pub appends: Vec<Append>,
     pub queries: Vec<HeadQuery>,
-    /// Elements of all results together.
     pub elements: usize,
 }
 
-/// Columns that the NPU reads, apart from matrices: keys and values, for attention or to be moved.
+/// Keys and values that the NPU reads, for attention or to move them.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// What it is for: [`Work::Attention`] or [`Work::Move`].
+    /// [`Work::Attention`] or [`Work::Move`].
     pub work: Work,
-    /// Where in the model.
     pub label: String,
-    /// Queries that it is for.
     pub vectors: usize,
-    /// Written before they are read: channel, place, column.
+    /// Written before the reads: channel, place, column.
     pub writes: Vec<(u32, Place, Column)>,
-    /// Read, with what they have to bring.
+    /// Reads and expected data: channel, place, column.
     pub reads: Vec<(u32, Place, Column)>,
-    /// Time of the arrays and vector units.
     pub compute: Picos,
 }
 
@@ -60,7 +53,6 @@ impl Stream {
     }
 }
 
-/// What a piece of work is.
 #[derive(Clone, Debug)]
 struct Tag {
     label: String,
@@ -74,12 +66,11 @@ struct Tag {
 struct NpuJob {
     tag: Tag,
     computed: u64,
-    /// By channel: places and columns that are still to come.
+    /// By channel: places and columns still to come.
     expected: Vec<VecDeque<(Place, Column)>>,
     weights: bool,
     /// Whether the memory works on the same product.
     shared: bool,
-    /// When all was read and computed.
     end: Option<u64>,
 }
 
@@ -89,11 +80,9 @@ enum Awaited {
     Values(usize),
 }
 
-/// The memory's part of a product.
 struct ProductJob {
     tag: Tag,
     partial: Partial,
-    /// By channel.
     awaited: Vec<VecDeque<shared::Awaited>>,
 }
 
@@ -102,21 +91,19 @@ struct PimJob {
     /// By channel.
     queries: Vec<Vec<Progress>>,
     awaited: Vec<VecDeque<Awaited>>,
-    /// When the vector units are free, by channel.
     softmax_free: u64,
-    /// Queries that are not done.
+    /// Unfinished queries.
     open: usize,
     elements: usize,
 }
 
-/// What a step of the machine ends with.
+/// Job that a step of the machine completes, by group.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
-    /// The NPU's job of a group.
     Npu(usize),
-    /// The memory's job of a group, with the results.
+    /// With the results.
     Pim(usize, Vec<f16>),
-    /// The job of both of a group, with the memory's results: `[vectors x outputs]`.
+    /// With the memory's results: `[vectors x outputs]`.
     Shared(usize, Vec<f16>),
 }
 
@@ -125,7 +112,7 @@ pub struct Machine {
     controllers: Vec<Controller>,
     memory: Memory,
     npu: NpuTimes,
-    /// Channels that each of these stands for.
+    /// Channels that each channel stands for.
     stands_for: u32,
     clock_ps: u64,
     npu_job: Option<NpuJob>,
@@ -133,35 +120,31 @@ pub struct Machine {
     product_job: Option<ProductJob>,
     events: Vec<Event>,
     spans: Vec<ChannelSpan>,
-    /// By group.
     steps: Vec<u32>,
     progress: u64,
     checked_columns: u64,
     moved_columns: u64,
-    /// Clocks whose commands are recorded, and those.
+    /// Range of clocks to record, and their commands.
     recording: (Range<u64>, Vec<Recorded>),
 }
 
 ndp_config::getters!(Machine {
-    /// Places of weights, keys and values.
     memory: &Memory,
     events: &[Event],
-    /// Columns of weights that were read and compared.
+    /// Columns of weights read and compared.
     checked_columns: u64,
     /// Columns of keys and values that the NPU read and compared.
     moved_columns: u64,
-    /// What the channels were given for each of [`Machine::events`].
+    /// What the channels were given for each event.
     spans: &[ChannelSpan],
-    /// The time of the NPU's units.
     npu: &NpuTimes,
 });
 
 impl Machine {
-    /// A machine with one channel behind each of `pins`, and room for inputs of products that both devices work on, of up to `widest` elements.
+    /// `pins` has one entry per channel. Reserves room for inputs of shared products, of up to `widest` elements.
     ///
     /// # Errors
-    /// Another number of channels than the configuration's; as [`Controller::new`], [`Memory::new`] and
-    /// [`Hardware::validate`].
+    /// A wrong number of channels; as [`Controller::new`], [`Memory::new`] and [`Hardware::validate`].
     pub fn new(
         config: &HbmConfig,
         hardware: &Hardware,
@@ -194,17 +177,15 @@ impl Machine {
         })
     }
 
-    /// The clock of the channels.
     pub fn clock(&self) -> u64 {
         self.controllers[0].clock()
     }
 
-    /// Finds room for keys and values that the NPU works on, behind all matrices.
+    /// Reserves room after all matrices for keys and values that the NPU works on.
     pub fn add_copies(&mut self) -> Result<()> {
         self.memory.add_copies()
     }
 
-    /// What a group does from now on belongs to this step.
     pub fn set_step(&mut self, group: usize, step: u32) {
         if self.steps.len() <= group {
             self.steps.resize(group + 1, 0);
@@ -216,25 +197,20 @@ impl Machine {
         self.controllers.iter().map(Controller::pins)
     }
 
-    /// The channels, for what is left to be done with them.
     pub fn into_channels(self) -> impl Iterator<Item = Channel> {
         self.controllers.into_iter().map(Controller::into_pins)
     }
 
-    /// Records all commands of these clocks.
     pub fn record(&mut self, clocks: Range<u64>) {
         self.recording = (clocks, Vec::new());
     }
 
-    /// What was recorded, clock by clock and channel by channel, row commands first.
+    /// Recorded commands by clock and channel, row commands first.
     pub fn recorded(&self) -> &[Recorded] {
         &self.recording.1
     }
 
-    /// Writes a matrix, `[rows x cols]`, over the bus.
-    ///
-    /// # Errors
-    /// As [`Memory::add`] and [`Controller::step`].
+    /// Writes a matrix, `[rows x cols]`, over the bus. Fails as [`Memory::add`] and [`Controller::step`].
     pub fn load(&mut self, label: &str, shape: (usize, usize), data: &[f16]) -> Result<()> {
         self.memory.add(label, shape, data)?;
         crate::host::progress::count_weights(data.len());
@@ -253,27 +229,24 @@ impl Machine {
         Ok(())
     }
 
-    /// A matrix of zeros that is there without being written.
+    /// Adds a matrix of zeros without writing it.
     pub fn place(&mut self, label: &str, (rows, cols): (usize, usize)) -> Result<()> {
         self.memory.add(label, (rows, cols), &vec![f16::ZERO; rows * cols])
     }
 
-    /// Each channel stands for so many that do the same at the same time: arrays and vector units have the work of all.
+    /// Makes each channel stand for `channels` equal ones: arrays and vector units have the work of all.
     pub(crate) fn stand_for(&mut self, channels: u32) {
         self.stands_for = channels;
     }
 
-    /// Whether the NPU has a job.
     pub fn npu_is_busy(&self) -> bool {
         self.npu_job.is_some()
     }
 
-    /// Whether the memory has attention to do.
     pub fn pim_is_busy(&self) -> bool {
         self.pim_job.is_some()
     }
 
-    /// Gives the NPU a matrix and so many vectors.
     pub fn start_npu(&mut self, group: usize, label: &str, vectors: usize) -> Result<()> {
         let computed = self.clock() + self.gemm_clocks(label, vectors)?;
         let weights = self.memory.weights(label)?;
@@ -289,7 +262,6 @@ impl Machine {
         Ok(())
     }
 
-    /// Clocks of the arrays for a matrix and so many vectors.
     fn gemm_clocks(&self, label: &str, vectors: usize) -> Result<u64> {
         let (outputs, inputs) = self.memory.weights(label)?.shape;
         let matrix = Matrix { inputs: inputs as u32, outputs: outputs as u32 * self.stands_for };
@@ -301,7 +273,7 @@ impl Machine {
         Tag { label: label.to_owned(), group, vectors, work, start: self.clock(), tally }
     }
 
-    /// Gives the NPU keys and values to read.
+    /// Starts the NPU on keys and values.
     pub fn start_stream(&mut self, group: usize, stream: Stream) {
         let mut expected = vec![VecDeque::new(); self.controllers.len()];
         for (channel, place, column) in stream.writes {
@@ -316,8 +288,7 @@ impl Machine {
         self.npu_job = Some(NpuJob { tag, computed, expected, weights: false, shared: false, end: None });
     }
 
-    /// Gives both devices a product: the NPU, which may have no other job, reads the weights for its vectors, the banks multiply them with
-    /// theirs. Attention pauses meanwhile, between two of its parts.
+    /// Starts a product on both devices; the NPU may have no other job. Attention pauses between two of its parts.
     pub fn start_shared(&mut self, group: usize, product: &Product) -> Result<()> {
         let computed = self.clock() + self.gemm_clocks(&product.label, product.others)?;
         let outputs = self.memory.weights(&product.label)?.shape.0;
@@ -341,7 +312,6 @@ impl Machine {
         time.0.div_ceil(self.clock_ps)
     }
 
-    /// Gives the memory attention to do.
     pub fn start_pim(&mut self, group: usize, job: Attention) -> Result<()> {
         let channels = self.controllers.len();
         let banks = self.config.banks() as usize;
@@ -371,10 +341,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Clocks until a job is done; nothing if there is none.
-    ///
-    /// # Errors
-    /// Weights, keys or values that come back wrong, nothing happens any more, and as [`Controller::step`].
+    /// Runs until a job is done; `None` without jobs. Fails if data come back wrong, if there is no progress, or as
+    /// [`Controller::step`].
     pub fn run(&mut self) -> Result<Option<Done>> {
         self.progress = self.clock();
         while self.npu_job.is_some() || self.pim_job.is_some() || self.product_job.is_some() {

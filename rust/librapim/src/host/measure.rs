@@ -1,12 +1,12 @@
-//! How long work in memory takes, measured on a channel clock by clock, for models that no text can be generated with here.
+//! Times of work in memory, measured on a channel clock by clock, for models too large to generate texts with.
 //!
-//! **Attention**: one head of one request in one channel: the query into the buffer, MACs on the keys, the scores out, the probabilities in,
-//! MACs on the values, the results out, refresh included. Heads of a channel follow one another, so attention of a batch is that time
-//! times the heads of the fullest channel, or softmax on the NPU if that is longer: as `crate::offloading::pim` has it, whose head is a
-//! formula. Keys and values of several heads of Q are read anew for each of them.
+//! **Attention**: one head of one request in one channel, refresh included: query in, MACs on keys, scores out,
+//! probabilities in, MACs on values, results out. Heads of a channel follow one another, so a batch takes that time for
+//! each head of the fullest channel, or softmax on the NPU if longer. `crate::offloading::pim` has a formula for the
+//! head. Keys and values of several heads of Q are read again for each.
 //!
-//! **Matrices whose weights are broadcast**: two numbers of outputs in one channel, with 1 to 16 vectors. What an output more takes is what
-//! each of a channel's outputs takes; between numbers of vectors it is linear, for each vector adds a SUM to each output.
+//! **Matrices whose weights are broadcast**: two numbers of outputs in one channel, with 1 to 16 vectors. Interpolation
+//! is linear in outputs and in vectors: each vector adds a SUM to each output.
 
 use crate::host::attention::{HeadQuery, Progress};
 use crate::host::controller::{Controller, Returned};
@@ -24,18 +24,14 @@ use ndp_numerics::f16;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// Clocks after which a measurement is given up.
 const PATIENCE: u64 = 10_000_000;
 
-/// Clocks of one head of Q over so many tokens, alone in a channel of `config`: its device model.
+/// Clocks of one head of Q over `context` tokens, alone in a channel of the device model.
 pub fn head_clocks(config: &HbmConfig, head_width: usize, context: usize) -> Result<u64> {
     head_clocks_on(config, Box::new(PseudoChannel::new(config)?), head_width, context)
 }
 
-/// The same with whatever is behind the pins of the channel.
-///
-/// # Errors
-/// As [`Memory::new`] and [`Controller::step`]; nothing happens any more.
+/// [`head_clocks`] on any channel. Fails as [`Memory::new`] and [`Controller::step`], or without progress.
 pub fn head_clocks_on(
     config: &HbmConfig,
     channel: Channel,
@@ -74,11 +70,11 @@ pub fn head_clocks_on(
     }
 }
 
-/// Clocks of one matrix whose weights are broadcast to so many vectors in one channel of `config`, which has nothing else to do. The
-/// weights are zeros: time does not depend on them.
+/// Clocks of one matrix broadcast to `vectors` vectors in an idle channel. The weights are zeros: time does not depend
+/// on them.
 ///
 /// # Errors
-/// As [`Memory::add`], [`channel_work`] and [`Controller::step`]; nothing happens any more.
+/// As [`Memory::add`], [`channel_work`] and [`Controller::step`]; no progress.
 pub fn shared_clocks(config: &HbmConfig, matrix: Matrix, vectors: usize) -> Result<u64> {
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 16, positions: 1 };
     let (rows, cols) = (matrix.outputs as usize, matrix.inputs as usize);
@@ -101,17 +97,15 @@ pub fn shared_clocks(config: &HbmConfig, matrix: Matrix, vectors: usize) -> Resu
     Ok(controller.clock() - start)
 }
 
-/// Vectors that a broadcast is measured with.
+/// Vectors of measured broadcasts.
 const VECTORS: [u32; 6] = [1, 2, 4, 8, 12, 16];
-/// Weights of the smaller number of outputs that it is measured with, in a channel; the larger one is [`SPREAD`] as many. Long enough for refreshes
-/// to be as frequent as they are on average.
+/// Weights of the smaller number of outputs in a channel; the larger is [`SPREAD`] times as many. Enough for an average
+/// rate of refreshes.
 const WEIGHTS: u32 = 1 << 17;
-/// Least number of outputs.
 const OUTPUTS: u32 = 8;
-/// The larger number of outputs over the smaller one.
 const SPREAD: u32 = 3;
 
-/// Clocks of a broadcast to some number of vectors, in a channel: `fixed`, and `more` for each `outputs`.
+/// Clocks of a broadcast in a channel: `fixed`, and `more` for each `outputs`.
 #[derive(Clone, Copy, Debug)]
 struct Broadcast {
     vectors: u32,
@@ -121,13 +115,13 @@ struct Broadcast {
 }
 
 impl Broadcast {
-    /// Clocks with so many outputs in the channel, rounded up.
+    /// Clocks for `outputs` in the channel, rounded up.
     fn clocks(self, outputs: u64) -> u64 {
         self.fixed + (self.more * outputs).div_ceil(self.outputs.into())
     }
 }
 
-/// Measures broadcasts of vectors of so many elements, by number of vectors.
+/// Measures broadcasts of vectors of `inputs` elements, by number of vectors.
 fn broadcasts(config: &HbmConfig, inputs: u32) -> Result<Vec<Broadcast>> {
     let alone = config.clone().with_channels(1)?;
     let mut all: Vec<Broadcast> = Vec::new();
@@ -137,7 +131,7 @@ fn broadcasts(config: &HbmConfig, inputs: u32) -> Result<Vec<Broadcast>> {
         let [few, many] = [clocks(outputs)?, clocks(SPREAD * outputs)?];
         let mut more = many.saturating_sub(few) / u64::from(SPREAD - 1);
         let mut fixed = few.saturating_sub(more);
-        // More vectors never take less time; the balance relies on it.
+        // The balance needs times that do not fall with more vectors.
         if let Some(last) = all.last() {
             (fixed, more) = (fixed.max(last.fixed), more.max(last.more));
         }
@@ -146,24 +140,21 @@ fn broadcasts(config: &HbmConfig, inputs: u32) -> Result<Vec<Broadcast>> {
     Ok(all)
 }
 
-/// The NPU's times are computed; attention and matrices in memory are measured on a channel of the device model. Of a memory with the
-/// commands of AiM only attention is measured: it has none for the rest.
+/// Computes the NPU's times, and measures attention and matrices in memory on a channel of the device model. AiM's
+/// commands have no broadcast, so only attention is measured there.
 #[derive(Clone)]
 pub struct MeasuredMemory {
     model: Model,
     hardware: Hardware,
     computed: AnalyticTimes,
-    /// Clocks of a head by context.
     heads: BTreeMap<u32, u64>,
-    /// Broadcasts by number of inputs.
     broadcasts: BTreeMap<u32, Vec<Broadcast>>,
 }
 
 impl MeasuredMemory {
-    /// Measures at these contexts; `progress` is told how many are done. In between the next longer one counts.
-    ///
-    /// # Errors
-    /// As [`head_clocks`] and [`shared_clocks`]; no context, memories in which a channel by itself says nothing of an
+    /// Measures at these contexts and reports how many are done to `progress`. In between, the next longer context
+    /// counts. Fails as [`head_clocks`] and [`shared_clocks`], without contexts, and for memories whose times a single
+    /// channel does not tell.
     /// offloaded matrix, or of its times.
     pub fn new(
         model: &Model,
@@ -172,7 +163,7 @@ impl MeasuredMemory {
         contexts: &[u32],
         mut progress: impl FnMut(usize),
     ) -> Result<Self> {
-        // A memory with the commands of AiM has no RDG to broadcast with.
+        // AiM has no RDG to broadcast with.
         let shares = config.command_set() == HbmCommandSet::LibraPim;
         let memory = config.name().to_owned();
         ensure!(
@@ -188,7 +179,7 @@ impl MeasuredMemory {
             progress(done + 1);
         }
         ensure!(!heads.is_empty(), "no contexts to measure, at least one is needed");
-        // A longer context never takes less; the balance relies on it.
+        // The balance needs times that do not fall with the context.
         let mut longest = 0;
         for clocks in heads.values_mut() {
             longest = longest.max(*clocks);
@@ -209,33 +200,29 @@ impl MeasuredMemory {
         })
     }
 
-    /// The same of banks that are `sliced` or not. In the memory that changes the length of the clock only, which is left out; it changes the pace
-    /// of the NPU's reads.
+    /// Changes the pace of the NPU's reads. In memory slicing only changes the clock's length, which is left out.
     #[must_use]
     pub fn with_slicing(mut self, sliced: bool) -> Self {
         self.computed = AnalyticTimes::new(&self.model, &self.hardware, sliced);
         self
     }
 
-    /// Clocks of a head of Q by context.
     pub fn heads(&self) -> &BTreeMap<u32, u64> {
         &self.heads
     }
 
-    /// So many clocks of the memory.
     pub fn time(&self, clocks: u64) -> Picos {
         Picos(self.hardware.pim.clock_ps.into()) * clocks
     }
 
-    /// One head of K and V with the heads of Q on it. The 2 % that slicing adds to tCCD belong to the clock's length and are left
-    /// out.
+    /// One head of K and V with its heads of Q, without the 2 % that slicing adds to tCCD.
     pub fn head(&self, context: u32) -> Picos {
         let longer = self.heads.range(context..).next().or(self.heads.last_key_value());
         let clocks = longer.map_or(0, |(_, &clocks)| clocks);
         self.time(clocks * u64::from(self.model.group()))
     }
 
-    /// A matrix whose weights are broadcast to the vectors of `requests`, as many at once as there are banks.
+    /// A matrix broadcast to the vectors of `requests`, as many at once as there are banks.
     pub fn broadcast(&self, matrix: Matrix, requests: u32) -> Picos {
         let outputs = u64::from(matrix.outputs).div_ceil(self.hardware.pim.channels.into());
         let of = |vectors: u32| {
@@ -280,8 +267,8 @@ mod tests {
     use crate::offloading::pim::PimTimes;
     use ndp_config::LlmShape;
 
-    /// The formula of NPU+AiM's attention (`crate::offloading::BaselineTimes`) and what a channel takes that is given a command every `t_cmd`
-    /// clocks: as if 64 channels had one stream, or one for each. The formula of a stream leaves out buffer loads, activations and precharges.
+    /// The formula (`crate::offloading::BaselineTimes`) leaves out buffer loads, activations and precharges. One
+    /// channel gets a command every `t_cmd` clocks: as if 64 channels shared one stream, or had one each.
     #[test]
     fn a_head_with_the_commands_of_aim_takes_longer_than_the_formula_by_what_it_leaves_out() {
         let model = Model::of(&LlmShape::preset("gpt3-175b").unwrap());
@@ -333,10 +320,10 @@ mod tests {
         let times = MeasuredMemory::new(&model, &Hardware::default(), &config, &[16, 700], |_| ()).unwrap();
         for context in [16, 700] {
             let clocks = head_clocks(&config, 128, context as usize).unwrap();
-            // 8 heads of 16 requests, two to a channel.
+            // 8 heads of 16 requests, two per channel.
             assert_eq!(times.mha_pim(16, context), Picos(1000 * 2 * clocks));
         }
-        // In one channel of 64: all its outputs, with numbers of vectors that were measured, and some between.
+        // One channel of 64, with measured and interpolated numbers of vectors.
         let alone = config.with_channels(1).unwrap();
         for (matrix, vectors) in
             [(model.qkv(), 16), (model.qkv(), 3), (model.ffn_parts().last().unwrap(), 11)]

@@ -1,11 +1,11 @@
 //! What lies where: weights row by row, keys and values head by head.
 //!
-//! Row `r` of a matrix is in channel `r mod channels`, as a run of columns of the interleaved region, so reads of a matrix use
-//! all channels and bank groups, and a channel has whole rows.
+//! Row `r` of a matrix is a run of columns of the interleaved region in channel `r mod channels`: reads use all
+//! channels and bank groups, and a channel has whole rows.
 //!
-//! With offloading there is more of both partitions. Of the multipliers', the first rows are for inputs of a product: vector `b` lies
-//! in bank `b` of every channel, 512 elements to a row. Of the weights', what is behind the weights is for keys and values that the NPU
-//! works on: they are interleaved as weights are, position `p` in channel `p mod channels` (LibraPIM, section 5.3).
+//! With offloading, the first rows of the multipliers' partition are for inputs of a product: vector `b` is in bank `b`
+//! of every channel, 512 elements to a row. The weight partition has, after the weights, keys and values for the NPU,
+//! interleaved as weights are: position `p` is in channel `p mod channels` (LibraPIM, section 5.3).
 
 use crate::host::controller::Place;
 use crate::offloading::Model;
@@ -17,35 +17,29 @@ use ndp_numerics::f16;
 use std::collections::HashMap;
 
 const LANES: usize = HbmConfig::LANES as usize;
-/// Elements of a row.
 const ROW_LANES: usize = LANES * HbmConfig::COLUMNS as usize;
 
-/// A matrix in memory.
 #[derive(Clone, Debug)]
 pub struct Weights {
-    /// First column of the interleaved region, counted per channel.
+    /// First column of the interleaved region, per channel.
     first: u64,
-    /// By channel: its columns in order.
+    /// Columns by channel, in order.
     pub columns: Vec<Vec<Column>>,
     /// `(outputs, inputs)`.
     pub shape: (usize, usize),
 }
 
-/// The sizes that the caches are laid out for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheShape {
     pub sequences: usize,
     pub layers: usize,
-    /// Heads of keys and values.
     pub heads: usize,
-    /// Elements of a head.
     pub head_width: usize,
-    /// Most positions.
     pub positions: usize,
 }
 
 impl CacheShape {
-    /// The caches of so many sequences of a model.
+    /// Caches of `sequences` sequences of a model.
     pub fn of(model: &Model, sequences: usize, positions: usize) -> Self {
         let [layers, heads, head_width] =
             [model.layers, model.kv_heads, model.head_width].map(|size| size as usize);
@@ -53,7 +47,6 @@ impl CacheShape {
     }
 }
 
-/// Where everything is.
 #[derive(Clone, Debug)]
 pub struct Memory {
     config: HbmConfig,
@@ -62,18 +55,15 @@ pub struct Memory {
     shape: CacheShape,
     next: u64,
     matrices: HashMap<String, Weights>,
-    /// First row of the inputs, and their rows.
+    /// First row of the inputs, and number of rows.
     inputs: (u32, u32),
-    /// First column of the copies for the NPU, counted per channel.
+    /// First column of the NPU's copies, per channel.
     copies: Option<u64>,
 }
 
 impl Memory {
-    /// An empty memory, with room for the inputs of products, of up to `widest` elements, in the multipliers' partition. Without slicing, weights
-    /// have the rows that they would have with it.
-    ///
-    /// # Errors
-    /// Inputs, keys or values that have no room.
+    /// An empty memory with room for products' inputs of up to `widest` elements in the multipliers' partition. Without
+    /// slicing, weights have the same rows as with it. Fails if inputs, keys or values do not fit.
     pub fn new(config: &HbmConfig, shape: CacheShape, widest: usize) -> Result<Self> {
         let boundary = if config.slicing() { config.weight_rows() } else { config.rows() / 2 };
         let rows = widest.div_ceil(ROW_LANES) as u32;
@@ -103,15 +93,11 @@ impl Memory {
         })
     }
 
-    /// The sizes of the caches.
     pub fn shape(&self) -> CacheShape {
         self.shape
     }
 
-    /// Row of all banks with so many of the elements `512 piece ..` of the inputs; 512 elements, or what is left of them.
-    ///
-    /// # Errors
-    /// The model does not fit the memory beyond the rows that there are.
+    /// Row of all banks with the input elements from `512 * piece`, at most 512. Fails past the reserved rows.
     pub fn input_row(&self, piece: usize) -> Result<u32> {
         let (first, rows) = self.inputs;
         if piece >= rows as usize {
@@ -121,12 +107,12 @@ impl Memory {
         Ok(first + piece as u32)
     }
 
-    /// Columns of a channel that keys, or values, of a head need in the copy.
+    /// Columns that keys, or values, of a head take in a channel of the copy.
     fn half_of_copy(&self) -> u64 {
         (self.shape.positions.div_ceil(self.channels()) * self.shape.head_width.div_ceil(LANES)) as u64
     }
 
-    /// Finds room in the weight partition for keys and values of all heads. No matrix can be added behind it.
+    /// Reserves room in the weight partition for keys and values of all heads. Matrices cannot be added afterwards.
     pub fn add_copies(&mut self) -> Result<()> {
         let heads = (self.shape.sequences * self.shape.layers * self.shape.heads) as u64;
         self.copies = Some(self.next);
@@ -137,10 +123,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Channel and column of 16 elements of a key, or a value, in the copy for the NPU, from `element` on.
-    ///
-    /// # Errors
-    /// A group's part of the work ended early without copies; as [`Interleaved::place`].
+    /// Channel and column of 16 elements of a key or value in the NPU's copy, from `element` on. Fails without copies,
+    /// or as [`Interleaved::place`].
     pub fn copy(&self, head: u64, is_value: bool, position: usize, element: usize) -> Result<(u32, Place)> {
         let first =
             self.copies.ok_or_else(|| failure!("a group stopped: there are no copies for the NPU"))?;
@@ -163,7 +147,6 @@ impl Memory {
         self.config.channels() as usize
     }
 
-    /// Finds room for a matrix, `[rows x cols]`.
     pub fn add(&mut self, label: &str, (rows, cols): (usize, usize), data: &[f16]) -> Result<()> {
         let channels = self.channels();
         let per_channel = rows.div_ceil(channels) * cols.div_ceil(LANES);
@@ -184,17 +167,13 @@ impl Memory {
             .ok_or_else(|| failure!("a group stopped: there is no matrix '{label}' in memory"))
     }
 
-    /// Names of all matrices, sorted.
     pub fn labels(&self) -> Vec<String> {
         let mut labels: Vec<String> = self.matrices.keys().cloned().collect();
         labels.sort_unstable();
         labels
     }
 
-    /// Places of a matrix's columns in a channel, in order.
-    ///
-    /// # Errors
-    /// As [`Interleaved::place`]; not for what was added.
+    /// Places of a matrix's columns in a channel, in order. Never fails for matrices that were added.
     pub fn places(&self, weights: &Weights, channel: u32) -> Result<Vec<Place>> {
         let channels = self.channels() as u64;
         let count = weights.columns[channel as usize].len() as u64;
@@ -205,7 +184,7 @@ impl Memory {
         (0..count).map(place).collect()
     }
 
-    /// Number of a head of the caches. Layers beyond those of the caches have the rows of the first ones.
+    /// Number of a head of the caches. Layers past those of the caches reuse the first ones' rows.
     pub fn head(&self, sequence: u32, layer: usize, head: usize) -> u64 {
         let before = sequence as usize * self.shape.layers + layer % self.shape.layers;
         (before * self.shape.heads + head) as u64
@@ -215,13 +194,13 @@ impl Memory {
         (head % u64::from(self.config.channels())) as u32
     }
 
-    /// Column with 16 elements of a key, from `element` on.
+    /// Column with 16 elements of a key, starting at `element`.
     pub fn key(&self, head: u64, position: usize, element: usize) -> Result<Place> {
         let (position, element) = (position as u64, element as u64);
         Ok(in_channel(self.caches.key(CacheElement { head, position, element })?.address))
     }
 
-    /// Column with one element of the values of 16 positions, from `position` on.
+    /// Column with one element of 16 positions' values, starting at `position`.
     pub fn value(&self, head: u64, position: usize, element: usize) -> Result<Place> {
         let (position, element) = (position as u64, element as u64);
         Ok(in_channel(self.caches.value(CacheElement { head, position, element })?.address))

@@ -1,8 +1,8 @@
 //! A host for HBM2 whose banks compute: NPU, scheduler of the channels, attention in memory, requests in two groups.
 //!
-//! Generates texts as LibraPIM would (sections 4 and 5): linear layers on the NPU, whose weights are read over the channels'
-//! buses; attention in the banks; one group of requests on the NPU while the other is in attention. The channels are behind
-//! [`Pins`], clock by clock: the device model of `ndp_dram::hbm`, or RTL. Everything that comes back is compared bit for bit.
+//! Generates texts as LibraPIM does (sections 4 and 5): linear layers on the NPU, whose weights are read over the
+//! channels' buses; attention in the banks; one group on the NPU while the other is in attention. Channels are behind
+//! [`Pins`]: the device model of `ndp_dram::hbm`, or RTL. All data that return are compared bit for bit.
 //!
 //! | mode | memory | groups |
 //! | --- | --- | --- |
@@ -11,11 +11,11 @@
 //! | `dex` | sliced | two: reads and computing at the same time |
 //! | `dex+dbo` | sliced | two, and parts of a group's FFN or attention move to the other device |
 //!
-//! Reading order: [`timing`] (when a command may be given), [`queues`] and [`controller`] (which one is), [`scheduler`] (or the channel
-//! says which), [`memory`] (what lies where), [`attention`] (operations of a head), [`shared`] (a product of both devices), [`machine`]
-//! (channels and NPU), [`record`] (its books), [`groups`] (who is served), [`backend`] (the decoder's operations), [`times`] and [`policy`]
-//! (what is offloaded), [`batch`] (texts), [`session`] (texts whose requests come and go), [`timing_only`] (the same without data); [`measure`] (times,
-//! also for larger models).
+//! Reading order: [`timing`] (when a command is legal), [`queues`] and [`controller`] (which one to give),
+//! [`scheduler`] (a channel that chooses itself), [`memory`] (placement), [`attention`] (a head), [`shared`] (a product
+//! of both devices), [`machine`] (channels and NPU), [`record`], [`groups`] (turns), [`backend`] (the decoder's
+//! operations), [`times`] and [`policy`] (offloading), [`batch`] (texts), [`session`] (requests that come and go),
+//! [`timing_only`] (without data), [`measure`] (times of larger models).
 
 mod asked;
 pub mod attention;

@@ -1,4 +1,4 @@
-//! Who decides what is offloaded in a step: nobody, a fixed number, or algorithm 1 with the times of this host.
+//! Who decides what to offload in a step: nobody, fixed numbers, or algorithm 1 with this host's times.
 
 use crate::host::times::HostTimes;
 use crate::offloading::algorithm::Choice;
@@ -10,63 +10,55 @@ use serde::Serialize;
 pub enum Offloading {
     #[default]
     None,
-    /// In every step these numbers of each group's requests, or all that are left if they are fewer.
+    /// Fixed numbers of each group's requests, or all that are left.
     Fixed {
-        /// Requests whose FFN is the memory's.
+        /// Requests with their FFN in memory.
         ffn: u32,
-        /// Requests whose attention is the NPU's.
+        /// Requests with attention on the NPU.
         mha: u32,
     },
-    /// What algorithm 1 finds in each step.
+    /// Algorithm 1, in each step.
     Live(Rule),
 }
 
-/// What of a group is offloaded in a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Share {
-    /// Requests whose FFN is the memory's: `m`.
+    /// Requests with their FFN in memory: `m`.
     pub ffn: u32,
-    /// Requests whose attention is the NPU's: `n`.
+    /// Requests with attention on the NPU: `n`.
     pub mha: u32,
-    /// What equation 1 was solved for: this group on the NPU, the other one in attention. Nothing without the scheduler.
+    /// Solution of equation 1: this group on the NPU, the other in attention. `None` without the scheduler.
     pub on_npu: Option<Choice>,
-    /// What equation 2 was solved for: this group in attention, the other one on the NPU.
+    /// Solution of equation 2: this group in attention, the other on the NPU.
     pub in_attention: Option<Choice>,
 }
 
-/// A decision for one step of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Decided {
     pub group: usize,
-    /// Its step, from 1.
+    /// From 1.
     pub step: u32,
     pub clock: u64,
-    /// Requests of the group that are not done.
+    /// Unfinished requests of the group.
     pub requests: u32,
-    /// Their longest context.
     pub context: u32,
-    /// Requests of the other group.
     pub other_requests: u32,
-    /// Their longest context.
     pub other_context: u32,
     #[serde(flatten)]
     pub share: Share,
 }
 
-/// Whoever decides.
 #[derive(Clone, Debug)]
 pub struct Policy {
     offloading: Offloading,
     times: Option<HostTimes>,
-    /// Most requests whose FFN is the memory's: its banks.
+    /// Most requests with their FFN in memory: its banks.
     banks: u32,
 }
 
 impl Policy {
-    /// The policy of `offloading`. `times` is only called for [`Offloading::Live`].
-    ///
-    /// # Errors
-    /// More requests than the `largest` group has, or an FFN of more than `banks`; errors of `times`.
+    /// Only [`Offloading::Live`] calls `times`. Fails for more requests than the `largest` group has, more FFNs than
+    /// `banks`, or as `times`.
     pub fn new(
         offloading: Offloading,
         banks: u32,
@@ -90,7 +82,7 @@ impl Policy {
         Self { offloading: Offloading::None, times: None, banks: 0 }
     }
 
-    /// Whether FFNs may be offloaded, and attention.
+    /// Whether FFNs, and attention, may be offloaded.
     pub fn may_offload(&self) -> [bool; 2] {
         match self.offloading {
             Offloading::None => [false; 2],
@@ -99,12 +91,12 @@ impl Policy {
         }
     }
 
-    /// The times that decisions are made with, if there are.
+    /// Times for decisions, if any.
     pub fn times(&self) -> Option<&HostTimes> {
         self.times.as_ref()
     }
 
-    /// What is offloaded of a group with contexts `own`, while the other one has `other`.
+    /// What to offload of a group with contexts `own`, while the other has `other`.
     pub fn decide(&self, own: &[u32], other: &[u32]) -> Share {
         let requests = own.len() as u32;
         let (rule, times) = match (self.offloading, &self.times) {

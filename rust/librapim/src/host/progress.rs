@@ -1,10 +1,10 @@
-//! How far the texts of this process are: a count for a display, which nothing is computed from.
+//! A count of how far this process's texts are, for displays only.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static WEIGHTS: AtomicU64 = AtomicU64::new(0);
 
-/// Weights that were written into a memory or used in a product, each time.
+/// Weights written to memory or used in a product, each time.
 pub fn weights() -> u64 {
     WEIGHTS.load(Ordering::Relaxed)
 }

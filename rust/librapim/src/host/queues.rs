@@ -1,12 +1,11 @@
-//! What the scheduler of a channel is asked for: columns over the data bus, in order, and operations of the multipliers.
+//! Work of a channel's scheduler: columns over the data bus, in order, and operations of the multipliers.
 
 use ndp_dram::hbm::Column;
 use std::collections::VecDeque;
 
-/// Rows of the reads and writes to come that are opened ahead, at most.
+/// Most rows that are opened ahead for reads and writes.
 pub(crate) const ROWS_AHEAD: usize = 8;
 
-/// A column in a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub bank: u32,
@@ -14,15 +13,14 @@ pub struct Place {
     pub column: u32,
 }
 
-/// What is done with a column over the data bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read(Place),
-    /// It is read, and goes into this place of the global buffer too, once an [`Operation::Mac`] that takes it has used what the last such read
-    /// has left there (LibraPIM, Fig. 14: FFN offload).
+    /// A read that also fills this slot of the global buffer, once an [`Operation::Mac`] with `take` has used its last
+    /// content (LibraPIM, Fig. 14: FFN offload).
     Share(Place, u8),
     Write(Place, Column),
-    /// The same; an input of the product that both devices work on.
+    /// A write of an input of a product of both devices.
     Input(Place, Column),
 }
 
@@ -36,7 +34,6 @@ impl Access {
     }
 }
 
-/// What the multipliers are to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Writes a column of the global buffer.
@@ -44,15 +41,14 @@ pub enum Operation {
         slot: u8,
         data: Column,
     },
-    /// The following MACs are on this row of all banks.
+    /// Row of all banks for the following MACs.
     Row(u32),
     /// `sum += row[column] . buffer[slot]` in all banks; `first`: `sum =`.
     Mac {
         column: u8,
         slot: u8,
-        /// Whether the sum begins.
         first: bool,
-        /// Whether it waits for what an [`Access::Share`] brings to the place in the buffer, which is free behind it.
+        /// Waits for the slot's [`Access::Share`], and frees it.
         take: bool,
     },
     /// Reads the rounded sums.
@@ -60,23 +56,23 @@ pub enum Operation {
     /// Reads the exact sum of a bank.
     Sum(u32),
     Close,
-    /// Waits for this clock. A product may come in between.
+    /// Waits for this clock; a product may come in between.
     NotBefore(u64),
-    /// What follows needs nothing of what was before: a product may come in between.
+    /// What follows does not need what was before: a product may come in between.
     Break,
 }
 
-/// A row that accesses of the queue need, and how many of them.
+/// A row that queued accesses need, and their number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     pub bank: u32,
     pub row: u32,
     pub count: u32,
-    /// Whether it is for a product's inputs.
+    /// Whether they are a product's inputs.
     pub product: bool,
 }
 
-/// A queue of accesses, with the rows they need in the order of first use.
+/// Accesses, and the rows that they need in the order of first use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accesses {
     pub queue: VecDeque<Access>,
@@ -101,7 +97,7 @@ impl Accesses {
         self.remove(0);
     }
 
-    /// Takes one out, wherever it is.
+    /// Removes an access anywhere in the queue.
     pub fn remove(&mut self, at: usize) -> Option<Access> {
         let access = self.queue.remove(at)?;
         let Place { bank, row, .. } = access.place();

@@ -1,4 +1,4 @@
-//! Who did what when: pieces of work, and what each channel was given for them.
+//! Pieces of work, and what each channel was given for them.
 
 use crate::host::controller::is_of_multipliers;
 use crate::offloading::Device;
@@ -6,60 +6,54 @@ use ndp_dram::hbm::HbmCommand;
 use serde::Serialize;
 
 ndp_config::named! {
-    /// What is done in a piece of work.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Work {
         /// A matrix on the NPU.
         Matrix = "matrix",
-        /// A matrix on both devices: an FFN that is offloaded in part, or as a whole.
+        /// A matrix on both devices: a partly or wholly offloaded FFN.
         Product = "product",
         Attention = "attention",
-        /// Keys and values are read to be written to their other home.
+        /// Reads of keys and values that are written to their other home.
         Move = "move",
     }
 }
 
-/// A piece of work that is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
     pub device: Device,
     pub group: usize,
-    /// Step of the group: 0 for the prompts, then one for each token.
+    /// 0 for the prompts, then one per token.
     pub step: u32,
     pub work: Work,
-    /// Where in the model.
     pub label: String,
-    /// Vectors of a matrix, or queries of attention, that the device had.
+    /// Vectors of a matrix, or queries of attention, on this device.
     pub vectors: usize,
-    /// First clock.
     pub start: u64,
-    /// Clock behind the last.
+    /// Exclusive.
     pub end: u64,
 }
 
 impl Event {
-    /// Whether it was moved here from the other device.
+    /// Whether the work came from the other device.
     pub fn is_offloaded(&self) -> bool {
         matches!((self.device, self.work), (Device::Pim, Work::Product) | (Device::Npu, Work::Attention))
     }
 }
 
-/// A command that a channel was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
     pub clock: u64,
     pub channel: usize,
-    /// On the row bus, or on the column bus.
     pub command: HbmCommand,
 }
 
-/// Commands of a channel, by kind.
+/// Numbers of a channel's commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Commands {
     /// ACT, PACT, PACTA.
     pub activate: u32,
-    /// Rows that these opened, bank by bank.
+    /// Rows opened, counted by bank.
     pub rows: u32,
     /// PRE, PPRE.
     pub precharge: u32,
@@ -80,7 +74,7 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Counts a command that opens so many rows.
+    /// Counts a command that opens `rows` rows.
     fn count(&mut self, command: &HbmCommand, rows: u32) {
         self.rows += rows;
         let counter = match command {
@@ -100,13 +94,13 @@ impl Commands {
         *counter += 1;
     }
 
-    /// Columns that were on the data bus.
+    /// Columns on the data bus.
     pub fn columns(&self) -> u64 {
         let counts = [self.read, self.share, self.write, self.load, self.result, self.sum];
         counts.into_iter().map(u64::from).sum()
     }
 
-    /// All of them, with names, those that there were.
+    /// Nonzero counts with names.
     pub fn named(&self) -> Vec<(&'static str, u32)> {
         let all = [
             ("ACT", self.activate),
@@ -125,25 +119,25 @@ impl Commands {
 
 ndp_config::sums!(Commands: activate, rows, precharge, read, share, write, load, mac, result, sum);
 
-/// What a channel was given for a piece of work: for the NPU over the path of the weight partition, or for the multipliers.
+/// Commands of a channel for a piece of work: over the weight partition's path for the NPU, or for the multipliers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ChannelSpan {
     pub channel: usize,
-    /// Whose work: [`Device::Npu`] for reads and writes of the host, [`Device::Pim`] for what the multipliers need.
+    /// [`Device::Npu`] for reads and writes of the host, [`Device::Pim`] for what the multipliers need.
     pub device: Device,
-    /// Number of the piece of work in [`crate::host::Outcome::events`].
+    /// Index in [`crate::host::Outcome::events`].
     pub event: usize,
     /// Clock of the first command.
     pub start: u64,
-    /// Clock behind the last one.
+    /// Clock after the last.
     pub end: u64,
     pub commands: Commands,
 }
 
-/// What the channels were given for a piece of work that is not done.
+/// Commands for an unfinished piece of work.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// By channel: first clock, clock behind the last, commands.
+    /// By channel: first clock, clock after the last, commands.
     channels: Vec<Option<(u64, u64, Commands)>>,
 }
 
@@ -168,11 +162,10 @@ impl Tally {
     }
 }
 
-/// Whose work a command is; nobody's if it is for all.
+/// Device that a command is for; `None` if it is for all.
 pub(crate) fn device_of(command: &HbmCommand) -> Option<Device> {
     match command {
         command if is_of_multipliers(command) => Some(Device::Pim),
-        // New keys, values and inputs go into the multipliers' partition.
         HbmCommand::Activate { partition, .. }
         | HbmCommand::Precharge { partition, .. }
         | HbmCommand::Write { partition, .. } => {

@@ -1,25 +1,24 @@
-//! Channels that bring a scheduler of their own, such as the controller in RTL: [`Controller`] gives them requests in place of commands.
+//! Channels with their own scheduler, such as the RTL controller: [`Controller`] sends requests, not commands.
 //!
-//! Accesses are put together to stripes (consecutive columns, one bank of each group), MACs to runs on a row, loads to loads of several slots;
-//! a few of each are handed over at a time, so that new keys and values still go before what waits here. What the multipliers are to do waits
-//! until these writes have been given. Everything else (which command when, rows, refresh) is the channel's business.
+//! Accesses are merged to stripes (consecutive columns, one bank of each group), MACs to runs on a row, loads to loads
+//! of several slots. Only a few of each are handed over at a time, so that new keys and values can still precede the
+//! rest; the multipliers' work waits for these writes. The channel chooses commands, rows and refreshes.
 //!
-//! A product of both devices begins when all sums of what was before are there, since its reads fill slots that earlier MACs may use; and
-//! it ends when all its own are. Its reads and its MACs wait for each other in the channel, so what is written in between would wait for
-//! MACs that wait for it: while a product is under way, only its own inputs are written.
+//! A product of both devices begins once all earlier sums are there, since its reads fill slots that earlier MACs may
+//! use, and ends with its own sums. Its reads and MACs wait for each other in the channel, and a write between them
+//! would wait for these MACs: so only its own inputs are written during a product.
 
 use crate::host::controller::{Access, Controller, Operation, Returned};
 use crate::host::scheduler::{Given, Stripe, Transfer, Work};
 use ndp_dram::hbm::{Column, HbmCommand};
 use ndp_files::{Result, fault};
 
-/// Requests and operations that wait in front of the channel, at most.
+/// Most requests and operations that wait in front of the channel.
 const AHEAD: usize = 2;
-/// Writes that are looked at for one that continues a stripe.
+/// Writes searched for one that continues a stripe.
 const LOOK_AHEAD: usize = 256;
 
 impl Controller {
-    /// One clock of a channel with a scheduler.
     pub(crate) fn step_scheduled(&mut self) -> Result<()> {
         let none = || fault!("the channel failed: there is no scheduler");
         if self.in_product && self.product.is_empty() && self.awaited == 0 {
@@ -30,7 +29,7 @@ impl Controller {
             self.pins.scheduler().ok_or_else(none)?.request(stripe, data);
         }
         let done = self.pins.scheduler().ok_or_else(none)?.requests_done();
-        // Keys and values are in their rows before these are opened to compute with.
+        // Keys and values are written before their rows are opened to compute.
         if !self.writes_go_first() && done >= self.requests_before {
             while self.pins.scheduler().ok_or_else(none)?.waiting()[1] < AHEAD {
                 let Some((work, data)) = self.next_work() else { break };
@@ -43,7 +42,7 @@ impl Controller {
             let place = place.ok_or_else(|| fault!("the channel failed: a column that was not asked for"))?;
             self.returned.push_back(Returned::Read(place, column));
         }
-        // A product begins and ends without sums on their way.
+        // A product begins and ends without sums in flight.
         let sum = if self.in_product { Returned::OfProduct } else { Returned::Results };
         for column in stepped.results {
             let awaited = self.awaited.checked_sub(1);
@@ -62,13 +61,12 @@ impl Controller {
         Ok(())
     }
 
-    /// Whether there are writes that everything else waits for: all, but only its inputs while a product is under way.
+    /// Whether everything else waits for writes; during a product only for its inputs.
     fn writes_go_first(&self) -> bool {
         let input = |access: &Access| matches!(access, Access::Input(..));
         !self.written() && (!self.in_product || self.urgent.queue.iter().any(input))
     }
 
-    /// The longest stripe at the head of the queue.
     fn next_stripe(&mut self) -> Option<(Stripe, Vec<Column>)> {
         let (groups, per_group) = (self.config.bank_groups(), self.config.banks_per_group());
         let urgent = self.writes_go_first();
@@ -85,7 +83,7 @@ impl Controller {
             Stripe { transfer, bank: place.bank % per_group, row: place.row, position, columns: 1 }
         };
         let mut stripe = stripe_of(queue.queue.front()?);
-        // Before the product begins, other work may use the slots.
+        // Other work may use the slots before the product begins.
         if matches!(stripe.transfer, Transfer::Share { .. }) && !in_product {
             return None;
         }
@@ -103,7 +101,7 @@ impl Controller {
                 other => other,
             };
             let next = Stripe { transfer, position: stripe.position + stripe.columns, columns: 1, ..stripe };
-            // Keys and values of a token are all over the banks; they may change places.
+            // Keys and values of a token are in all banks and may change places.
             let seen = if urgent { LOOK_AHEAD } else { 1 };
             let Some(found) = queue.queue.iter().take(seen).position(|access| stripe_of(access) == next)
             else {
@@ -119,7 +117,7 @@ impl Controller {
         Some((stripe, data))
     }
 
-    /// The next operations, as many as are one for the channel.
+    /// The next operations that the channel takes as one.
     fn next_work(&mut self) -> Option<(Work, Vec<Column>)> {
         loop {
             if !self.in_product && !self.product.is_empty() && self.is_between() {
@@ -161,7 +159,7 @@ impl Controller {
         }
     }
 
-    /// MACs on neighbouring columns and slots, from the next one on.
+    /// A run of MACs on neighbouring columns and slots, from the next on.
     fn next_run(&mut self, (column, slot): (u8, u8), first: bool, take: bool) -> Option<(Work, Vec<Column>)> {
         let row = self.wanted?;
         let mut columns = 0;
@@ -178,7 +176,7 @@ impl Controller {
         Some((Work::Run { row, column, slot, columns, first, last, take }, Vec::new()))
     }
 
-    /// Whether no MAC follows on the row that is open, as far as is known.
+    /// Whether no MAC on the open row is known to follow.
     fn row_ends(&self) -> bool {
         let queue = if self.in_product { &self.product } else { &self.operations };
         let next = queue.iter().find_map(|operation| match operation {

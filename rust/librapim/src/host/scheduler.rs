@@ -1,21 +1,19 @@
-//! The interface of a channel that brings a scheduler of its own: requests and operations in place of commands.
+//! Interface of a channel with its own scheduler: requests and operations in place of commands.
 
 use ndp_dram::hbm::{Column, HbmCommand};
 use ndp_files::Result;
 
-/// What is done with the columns of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
     Read,
     Write,
-    /// Reads, which also fill consecutive slots of the global buffer.
+    /// Reads that also fill consecutive slots of the global buffer.
     Copy {
         /// First slot.
         slot: u32,
     },
-    /// As `Copy`, but each read is for one MAC of a run. A slot is filled after the MAC has taken its last content.
+    /// As `Copy`, with one MAC of a run per read. A slot is filled once its MAC has taken the previous content.
     Share {
-        /// First slot.
         slot: u32,
     },
 }
@@ -23,36 +21,31 @@ pub enum Transfer {
 /// Consecutive columns: position `p` is column `p / groups` of bank group `p mod groups`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripe {
-    /// What is done with them.
     pub transfer: Transfer,
     pub bank: u32,
     pub row: u32,
-    /// First position.
     pub position: u32,
     pub columns: u32,
 }
 
-/// Something for the multipliers.
+/// Work of the multipliers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Columns into consecutive slots.
     Load {
-        /// First slot.
         slot: u32,
         columns: u32,
     },
     /// MACs on consecutive columns and slots.
     Run {
         row: u32,
-        /// First column.
         column: u32,
-        /// First slot.
         slot: u32,
         columns: u32,
         first: bool,
         /// Whether the row is not needed afterwards.
         last: bool,
-        /// Whether each MAC waits for what [`Transfer::Share`] brings, and frees its slot.
+        /// Whether each MAC waits for its [`Transfer::Share`], and frees its slot.
         take: bool,
     },
     Results,
@@ -62,46 +55,41 @@ pub enum Work {
     },
 }
 
-/// What came of a clock.
 #[derive(Clone, Debug, Default)]
 pub struct Stepped {
     pub given: Given,
-    /// Columns of stripes, in their order.
+    /// Columns of stripes, in order.
     pub columns: Vec<Column>,
-    /// Rounded or exact sums, in the order of the operations.
+    /// Rounded or exact sums, in order of the operations.
     pub results: Vec<Column>,
-    /// Whether there is nothing to do and nothing on its way.
+    /// Whether nothing is pending or in flight.
     pub idle: bool,
 }
 
 /// A channel with a scheduler.
 pub trait Scheduler {
-    /// Requests and operations that have not been taken.
+    /// Requests and operations not taken yet.
     fn waiting(&self) -> [usize; 2];
 
-    /// Adds a request, with what is written.
+    /// `data` is for writes.
     fn request(&mut self, stripe: Stripe, data: Vec<Column>);
 
-    /// Adds an operation, with what is loaded.
+    /// `data` is for loads.
     fn operate(&mut self, work: Work, data: Vec<Column>);
 
     /// Requests whose commands have all been given.
     fn requests_done(&self) -> u64;
 
-    /// One clock.
-    ///
-    /// # Errors
-    /// If the channel or its scheduler fails.
+    /// One clock; fails if channel or scheduler fail.
     fn step(&mut self) -> Result<Stepped>;
 }
 
-/// What was given in a clock, for diagrams.
+/// Commands of a clock, for diagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     pub row: Option<HbmCommand>,
     pub column: Option<HbmCommand>,
-    /// Whether data were on the bus.
     pub data: bool,
-    /// By bus: whether the command was for the multipliers' part of a product of both devices.
+    /// By bus: whether the command was for the multipliers' part of a product.
     pub product: [bool; 2],
 }

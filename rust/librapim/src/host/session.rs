@@ -1,8 +1,8 @@
-//! Texts whose requests come and go: in each iteration somebody else says which prompts are prefilled, and who generates a token.
+//! Texts whose requests come and go: the caller says in each iteration which prompts to prefill and who generates.
 //!
-//! As [`crate::host::batch`], but all groups wait for each other at the end of an iteration, as continuous batching has it, and what a request has in
-//! memory stays from one to the next. A request that gave way begins anew with what it had generated: its keys and values are written again.
-//! Requests that generate are dealt to the groups longest first by turns, prompts as they come.
+//! As [`crate::host::batch`], but groups wait for each other after each iteration, as in continuous batching, and
+//! requests keep their memory. A preempted request begins again with what it has generated: its keys and values are
+//! rewritten. Generating requests are dealt to the groups longest first, prompts as they come.
 
 use crate::host::backend::{Checked, GroupBackend, Homes};
 use crate::host::batch::{Arrangement, Loaded, Prompt, Sequence, Text, prepare_texts};
@@ -18,82 +18,70 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// What a session serves: a text, or the [times of one](crate::host::timing_only).
+/// A text, or the [times of one](crate::host::timing_only).
 pub trait Generates: Send {
-    /// Its number among all.
     fn number(&self) -> u32;
 
     /// Tokens in K and V.
     fn stored(&self) -> usize;
 
-    /// Tokens of the prompt, and those that were generated.
+    /// Tokens of the prompt and generated ones.
     fn known(&self) -> usize;
 
-    /// Nothing is in K and V any more.
+    /// Forgets K and V.
     fn restart(&mut self);
 
-    /// Computes the next tokens that are known; the one behind them is drawn if this `yields` it.
-    ///
-    /// # Errors
-    /// Of the decoder, and of what runs its operations.
+    /// Computes the next `tokens` known tokens; draws the one after them if it `yields`.
     fn prefill(&mut self, backend: &mut GroupBackend<'_>, tokens: usize, yields: bool) -> Result<()>;
 
-    /// A token of each of these, one or more.
+    /// Generates a token for each of these, one or more.
     fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<()>;
 }
 
-/// Tokens of a request that an iteration computes: its prompt, a part of that, or one that it has generated.
+/// Tokens of a request in an iteration: its prompt, a part of it, or one generated token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// The request's place among all.
+    /// Index of the request.
     pub place: usize,
-    /// Its tokens in K and V before; a prompt with none begins anew.
+    /// Its tokens in K and V before; a prompt with none starts anew.
     pub history: u32,
-    /// How many tokens these are.
     pub tokens: u32,
-    /// Whether the request's next token follows them.
     pub yields: bool,
 }
 
 impl Chunk {
-    /// Tokens in K and V with these.
+    /// Tokens in K and V afterwards.
     pub fn context(&self) -> u32 {
         self.history + self.tokens
     }
 }
 
-/// What an iteration took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Took {
-    /// Clocks of the memory.
     pub clocks: u64,
-    /// Those in which the NPU had work.
+    /// Clocks in which the NPU had work.
     pub npu: u64,
-    /// Those in which the multipliers had.
+    /// Clocks in which the multipliers had work.
     pub pim: u64,
 }
 
-/// A group's part of an iteration.
 struct Turn<S> {
     prompts: Vec<(Chunk, S)>,
     tokens: Vec<S>,
 }
 
-/// A machine with a model that serves these requests.
+/// A machine with a model and its requests.
 pub struct Session<S> {
     groups: usize,
     loaded: Loaded,
-    /// By number; nothing while it is on its way.
+    /// By number; `None` while one is computed.
     sequences: Vec<Option<S>>,
     pub(crate) homes: HashMap<(u32, usize), Homes>,
     checked: Checked,
 }
 
 impl<'m> Session<Sequence<'m>> {
-    /// Writes the weights of a model that continues these prompts.
-    ///
-    /// # Errors
-    /// As [`crate::host::run_arranged`]; fewer prompts than groups are fine.
+    /// Writes the weights. Fails as [`crate::host::run_arranged`], but allows fewer prompts than groups.
     pub fn new(
         model: &'m Model,
         config: &HbmConfig,
@@ -107,7 +95,7 @@ impl<'m> Session<Sequence<'m>> {
         Ok(Self::of(arrangement.groups, loaded, sequences))
     }
 
-    /// What there is of each text.
+    /// Texts so far.
     pub fn texts(&self) -> impl Iterator<Item = &Text> {
         self.sequences.iter().flatten().map(|sequence| &sequence.text)
     }
@@ -134,10 +122,8 @@ impl<S: Generates> Session<S> {
         self.sequences[number].take().ok_or_else(gone)
     }
 
-    /// An iteration: prompts, whole or in part, and one token of each of some other requests. After an error the session is of no use.
-    ///
-    /// # Errors
-    /// A part that does not begin where the one before ended, and as [`crate::host::run_arranged`].
+    /// Runs prompts, whole or in part, and one token of other requests. After an error the session is unusable. Fails
+    /// as [`crate::host::run_arranged`], and for a part that does not continue the one before.
     pub fn iterate(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<Took> {
         let idle = || Turn { prompts: Vec::new(), tokens: Vec::new() };
         let mut turns: Vec<Turn<S>> = (0..self.groups).map(|_| idle()).collect();

@@ -1,12 +1,12 @@
-//! A product of which the banks compute a part while the NPU reads the weights: FFN offload (LibraPIM, section 4.4, Fig. 14).
+//! Products that banks and NPU divide while the NPU reads the weights: FFN offload (LibraPIM, section 4.4, Fig. 14).
 //!
-//! Vector `b` of those that the memory has lies in bank `b` of every channel, in the multipliers' partition. Each column of weights that
-//! is read for the NPU goes into the global buffer as well (RDG), and one MAC multiplies it with the same column of all vectors. So a
-//! channel computes the outputs whose weights it has, each for up to as many vectors as there are banks, with no second transfer.
+//! Vector `b` of the memory is in bank `b` of every channel, in the multipliers' partition. Each column of weights read
+//! for the NPU also goes into the global buffer (RDG), and one MAC multiplies it with the same column of all vectors. A
+//! channel computes the outputs whose weights it has, for up to as many vectors as banks, without a second transfer.
 //!
-//! **Exactness.** Inputs of up to 512 elements are one row: an output is one run of MACs and one RES, which rounds once. Longer ones are
-//! several rows, and opening a row for each output would take longer than the MACs. So all outputs of a row of inputs come first, then
-//! those of the next one; SUM brings the exact sum of each bank, the host adds the sums of the rows as integers and rounds once.
+//! **Exactness.** Up to 512 inputs are one row: an output is a run of MACs and one RES, which rounds once. For more
+//! inputs, opening a row per output would take longer than the MACs. So all outputs of one row of inputs come first,
+//! then those of the next; SUM returns each bank's exact sum, and the host adds integers and rounds once.
 
 use crate::host::controller::{Access, Operation, Place};
 use crate::host::memory::Memory;
@@ -19,40 +19,37 @@ use std::collections::VecDeque;
 const LANES: usize = HbmConfig::LANES as usize;
 const COLUMNS: usize = HbmConfig::COLUMNS as usize;
 
-/// A product that both devices work on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Product {
     pub label: String,
-    /// Vectors of the memory, one for each of the first banks.
+    /// Vectors of the memory, one per bank.
     pub vectors: Vec<Vec<f16>>,
     /// Number of the NPU's vectors.
     pub others: usize,
 }
 
-/// What a channel is to do for a product, in order.
+/// Work of a channel for a product, in order.
 #[derive(Clone, Debug, Default)]
 pub struct ChannelWork {
-    /// Columns of the vectors, written before anything else.
+    /// Columns of the vectors, written first.
     pub inputs: Vec<(Place, Column)>,
-    /// Reads of the weights with what they have to bring.
+    /// Reads of the weights, with the expected data.
     pub reads: Vec<(Access, Column)>,
     pub operations: Vec<Operation>,
-    /// Outputs whose sums come back, in their order.
+    /// Outputs whose sums come back, in order.
     pub awaited: VecDeque<Awaited>,
 }
 
-/// What a RES or a SUM brings.
+/// Result of a RES or SUM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
     pub output: usize,
-    /// Vector, if it is one sum.
+    /// Vector of a single sum; `None` for a RES.
     pub vector: Option<usize>,
 }
 
-/// The work of `channel`.
-///
-/// # Errors
-/// No vectors, or more than banks; as [`Memory::weights`] and [`Memory::input_row`].
+/// The work of `channel`. Fails without vectors, with more than banks, or as [`Memory::weights`] and
+/// [`Memory::input_row`].
 pub fn channel_work(
     product: &Product,
     memory: &Memory,
@@ -102,7 +99,6 @@ pub fn channel_work(
     Ok(work)
 }
 
-/// Sums that come together.
 #[derive(Clone, Debug)]
 pub struct Partial {
     format: SumFormat,
@@ -110,7 +106,7 @@ pub struct Partial {
     vectors: usize,
     /// `[vectors x outputs]`.
     sums: Vec<ExactSum>,
-    /// The same; of outputs that came rounded.
+    /// `[vectors x outputs]`, for outputs that came rounded.
     rounded: Vec<Option<f16>>,
 }
 
@@ -121,7 +117,7 @@ impl Partial {
         Ok(Self { format, outputs, vectors, sums: vec![format.empty(); count], rounded: vec![None; count] })
     }
 
-    /// Takes what a RES or a SUM has brought.
+    /// Adds the result of a RES or SUM.
     pub fn take(&mut self, awaited: Awaited, column: &Column) {
         let at = |vector: usize| vector * self.outputs + awaited.output;
         match awaited.vector {
@@ -134,10 +130,7 @@ impl Partial {
         }
     }
 
-    /// The product, `[vectors x outputs]`.
-    ///
-    /// # Errors
-    /// A sum that the accumulators have no room for.
+    /// The product, `[vectors x outputs]`; an error if a sum overflows the accumulators.
     pub fn finish(&self) -> Result<Vec<f16>> {
         let each = self.rounded.iter().zip(&self.sums);
         each.map(|(rounded, sum)| rounded.map_or_else(|| sum.try_round(), Ok)).collect()

@@ -1,8 +1,8 @@
-//! How long the work of a layer takes on this host: the NPU's from its formulas, the memory's measured on a channel clock by clock.
+//! Times of a layer on this host: the NPU's by formula, the memory's measured on a channel clock by clock.
 //!
-//! What the scheduler of `crate::offloading` is asked with while texts are generated. Measured are attention of a head, by context, and an FFN
-//! whose weights are broadcast, by number of vectors; both on one channel of the device model, which is what all channels do at the
-//! same time. With the few vectors of a small model the formulas are too far off: a result waits tMAC behind each output's last MAC.
+//! For the scheduler of `crate::offloading` while texts are generated. Attention of a head is measured by context, an
+//! FFN with broadcast weights by vectors, on one channel of the device model; all channels do the same. The formulas
+//! are too far off for few vectors: a result waits tMAC after each output's last MAC.
 
 use crate::host::measure::{head_clocks, shared_clocks};
 use crate::offloading::npu::{NpuTime, NpuTimes};
@@ -12,7 +12,7 @@ use crate::offloading::{AnalyticTimes, DeviceTimes, Hardware, Model, Picos};
 use ndp_config::HbmConfig;
 use ndp_files::Result;
 
-/// Positions between two contexts that are measured: what a column of values holds.
+/// Positions between measured contexts: those of a column of values.
 const STEP: u32 = HbmConfig::LANES;
 
 /// Times of one layer of a model on one machine.
@@ -24,17 +24,14 @@ pub struct HostTimes {
     npu: NpuTimes,
     computed: AnalyticTimes,
     requests: u32,
-    /// Clocks of a head with up to `STEP (i + 1)` positions.
+    /// Clocks of a head with at most `STEP * (i + 1)` positions.
     heads: Vec<u64>,
-    /// Clocks of an FFN of `i` vectors.
     ffn: Vec<u64>,
 }
 
 impl HostTimes {
-    /// Measures heads of up to `positions` positions and FFNs of up to `requests` vectors, at most one for each bank.
-    ///
-    /// # Errors
-    /// As [`head_clocks`] and [`shared_clocks`].
+    /// Measures heads of up to `positions` positions and FFNs of up to `requests` vectors, at most one per bank. Fails
+    /// as [`head_clocks`] and [`shared_clocks`].
     pub fn new(
         model: &Model,
         hardware: &Hardware,
@@ -52,7 +49,7 @@ impl HostTimes {
             for matrix in model.ffn_parts() {
                 clocks += shared_clocks(config, matrix, vectors as usize)?;
             }
-            // More vectors never take less time; the balance relies on it.
+            // The balance needs times that do not fall with more vectors.
             ffn.push(ffn.last().copied().unwrap_or(0).max(clocks));
         }
         Ok(Self {
@@ -75,12 +72,10 @@ impl HostTimes {
         clocks.get(index).or(clocks.last()).copied().unwrap_or(0)
     }
 
-    /// Clocks of a head with so many positions.
     pub fn head_clocks(&self, context: u32) -> u64 {
         Self::at(&self.heads, (context.div_ceil(STEP).max(1) - 1) as usize)
     }
 
-    /// Clocks of an FFN of so many vectors in memory.
     pub fn ffn_clocks(&self, vectors: u32) -> u64 {
         Self::at(&self.ffn, vectors as usize)
     }
@@ -91,7 +86,7 @@ impl DeviceTimes for HostTimes {
         (self.requests, STEP * self.heads.len() as u32)
     }
 
-    /// Q, K and V are three matrices here, one after the other. The host's normalisations take no time, so products alone count.
+    /// Q, K and V are three matrices here. Normalisations on the host take no time, so only products count.
     fn npu(&self, work: Work, requests: u32, context: u32) -> NpuTime {
         let Model { hidden: inputs, heads, kv_heads, head_width, .. } = self.model;
         let of_heads = |heads| Matrix { inputs, outputs: heads * head_width };

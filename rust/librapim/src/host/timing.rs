@@ -1,12 +1,12 @@
-//! When a command may be given: the distances of `docs/hbm-pim.md` as the earliest clock of each command.
+//! The distances of `docs/hbm-pim.md` as the earliest clock of each command.
 //!
-//! Written from that page, and without code of the device model, which checks what comes of it.
+//! Written from that page without code of the device model, which checks it.
 
 use ndp_config::HbmConfig;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Whom a row is open for.
+/// Owner of an open row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
     /// Reads and writes over the bus.
@@ -24,19 +24,16 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// Whether a row may be opened in it.
     fn is_free(&self, now: u64) -> bool {
         self.open.is_none() && now >= self.activate
     }
 }
 
-/// Earliest clocks of a channel's commands.
 #[derive(Clone, Debug, Default)]
 pub struct Timing {
     config: HbmConfig,
-    /// Whether banks are cut in two.
     sliced: bool,
-    /// At `2 * bank + partition`. A joined bank uses its first one.
+    /// At `2 * bank + partition`. A joined bank uses partition 0.
     buffers: Vec<Buffer>,
     /// By bank group.
     activate_group: Vec<u64>,
@@ -48,21 +45,21 @@ pub struct Timing {
     result: u64,
     buffer_write: u64,
     mac: u64,
-    /// By place in the global buffer: from when on it may be used, if it was ever written.
+    /// By buffer slot: earliest clock of use; `None` if never written.
     slots: Vec<Option<u64>>,
-    /// Behind the two clocks that an ACT takes on the row bus.
+    /// After the two clocks of an ACT on the row bus.
     row_bus: u64,
     refresh: u64,
-    /// Behind a REF: everything.
+    /// After a REF: all commands.
     all: u64,
-    /// Behind a REFB: activations, and the next REFB.
+    /// After a REFB: activations, and the next REFB.
     bank_refresh: u64,
-    /// Clocks of the last activations, one entry a row.
+    /// Clocks of the last activations, one per row.
     window: VecDeque<u64>,
 }
 
 impl Timing {
-    /// Before the first clock: all closed, all banks joined.
+    /// All rows closed, all banks joined.
     pub fn new(config: &HbmConfig) -> Self {
         let groups = config.bank_groups() as usize;
         Self {
@@ -80,7 +77,6 @@ impl Timing {
         2 * bank as usize + if self.sliced { partition as usize } else { 0 }
     }
 
-    /// Partition that the multipliers of a bank see.
     fn pim_partition(&self) -> u32 {
         u32::from(self.sliced)
     }
@@ -93,17 +89,16 @@ impl Timing {
         u32::from(self.sliced && row >= self.config.weight_rows())
     }
 
-    /// The open row of a partition, and whom for.
+    /// Open row of a partition and its owner.
     pub fn open(&self, bank: u32, partition: u32) -> Option<(u32, User)> {
         self.buffers[self.index(bank, partition)].open
     }
 
-    /// Whether any row is open.
     pub fn any_open(&self) -> bool {
         self.buffers.iter().any(|buffer| buffer.open.is_some())
     }
 
-    /// What the multipliers' row buffer of a bank holds.
+    /// Open row of the multipliers' buffer of a bank, and its owner.
     pub fn pim_open(&self, bank: u32) -> Option<(u32, User)> {
         self.open(bank, self.pim_partition())
     }
@@ -137,7 +132,7 @@ impl Timing {
         free && now >= self.all && now >= self.row_bus
     }
 
-    /// Takes note of the last SLICE of all banks.
+    /// Records the last SLICE of all banks.
     pub fn sliced(&mut self, now: u64) {
         self.sliced = true;
         let ready = now + u64::from(self.config.t_slice());
@@ -145,20 +140,19 @@ impl Timing {
         self.refresh = self.refresh.max(ready);
     }
 
-    /// Whether a row may be opened in a bank group, as far as other rows are concerned.
+    /// Whether other rows allow to open one in this bank group.
     fn may_open(&self, now: u64, group: usize) -> bool {
         let earliest = [self.activate, self.activate_group[group], self.bank_refresh, self.all];
         earliest.iter().all(|&clock| now >= clock)
     }
 
-    /// ACT.
     pub fn can_activate(&self, now: u64, bank: u32, partition: u32) -> bool {
         self.buffers[self.index(bank, partition)].is_free(now)
             && self.may_open(now, self.group(bank))
             && self.in_window(now) < 4
     }
 
-    /// Takes note of an ACT.
+    /// Records an ACT.
     pub fn activate(&mut self, now: u64, bank: u32, partition: u32, row: u32) {
         self.open_row(self.index(bank, partition), now, row, User::Host);
         let group = self.group(bank);
@@ -186,27 +180,25 @@ impl Timing {
             && self.in_window(now) + self.config.banks_per_group() as usize <= 4
     }
 
-    /// Takes note of a PACT.
+    /// Records a PACT.
     pub fn activate_group(&mut self, now: u64, group: u32, row: u32) {
         self.open_for_pim(now, self.banks_of(group), row);
         self.activate_group[group as usize] = now + u64::from(self.config.t_rrd_l());
         self.activated(now, self.config.banks_per_group());
     }
 
-    /// PACTA.
     pub fn can_activate_all(&self, now: u64) -> bool {
         self.are_free(now, 0..self.config.banks())
             && (0..self.activate_group.len()).all(|group| self.may_open(now, group))
     }
 
-    /// Takes note of a PACTA.
+    /// Records a PACTA.
     pub fn activate_all(&mut self, now: u64, row: u32) {
         self.open_for_pim(now, 0..self.config.banks(), row);
         self.activate_group.fill(now + u64::from(self.config.t_rrd_l()));
         self.activated(now, 0);
     }
 
-    /// PRE.
     pub fn can_precharge(&self, now: u64, bank: u32, partition: u32) -> bool {
         self.may_close(now, self.index(bank, partition))
     }
@@ -223,7 +215,7 @@ impl Timing {
         self.refresh = self.refresh.max(ready);
     }
 
-    /// Takes note of a PRE.
+    /// Records a PRE.
     pub fn precharge(&mut self, now: u64, bank: u32, partition: u32) {
         self.close(now, self.index(bank, partition));
     }
@@ -238,17 +230,16 @@ impl Timing {
         self.pim_buffers().all(|index| self.may_close(now, index))
     }
 
-    /// Takes note of a PPRE.
+    /// Records a PPRE.
     pub fn precharge_pim(&mut self, now: u64) {
         self.pim_buffers().for_each(|index| self.close(now, index));
     }
 
-    /// PREA.
     pub fn can_precharge_all(&self, now: u64) -> bool {
         (0..self.buffers.len()).all(|index| self.may_close(now, index))
     }
 
-    /// Takes note of a PREA.
+    /// Records a PREA.
     pub fn precharge_all(&mut self, now: u64) {
         (0..self.buffers.len()).for_each(|index| self.close(now, index));
     }
@@ -258,7 +249,7 @@ impl Timing {
         !self.any_open() && now >= self.refresh && now >= self.row_bus && now >= self.all
     }
 
-    /// Takes note of a REF.
+    /// Records a REF.
     pub fn refresh(&mut self, now: u64) {
         self.all = now + u64::from(self.config.t_rfc());
     }
@@ -269,7 +260,7 @@ impl Timing {
         self.buffers[both].iter().all(|buffer| buffer.is_free(now)) && self.may_open(now, self.group(bank))
     }
 
-    /// Takes note of a REFB.
+    /// Records a REFB.
     pub fn refresh_bank(&mut self, now: u64, bank: u32) {
         let ready = now + u64::from(self.config.t_rfc_pb());
         for buffer in &mut self.buffers[2 * bank as usize..2 * bank as usize + 2] {
@@ -288,7 +279,7 @@ impl Timing {
         self.row_is_open(now, bank, row) && now >= self.read && now >= self.read_group[self.group(bank)]
     }
 
-    /// Takes note of a RD.
+    /// Records a RD.
     pub fn read(&mut self, now: u64, bank: u32, row: u32) {
         let (group, index) = (self.group(bank), self.index(bank, self.partition_of(row)));
         let c = &self.config;
@@ -298,13 +289,12 @@ impl Timing {
         self.read_on_bus(now);
     }
 
-    /// Takes note of a RDG: a RD whose data are also in the global buffer once they have passed.
+    /// Records a RDG: a RD whose data are also in the global buffer once they have passed the bus.
     pub fn read_to_buffer(&mut self, now: u64, bank: u32, row: u32, slot: u8) {
         self.read(now, bank, row);
         self.slots[usize::from(slot)] = Some(now + u64::from(self.config.t_cl() + HbmConfig::T_BL));
     }
 
-    /// RD and RES are alike on the bus.
     fn read_on_bus(&mut self, now: u64) {
         let c = &self.config;
         let (next, turned) = (now + u64::from(c.t_ccd_s()), now + u64::from(c.t_rtw()));
@@ -319,7 +309,7 @@ impl Timing {
         self.row_is_open(now, bank, row) && now >= self.write && now >= self.write_group[self.group(bank)]
     }
 
-    /// Takes note of a WR.
+    /// Records a WR.
     pub fn write(&mut self, now: u64, bank: u32, row: u32) {
         let (group, index) = (self.group(bank), self.index(bank, self.partition_of(row)));
         let c = &self.config;
@@ -331,7 +321,6 @@ impl Timing {
         self.write_on_bus(now);
     }
 
-    /// WR and GBW are alike on the bus.
     fn write_on_bus(&mut self, now: u64) {
         let c = &self.config;
         let next = now + u64::from(c.t_ccd_s());
@@ -347,13 +336,13 @@ impl Timing {
         now >= self.buffer_write && now >= self.all
     }
 
-    /// Takes note of a GBW.
+    /// Records a GBW.
     pub fn load(&mut self, now: u64, slot: u8) {
         self.slots[usize::from(slot)] = Some(now + u64::from(self.config.t_cwl() + HbmConfig::T_BL));
         self.write_on_bus(now);
     }
 
-    /// MAC on rows that are open for the multipliers in all banks.
+    /// MAC on rows open for the multipliers in all banks.
     pub fn can_mac(&self, now: u64, row: u32, slot: u8) -> bool {
         let open = |index: usize| {
             let buffer = &self.buffers[index];
@@ -365,7 +354,7 @@ impl Timing {
             && self.pim_buffers().all(open)
     }
 
-    /// Takes note of a MAC.
+    /// Records a MAC.
     pub fn mac(&mut self, now: u64) {
         let closed = now + u64::from(self.config.t_rtp());
         for index in self.pim_buffers() {
@@ -376,12 +365,12 @@ impl Timing {
         self.result = self.result.max(now + u64::from(self.config.t_mac()));
     }
 
-    /// RES, and SUM.
+    /// RES or SUM.
     pub fn can_result(&self, now: u64) -> bool {
         now >= self.result && now >= self.all
     }
 
-    /// Takes note of a RES or a SUM.
+    /// Records a RES or SUM.
     pub fn result(&mut self, now: u64) {
         self.read_on_bus(now);
     }

@@ -1,11 +1,10 @@
-//! Texts of which only lengths and the model's sizes are known, on the same host: no data, so they take the same clocks, and models can be of any
-//! size.
+//! Texts without data, from lengths and a model's sizes: the same clocks on the same host, for models of any size.
 //!
-//! A timing-only request asks for the operations of the decoder in its order ([`ndp_model::Decoder`]); all numbers are zeros, and nothing is computed in software.
+//! Requests perform the decoder's operations in order ([`ndp_model::Decoder`]); all numbers are zeros.
 //!
-//! **One channel can stand for several** ([`Sizes::channels`]) that do the same at the same time. It has its part of each matrix, and heads: of each
-//! request if there are as many heads of K and V as channels, or every so many requests, the longest first, one head of the others. Arrays and vector
-//! units have the work of all. Nothing is offloaded then.
+//! **One channel can stand for several** ([`Sizes::channels`]) equal ones. It has its part of each matrix, and heads:
+//! of each request if K and V have as many heads as there are channels; with fewer, one head of every `every`-th
+//! request, longest first. Arrays and vector units have the work of all. Nothing is offloaded then.
 
 use crate::host::backend::{GroupBackend, Homes};
 use crate::host::batch::{Arrangement, prepare};
@@ -21,30 +20,28 @@ use ndp_model::decoder::MAX_BATCH;
 use ndp_model::{AttentionOp, AttentionSpan, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
 use ndp_numerics::f16;
 
-/// The sizes of a model, and of what a channel has of it.
+/// Sizes of a model, and of a channel's part.
 #[derive(Clone, Debug)]
 pub struct Sizes {
     model: Model,
     channels: u32,
-    /// Heads of Q, and of K and V, in the channels that there are.
+    /// Heads of Q, and of K and V, in the simulated channels.
     heads: [usize; 2],
-    /// Every so many requests have a head there.
+    /// Every how many requests one has a head there.
     every: usize,
-    /// Layers whose matrices have places of their own.
+    /// Layers whose matrices have their own places.
     placed: u32,
 }
 
 impl Sizes {
-    /// Those of a whole model, on all channels.
+    /// A whole model on all channels.
     pub fn new(model: &Model) -> Self {
         let heads = [model.heads, model.kv_heads].map(|heads| heads as usize);
         Self { model: model.clone(), channels: 1, heads, every: 1, placed: model.layers }
     }
 
-    /// What one of the channels of a memory has. If it has no room for all weights (LibraPIM leaves capacity out), all layers are where the first one is.
-    ///
-    /// # Errors
-    /// Unless channels divide heads of K and V, or these the channels.
+    /// The part of one channel. If it has no room for all weights (LibraPIM leaves capacity out), all layers share the
+    /// first one's places. Fails unless the channels divide the heads of K and V, or these the channels.
     pub fn of_channel(model: &Model, config: &HbmConfig) -> Result<Self> {
         let (channels, &Model { heads, kv_heads, .. }) = (config.channels(), model);
         if !kv_heads.is_multiple_of(channels) && !channels.is_multiple_of(kv_heads) {
@@ -68,17 +65,17 @@ impl Sizes {
         Ok(sizes)
     }
 
-    /// Channels that one stands for.
+    /// Channels that each stands for.
     pub fn channels(&self) -> u32 {
         self.channels
     }
 
-    /// Bytes of keys and values of a token, in all layers and channels.
+    /// Bytes of keys and values of a token, over all layers and channels.
     pub fn kv_bytes_per_token(&self) -> u64 {
         self.model.kv_bytes(1) * u64::from(self.model.layers)
     }
 
-    /// Name, class and shape of each matrix of a layer; outputs are those of a channel if it stands for several.
+    /// Name, class and shape of a layer's matrices; outputs are a channel's if it stands for several.
     fn matrices(&self) -> Vec<(&'static str, GemvClass, (usize, usize))> {
         let Model { hidden, heads, kv_heads, head_width, ffn, ffn_matrices, .. } = self.model;
         let [queries, keys] = [heads, kv_heads].map(|heads| heads * head_width);
@@ -102,7 +99,7 @@ impl Sizes {
         (outputs.div_ceil(self.channels) as usize, inputs as usize)
     }
 
-    /// Gives each matrix to `add`, in the order of a text's model.
+    /// Calls `add` for each matrix, in the order of a text's model.
     fn each(&self, mut add: impl FnMut(&str, (usize, usize)) -> Result<()>) -> Result<()> {
         let matrices = self.matrices();
         for layer in 0..self.placed {
@@ -113,7 +110,7 @@ impl Sizes {
         add("lm_head", self.head())
     }
 
-    /// A token or more of each of these. With `logits` those behind each.
+    /// Runs tokens of each sequence, and logits after each if `logits`.
     fn run(
         &self,
         backend: &mut GroupBackend<'_>,
@@ -155,7 +152,7 @@ impl Sizes {
         });
         let spans: Vec<_> = spans.collect();
         if self.every > 1 {
-            // Whoever has its head here now may have had it elsewhere.
+            // Its head may have been elsewhere before.
             let key = |span: &AttentionSpan<'_>| ((span.sequence, layer), Homes::written(span.position));
             backend.homes.extend(spans.iter().map(key));
         }
@@ -166,12 +163,12 @@ impl Sizes {
     }
 }
 
-/// A request: its lengths, and what is in K and V.
+/// A request: its lengths, and its K and V.
 pub struct TimingOnly<'a> {
     sizes: &'a Sizes,
     number: u32,
     known: usize,
-    /// Zeros; all layers are alike.
+    /// Zeros, the same for all layers.
     cache: LayerCache,
 }
 
@@ -221,20 +218,17 @@ impl Generates for TimingOnly<'_> {
     }
 }
 
-/// How long a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     pub prompt: usize,
     pub generate: usize,
-    /// Whether the prompt is in K and V from the beginning, and the token behind it is known.
+    /// Whether the prompt is in K and V from the start, and the token after it known.
     pub is_prefilled: bool,
 }
 
 impl<'a> Session<TimingOnly<'a>> {
-    /// Requests of these lengths. The weights are written as those of a text's model, or are there from the beginning (`is_loaded`).
-    ///
-    /// # Errors
-    /// As [`Session::new`], without the prompts'. Offloading where a channel stands for several.
+    /// Requests of these lengths. Weights are written like a text's, or exist from the start (`is_loaded`). Fails as
+    /// [`Session::new`] does without prompts, and for offloading where a channel stands for several.
     pub fn timing_only(
         sizes: &'a Sizes,
         (config, hardware): (&HbmConfig, &Hardware),
@@ -250,7 +244,7 @@ impl<'a> Session<TimingOnly<'a>> {
         let positions = requests.iter().map(|of| of.prompt + of.generate).max().unwrap_or(1);
         let mut caches = CacheShape { heads, ..CacheShape::of(&sizes.model, requests.len(), positions) };
         if sizes.channels > 1 {
-            // Rows are closed at the end of a layer's attention; the next one may have the same.
+            // Rows are closed after a layer's attention; the next layer may reuse them.
             caches.layers = 1;
         }
         let load = |machine: &mut Machine| {

@@ -9,7 +9,7 @@
 //! | 21-25, attention longer | [`Decision::Mha`], equation 2 |
 //! | 15, 22 | use `m` and `n` before lines 17 and 24 set them: the sides are functions of them |
 //!
-//! The two groups need not be of one size here, and lengths are those of the group in attention: its longest context.
+//! Groups may differ in size. The context is the longest of the group in attention.
 
 use crate::offloading::balance::{Balance, balance, exhaustive};
 use crate::offloading::time::Picos;
@@ -17,7 +17,7 @@ use crate::offloading::timeline::Work;
 use crate::offloading::times::DeviceTimes;
 use serde::{Deserialize, Serialize};
 
-/// What the NPU does for its group between two attentions.
+/// Work of the NPU for its group between two attentions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
@@ -25,13 +25,13 @@ pub enum Stage {
     First,
     /// Projection, FFN, and Q, K and V of the next layer.
     Middle,
-    /// Behind the last attention: projection, FFN and logits.
+    /// After the last attention: projection, FFN and logits.
     Last,
     Idle,
 }
 
 impl Stage {
-    /// Matrices of the stage, in order.
+    /// Matrices in order.
     pub fn matrices(self) -> &'static [Work] {
         match self {
             Self::First => &[Work::Qkv],
@@ -46,24 +46,23 @@ impl Stage {
     }
 }
 
-/// What two devices work on at the same time.
+/// Work of both devices at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Work of the NPU.
+    /// Stage of the NPU.
     pub stage: Stage,
     pub requests: u32,
     pub mha_requests: u32,
-    /// Longest context of those.
+    /// Their longest context.
     pub context: u32,
 }
 
-/// What to offload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", content = "requests", rename_all = "lowercase")]
 pub enum Decision {
     #[default]
     None,
-    /// The FFN of `m` requests, to the memory.
+    /// FFN of `m` requests, to the memory.
     Ffn(u32),
     /// Attention of `n` requests, to the NPU.
     Mha(u32),
@@ -80,23 +79,22 @@ pub enum Rule {
     Slot,
 }
 
-/// Time as a function of a number of requests.
+/// Time as a function of requests.
 type Side<'a> = &'a dyn Fn(u32) -> Picos;
-/// Finds the balance of two sides.
 type Solver = fn(u32, Side<'_>, Side<'_>) -> Balance;
 
-/// The sides of a slot as functions of what is offloaded.
+/// Sides of a slot, as functions of what is offloaded.
 pub struct Sides<'a> {
     times: &'a dyn DeviceTimes,
     slot: Slot,
     rule: Rule,
-    /// Work of the NPU without the FFN.
+    /// NPU work without the FFN.
     others: Picos,
     mha: Picos,
 }
 
 impl Sides<'_> {
-    /// The NPU with the FFN of `m` requests less.
+    /// The NPU without the FFN of `m` requests.
     pub fn npu_without(&self, m: u32) -> Picos {
         let ffn =
             self.slot.stage.has_ffn().then(|| self.times.npu(Work::Ffn, self.slot.requests - m, 1).total());
@@ -120,34 +118,33 @@ impl Sides<'_> {
         self.npu_without(0) + self.times.npu(Work::Mha, n, self.slot.context).total()
     }
 
-    /// The memory with attention of `n` requests less.
+    /// The memory without attention of `n` requests.
     pub fn pim_without(&self, n: u32) -> Picos {
         self.times.mha_pim(self.slot.mha_requests - n, self.slot.context)
     }
 }
 
-/// A decision and what it is expected to do.
+/// A decision with its expected times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
     pub decision: Decision,
-    /// The NPU without offloading.
+    /// The NPU's time without offloading.
     pub npu_before: Picos,
-    /// The memory without offloading.
+    /// The memory's time without offloading.
     pub pim_before: Picos,
-    /// The NPU with it.
+    /// The NPU's time with it.
     pub npu: Picos,
-    /// The memory with it.
+    /// The memory's time with it.
     pub pim: Picos,
 }
 
 impl Choice {
-    /// When both are done.
+    /// Time until both are done.
     pub fn longer(&self) -> Picos {
         self.npu.max(self.pim)
     }
 }
 
-/// Decides for given times.
 #[derive(Clone, Copy)]
 pub struct Scheduler<'a> {
     times: &'a dyn DeviceTimes,
@@ -157,20 +154,20 @@ pub struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// For a memory of so many channels, which is also the most requests whose FFN is offloaded ("up to 64 batches - the number of
-    /// available PIM channels", section 6.2).
+    /// `channels` also limits the requests whose FFN is offloaded ("up to 64 batches - the number of available PIM
+    /// channels", section 6.2).
     pub fn new(times: &'a dyn DeviceTimes, channels: u32, rule: Rule) -> Self {
         Self { times, channels, rule, copies: u32::MAX }
     }
 
-    /// Where attention of no more requests of a group can move, since no more keys and values have room for a copy.
+    /// Limits requests of a group whose attention moves to those with room for a copy of keys and values.
     #[must_use]
     pub fn with_copies(mut self, requests: u32) -> Self {
         self.copies = requests;
         self
     }
 
-    /// Line 10: are there fewer requests than channels?
+    /// Line 10: fewer requests than channels.
     pub fn group_is_small(&self, requests: u32) -> bool {
         requests < self.channels
     }
@@ -187,7 +184,7 @@ impl<'a> Scheduler<'a> {
         if slot.stage.has_ffn() { slot.requests.min(self.channels) } else { 0 }
     }
 
-    /// The FFN of that many requests, or of all that there are, to the memory, whatever it takes.
+    /// Moves the FFN of `requests` requests, or of all, to the memory, whatever it takes.
     pub fn give(&self, slot: Slot, requests: u32) -> Choice {
         let sides = self.sides(slot);
         let m = requests.min(self.ffn_limit(slot));

@@ -1,24 +1,23 @@
 //! Equations 1 and 2 of the LibraPIM paper (section 4.5), in integers.
 //!
-//! Offloading `k` requests makes one side shorter, `falling(k)`, and the other longer, `rising(k)`. The equations ask for
-//! `falling = rising`, which integers seldom meet. What they are after is the least `max(falling(k), rising(k))` over
-//! `0 <= k <= limit`; **of several such `k`, the smallest**: it moves the least data.
+//! Offloading `k` requests makes one side shorter, `falling(k)`, and the other longer, `rising(k)`. The equations ask
+//! for `falling = rising`, which integers seldom meet. We take the least `max(falling(k), rising(k))` over `0 <= k <=
+//! limit`; **among equals the smallest `k`**, which moves the least data.
 //!
-//! With `c` the first `k` at which `rising >= falling` (or `limit + 1`), the maximum is `falling` before `c`, which is least at
-//! `c - 1`, and `rising` from `c` on, which is least at `c`. So only these two values compete, and the smallest `k` that has the
-//! better one is found by bisection too. Nothing is assumed but that the sides do not turn: plateaus and jumps, as whole tiles and
-//! banks make them, are allowed. This takes about `2 log2(limit)` evaluations of each side.
+//! With `c` the first `k` at which `rising >= falling` (or `limit + 1`), the maximum is `falling` before `c`, least at
+//! `c - 1`, and `rising` from `c` on, least at `c`. Only these two compete; bisection also finds the smallest `k` with
+//! the better value. Sides must be monotonic, but may have plateaus and jumps, as whole tiles and banks cause. This
+//! takes about `2 log2(limit)` evaluations of each side.
 
 use crate::offloading::time::Picos;
 use serde::Serialize;
 
-/// How many requests to offload, and both sides then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Balance<T = Picos> {
     pub count: u32,
-    /// The side that they leave.
+    /// The side that requests leave.
     pub falling: T,
-    /// The side that gets them.
+    /// The side that gets requests.
     pub rising: T,
 }
 
@@ -28,7 +27,7 @@ impl<T: Ord + Copy> Balance<T> {
     }
 }
 
-/// The first of `from..to` for which `holds`, or `to`; once it holds, it has to go on.
+/// The first of `from..to` for which `holds`, or `to`; `holds` must not turn false again.
 fn first(mut from: u32, mut to: u32, holds: impl Fn(u32) -> bool) -> u32 {
     while from < to {
         let middle = from + (to - from) / 2;
@@ -37,14 +36,14 @@ fn first(mut from: u32, mut to: u32, holds: impl Fn(u32) -> bool) -> u32 {
     from
 }
 
-/// The best `count` in `0..=limit`, the smallest of several. `falling` must not rise and `rising` must not fall.
+/// Best `count` in `0..=limit`, the smallest among equals. `falling` must not rise, `rising` must not fall.
 pub fn balance<T: Ord + Copy>(
     limit: u32,
     falling: impl Fn(u32) -> T,
     rising: impl Fn(u32) -> T,
 ) -> Balance<T> {
     let at = |count| Balance { count, falling: falling(count), rising: rising(count) };
-    // `limit` itself is not tried: if no smaller count crosses, it is `limit` or before, as compared below.
+    // `limit` is not tried: if no smaller count crosses, the comparison below finds it.
     let crossing = first(0, limit, |count| rising(count) >= falling(count));
     let after = at(crossing);
     if crossing == 0 {
@@ -57,7 +56,7 @@ pub fn balance<T: Ord + Copy>(
     after
 }
 
-/// As [`balance`], by trying all counts and without assuming anything of the sides.
+/// [`balance`] by trying all counts, for any sides.
 pub fn exhaustive<T: Ord + Copy>(
     limit: u32,
     falling: impl Fn(u32) -> T,
@@ -83,7 +82,6 @@ mod tests {
         // Falls at 3 only; the other side is short.
         let falling = |count: u32| if count < 3 { 10 } else { 7 };
         assert_eq!(balance(9, falling, |_| 1).count, 3);
-        // All counts are equal.
         assert_eq!(balance(9, |_| 5, |_| 5).count, 0);
         assert_eq!(balance(9, |_| 8, |_| 5).count, 0);
         // Both neighbours of the crossing have 6: 5 | 6 against 6 | 5.

@@ -6,29 +6,24 @@ use std::cmp::Reverse;
 
 /// Longest context.
 const MOST_TOKENS: u32 = 1 << 20;
-/// Most requests of a batch.
 const MOST_REQUESTS: u64 = 1 << 16;
 
-/// One request that is being decoded.
+/// A request in decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Request {
-    /// Tokens in K and V during the next step: the prompt and what has been generated.
+    /// Tokens in K and V during the next step.
     pub context: u32,
-    /// Tokens that are still to be generated.
     pub remaining: u32,
 }
 
-/// A batch in decoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     requests: Vec<Request>,
 }
 
 impl Batch {
-    /// A batch of those requests; what has nothing to generate is finished already.
-    ///
-    /// # Errors
-    /// No requests that are not finished; too many requests, or a context outside 1..=2^20 at its end.
+    /// Requests with nothing to generate are dropped. Fails if none or too many are left, or if a context ends outside
+    /// 1..=2^20.
     pub fn new(requests: &[Request]) -> Result<Self> {
         in_range("requests", requests.len() as u64, 0, MOST_REQUESTS)?;
         for request in requests {
@@ -41,32 +36,31 @@ impl Batch {
         Ok(Self { requests })
     }
 
-    /// So many requests of one length, for one step.
+    /// `requests` requests of one length, for one step.
     pub fn uniform(requests: u32, context: u32) -> Result<Self> {
         in_range("requests", requests.into(), 1, MOST_REQUESTS)?;
         Self::new(&vec![Request { context, remaining: 1 }; requests as usize])
     }
 
-    /// The requests that are not finished, in the order in which they came.
+    /// Unfinished requests in order of arrival.
     pub fn requests(&self) -> &[Request] {
         &self.requests
     }
 
-    /// Contexts, longest first.
+    /// Longest first.
     pub fn contexts(&self) -> Vec<u32> {
         let mut contexts: Vec<_> = self.requests.iter().map(|request| request.context).collect();
         contexts.sort_unstable_by_key(|&context| Reverse(context));
         contexts
     }
 
-    /// Two groups: from the longest to the shortest one by turns, so that lengths and sizes are alike. Each is longest first; the
-    /// first group has the odd one.
+    /// Two similar groups: requests are dealt alternately, longest first; the first group has the odd one.
     pub fn groups(&self) -> [Vec<u32>; 2] {
         let contexts = self.contexts();
         [0, 1].map(|group| contexts.iter().copied().skip(group).step_by(2).collect())
     }
 
-    /// A token later: contexts are longer by one, finished requests are gone. `None` if all are.
+    /// The next step: contexts grow by one, finished requests leave. `None` if all are finished.
     #[must_use]
     pub fn advanced(&self) -> Option<Self> {
         let step =

@@ -1,28 +1,27 @@
 //! Where sliced banks are cut: `n` subarrays for weights, `m` for keys and values (LibraPIM, section 5.3, "customized ratios").
 //!
-//! A boundary changes no time of a command, since each partition has its own path. It changes what there is room for: keys and values of all requests
-//! lie in the multipliers' `m` subarrays, and attention moves to the NPU only of requests whose copy has room behind the weights, in the `n`. So it
-//! limits the batch from one side and MHA offload from the other.
+//! A boundary changes no command's time, since each partition has its own path, but the room: keys and values of all
+//! requests are in the multipliers' `m` subarrays, and attention moves to the NPU only for requests whose copy fits
+//! after the weights, in the `n`. It limits the batch from one side and MHA offload from the other.
 
 use crate::offloading::work::Model;
 use ndp_config::HbmConfig;
 use serde::Serialize;
 
-/// What a boundary has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Room {
     pub weights: u32,
     /// Subarrays of keys and values.
     pub kv: u32,
-    /// Requests with keys and values in memory.
+    /// Requests whose keys and values fit.
     pub requests: u32,
-    /// Requests with a copy for the NPU.
+    /// Requests whose copy for the NPU fits.
     pub copies: u32,
 }
 
 impl Room {
-    /// With `weights` of a bank's subarrays for weights and requests of `context` tokens; nothing if the weights of all layers and the head have no room,
-    /// or nothing is left for keys and values.
+    /// Room with `weights` subarrays of a bank for weights, and requests of `context` tokens. `None` if the weights of
+    /// all layers and the head do not fit, or nothing is left for keys and values.
     pub fn of(model: &Model, memory: &HbmConfig, weights: u32, context: u32) -> Option<Self> {
         let kv = memory.subarrays().checked_sub(weights).filter(|&kv| kv > 0)?;
         let of = |subarrays: u32| memory.bytes() / u64::from(memory.subarrays()) * u64::from(subarrays);

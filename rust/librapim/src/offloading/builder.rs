@@ -1,5 +1,4 @@
-//! A decode step, built slot by slot: what each device does from when to when. [`crate::offloading::plan`] says which slots there are, and what
-//! the rules within one are.
+//! A decode step, built slot by slot. [`crate::offloading::plan`] has the slots and their rules.
 
 use crate::offloading::algorithm::{Choice, Decision, Stage};
 use crate::offloading::hardware::Baselines;
@@ -9,7 +8,7 @@ use crate::offloading::timeline::{Device, Event, Timeline, Work};
 use crate::offloading::times::DeviceTimes;
 use crate::offloading::work::Model;
 
-/// A group on the NPU: its number, requests, and layer whose attention is next (stage middle: Q, K, V).
+/// A group on the NPU; `layer` is the next one with attention (stage middle: Q, K, V).
 #[derive(Clone, Copy)]
 pub(crate) struct OnNpu {
     pub group: u8,
@@ -26,20 +25,19 @@ pub(crate) struct InMha<'a> {
     pub contexts: &'a [u32],
 }
 
-/// A step that grows slot by slot.
 pub(crate) struct Builder<'a> {
     model: &'a Model,
     times: &'a dyn DeviceTimes,
     mode: Mode,
     layout: Layout,
-    /// Reads that NeuPIMs does while banks compute, in thousandths.
+    /// Share of reads that NeuPIMs does while banks compute, in thousandths.
     overlap_permille: u64,
     now: Picos,
     npu_macs: u64,
     pim_macs: u64,
     jobs: Vec<(Job, u64)>,
     timeline: Timeline,
-    /// Attention of all of a group, which many slots ask for.
+    /// Cache: attention of all of a group, which many slots need.
     ragged: Vec<(Vec<u32>, Picos)>,
 }
 
@@ -96,7 +94,7 @@ impl<'a> Builder<'a> {
         time
     }
 
-    /// How long banks wait for reads of a slot that they cannot do at the same time.
+    /// Time that banks wait for reads of a slot, where both exclude each other.
     fn excluded(&self, read: Picos) -> Picos {
         match self.mode {
             Mode::Pipelined | Mode::Dbo => read,
@@ -105,7 +103,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// One slot: the NPU's stage and the other group's attention at once.
+    /// One slot: the NPU's stage beside the other group's attention.
     pub fn slot(&mut self, on_npu: Option<OnNpu>, in_mha: Option<InMha<'_>>, decision: Decision) {
         let start = self.now;
         let (m, n) = match decision {
@@ -115,12 +113,12 @@ impl<'a> Builder<'a> {
         };
         let times = self.times;
         let on_both = |work, requests| if work == Work::Ffn { (requests - m, m) } else { (requests, 0) };
-        // All that the NPU reads in the slot; in some modes the banks wait for it.
+        // Reads of the NPU in the slot; in some modes the banks wait for them.
         let reads = on_npu.iter().flat_map(|OnNpu { stage, requests, .. }| {
             stage.matrices().iter().map(|&work| times.npu(work, on_both(work, *requests).0, 1).read)
         });
         let pim_free = start + self.excluded(reads.sum());
-        // What the NPU does: projection, its share of the FFN, then Q, K, V or logits once both shares are done.
+        // The NPU: projection, its share of the FFN, then Q, K, V or logits once both shares are done.
         let (mut npu_end, mut ffn_pim) = (start, None);
         if let Some(OnNpu { group, stage, layer, requests }) = on_npu {
             for &work in stage.matrices() {
@@ -170,7 +168,7 @@ impl<'a> Builder<'a> {
             }
             let time = self.mha_pim(kept);
             let start = pim_free;
-            // Before the offloaded FFN, and the rest behind it.
+            // Before and after the offloaded FFN.
             let first = share.map_or(time, |share| time.min(share.start.saturating_sub(start)));
             pim_end = self.timeline.add(event(Device::Pim, kept.len(), start, start + first));
             if let Some(share) = share {
@@ -183,8 +181,7 @@ impl<'a> Builder<'a> {
         self.now = npu_end.max(pim_end);
     }
 
-    /// The same stage of two groups at once: the NPU has one, the memory the other, with the same weights. Logits of both are the
-    /// NPU's.
+    /// The same stage and weights for one group on the NPU and one in memory. The NPU computes both logits.
     pub fn both(&mut self, on_npu: OnNpu, in_memory: u32) {
         let OnNpu { stage, layer, requests, .. } = on_npu;
         let times = self.times;
@@ -198,7 +195,6 @@ impl<'a> Builder<'a> {
             end: start + time,
         };
         let (mut npu, mut pim) = (self.now, self.now);
-        // The memory's projection and FFN follow the NPU's.
         for works in stage.matrices().chunk_by(|_, next| *next == Work::Ffn) {
             if works == [Work::Head] {
                 let all = requests + in_memory;
@@ -220,8 +216,8 @@ impl<'a> Builder<'a> {
         self.now = npu.max(pim);
     }
 
-    /// AttAcc's attention of a layer, one group: Q, K and V of a head, its attention, its part of the projection, while other heads are at another
-    /// of the three. Heads go one after the other, so the first and the last of them have nothing beside them.
+    /// AttAcc's attention of a layer, one group: while heads are in one of (Q, K, V), attention and projection, others
+    /// are in another. Heads go one by one, so the first and last have nothing beside them.
     pub fn by_heads(&mut self, layer: u32, contexts: &[u32]) {
         let (start, requests, times) = (self.now, contexts.len() as u32, self.times);
         let heads = u64::from(self.model.kv_heads.max(1));
@@ -240,7 +236,7 @@ impl<'a> Builder<'a> {
         self.attention(Device::Pim, contexts);
     }
 
-    /// AttAcc's FFN of a layer: both devices multiply their part of the weights, so that both are done at the same time.
+    /// AttAcc's FFN of a layer: each device multiplies a part of the weights, so that both end at the same time.
     pub fn coprocessed(&mut self, layer: u32, requests: u32) {
         let (start, times) = (self.now, self.times);
         let (npu, pim) = (times.npu(Work::Ffn, requests, 1).total(), times.ffn_coprocessed(requests));
@@ -262,7 +258,6 @@ impl<'a> Builder<'a> {
         self.pim_macs += pim_macs;
     }
 
-    /// Logits, by themselves.
     pub fn logits(&mut self, requests: u32) {
         let layer = self.model.layers.saturating_sub(1);
         let (start, end) = (self.now, self.now + self.times.npu(Work::Head, requests, 1).total());

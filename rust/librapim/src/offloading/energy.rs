@@ -1,4 +1,4 @@
-//! Energy of a decode step, from the work that its devices are given.
+//! Energy of a decode step, from the work of its devices.
 //!
 //! | work | commands of all channels |
 //! | --- | --- |
@@ -9,8 +9,8 @@
 //! | attention on the NPU | a RD for each column of keys and values |
 //! | all the time | a row is open in every channel, REF at its interval, the NPU's standby |
 //!
-//! The NPU's arithmetic is two operations for each MAC. Left out, as in the times: new keys and values, softmax and normalisations,
-//! activations over the bus (but for inputs of offloaded FFNs), and what the NPU's on-chip memory takes beyond its price of an operation.
+//! The NPU's arithmetic is two operations per MAC. Left out, as in the times: new keys and values, softmax, norms,
+//! activations over the bus (except inputs of offloaded FFNs), and on-chip memory beyond an operation's price.
 
 use crate::offloading::hardware::Hardware;
 use crate::offloading::pim::PimTimes;
@@ -23,22 +23,19 @@ use ndp_energy::{
 use serde::Serialize;
 
 ndp_config::named! {
-    /// What energy of a step goes to.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Purpose {
-        /// Weights from the cells to the NPU, whoever else gets them.
+        /// Weights from the cells to the NPU and all others.
         Weights,
-        /// Keys and values that the NPU reads.
+        /// Keys and values read by the NPU.
         AttentionOnNpu,
         Attention,
         /// Inputs, MACs and results of matrices in the banks.
         MatricesInMemory,
         /// Clocks and REF of the memory.
         MemoryStandby,
-        /// Operations of the NPU.
         NpuArithmetic,
-        /// The NPU's standby.
         NpuStandby,
     }
 }
@@ -47,11 +44,11 @@ ndp_config::named! {
 pub struct StepEnergy {
     pub total: Energy,
     pub memory: Energy,
-    /// By purpose; their sum is the total.
+    /// Sums to the total.
     pub purposes: [(Purpose, Energy); Purpose::ALL.len()],
-    /// The memory's share by part.
+    /// The memory's energy by part.
     pub parts: HbmEnergy,
-    /// What the memory was given, all channels together.
+    /// Commands of all channels.
     pub counted: HbmCounts,
 }
 
@@ -60,7 +57,7 @@ impl StepEnergy {
         self.purposes.iter().filter(|(of, _)| *of == purpose).map(|(_, energy)| *energy).sum()
     }
 
-    /// This over another step's, with the range over all constants, which are the same in both; of the memory alone, or with the NPU.
+    /// Ratio to another step's energy and its range over the shared constants, with or without the NPU.
     pub fn over(&self, other: &Self, with_npu: bool) -> Option<[f64; 3]> {
         let mut pairs: Vec<(Energy, Energy)> =
             self.parts.iter().zip(other.parts.iter()).map(|((_, one), (_, other))| (one, other)).collect();
@@ -72,7 +69,6 @@ impl StepEnergy {
     }
 }
 
-/// What work and time of a model cost on some hardware.
 #[derive(Clone, Debug)]
 pub struct StepCosts {
     model: Model,
@@ -83,7 +79,6 @@ pub struct StepCosts {
 }
 
 impl StepCosts {
-    /// With those constants.
     pub fn new(model: &Model, hardware: &Hardware, memory: &HbmConstants, npu: &NpuConstants) -> Self {
         let pim = &hardware.pim;
         let sizes = HbmSizes {
@@ -95,7 +90,6 @@ impl StepCosts {
         Self {
             model: model.clone(),
             hardware: *hardware,
-            // Work does not depend on slicing.
             pim: PimTimes::new(hardware, false),
             memory: HbmCosts::new(memory, sizes),
             npu: npu.clone(),
@@ -182,12 +176,12 @@ impl StepCosts {
         let mut add = |event, count| add(Purpose::MatricesInMemory, event, count * channels);
         add(HbmEvent::Mac, work.columns * work.passes);
         add(HbmEvent::Result, work.sums * work.passes);
-        // Of inputs: written in one bank each, then opened in all.
+        // Inputs: written to one bank each, then opened in all.
         add(HbmEvent::Row, work.pieces * (u64::from(pim) + work.passes * u64::from(self.hardware.pim.banks)));
         add(HbmEvent::Write, work.vectors);
     }
 
-    /// Columns that are read from interleaved rows.
+    /// Columns read from interleaved rows.
     fn count_read(
         &self,
         purpose: Purpose,

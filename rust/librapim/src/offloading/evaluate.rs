@@ -12,47 +12,45 @@ use crate::offloading::work::Model;
 use ndp_files::Result;
 use serde::Serialize;
 
-/// Sequence lengths from 16 to 4096 (LibraPIM, section 6.1, which gives the ends).
+/// LibraPIM, section 6.1 gives the ends.
 pub const SEQUENCES: [u32; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
-/// Batches from 32 to 384 (section 6.1 gives the ends; 64, 128, 256 and 384 appear in its section 6).
+/// Section 6.1 gives the ends; 64, 128, 256 and 384 appear in section 6.
 pub const BATCHES: [u32; 5] = [32, 64, 128, 256, 384];
 
-/// One rule's choice in a middle layer, found both ways.
+/// Choice of a rule in a middle layer, found in two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Chosen {
-    /// By bisection: what is used.
+    /// By bisection: used.
     pub chosen: Choice,
     /// By trying all.
     pub exhaustive: Choice,
 }
 
-/// A step in one mode.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModeResult {
     pub mode: Mode,
     pub layout: Layout,
-    /// The decision in a middle layer, as in [`Step::choice`].
+    /// In a middle layer, as in [`Step::choice`].
     pub offloaded: Option<Choice>,
     pub step_us: f64,
     /// Tokens of the batch over the step.
     pub tokens_per_second: f64,
-    /// Time for which the NPU waits.
+    /// Time without work for the NPU.
     pub npu_idle_us: f64,
-    /// Time for which the memory's multipliers wait.
+    /// Time without work for the multipliers.
     pub pim_idle_us: f64,
-    /// Part of the step for which the NPU has work, be it bound by reading or by computing.
+    /// Share of the step with work for the NPU, reading or computing.
     pub npu_busy: f64,
-    /// Part of the step for which the memory's multipliers have work, opening of rows included.
+    /// Share of the step with work for the multipliers, opening of rows included.
     pub pim_busy: f64,
-    /// MACs over what the arrays could do in the step.
+    /// MACs over the arrays' peak in the step.
     pub npu_macs: f64,
-    /// MACs over what the banks could do in the step.
+    /// MACs over the banks' peak in the step.
     pub pim_macs: f64,
     pub energy: StepEnergy,
 }
 
 impl ModeResult {
-    /// Figures of a step with so many requests.
     pub fn of(step: &Step, requests: u32, hardware: &Hardware, costs: &StepCosts) -> Self {
         let span = step.timeline.span;
         let sliced = step.mode.sliced();
@@ -80,30 +78,25 @@ impl ModeResult {
 pub struct Cell {
     /// Tokens in K and V of each request.
     pub sequence: u32,
-    /// Requests of both groups.
     pub batch: u32,
-    /// Lines 10-12 of algorithm 1 apply: the groups are smaller than the number of channels.
+    /// Lines 10-12 of algorithm 1 apply: groups are smaller than the number of channels.
     pub small: bool,
-    /// Equations 1 and 2 as they are.
+    /// Equations 1 and 2 as printed.
     pub equation: Chosen,
-    /// With the dependency that [`Rule::Slot`] adds.
+    /// With [`Rule::Slot`].
     pub slot: Chosen,
-    /// All modes, serial first.
+    /// Serial first.
     pub modes: Vec<ModeResult>,
 }
 
 impl Cell {
-    /// The figures of a mode.
     pub fn mode(&self, mode: Mode) -> Option<&ModeResult> {
         self.modes.iter().find(|result| result.mode == mode)
     }
 }
 
-/// One point of the grid, with `plain` and `sliced` banks, by a rule; with a number of requests whose FFN is offloaded in `dex+dbo`, or by
-/// algorithm 1.
-///
-/// # Errors
-/// If batch or sequence are out of range or beyond what the times are known for.
+/// One point of the grid, with `plain` and `sliced` banks; the FFN of a given number of requests is offloaded in
+/// `dex+dbo`, else by algorithm 1. Fails if batch or sequence are out of range or beyond the known times.
 pub fn evaluate(
     model: &Model,
     hardware: &Hardware,

@@ -1,7 +1,7 @@
 //! NPU and PIM memory as the time models see them.
 //!
-//! The memory is an [`HbmConfig`], the description that RTL and device model are made of: [`Hardware::on`] takes sizes and times from it. A
-//! hardware file has what is not in it: the NPU, how the host uses the memory, and what the paper's simulator does to the baselines.
+//! [`Hardware::on`] takes sizes and times of the memory from an [`HbmConfig`]. A hardware file has the rest: the NPU,
+//! how the host uses the memory, and what the paper's simulator does to the baselines.
 //!
 //! | number | value | source |
 //! | --- | --- | --- |
@@ -11,8 +11,8 @@
 //! | NPU clock | 1 GHz | assumed: the configuration of the published NeuPIMs simulator, on which the paper builds |
 //! | on-chip memory | 128 MiB, two halves | assumed: the same configuration's `sram_size` |
 //!
-//! A channel moves 32 bytes per tCCD_S = 2 clocks, so 64 of them have 1.024 TB/s. A MAC command reads one column of each of the 16 banks
-//! and the next one to the same banks is tCCD_L later: 256 MACs per 2 ns and channel, 16.4 TFLOPS in all. The NPU has 65.5.
+//! A channel moves 32 bytes per tCCD_S = 2 clocks: 64 have 1.024 TB/s. A MAC command reads one column of each of 16
+//! banks, one per tCCD_L: 256 MACs per 2 ns and channel, 16.4 TFLOPS in all. The NPU has 65.5.
 
 use crate::offloading::time::Picos;
 use ndp_config::{HbmConfig, in_ranges};
@@ -21,7 +21,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Clock of the memory in picoseconds: the times of an [`HbmConfig`] are clocks of 1 ns.
+/// In picoseconds: the times of an [`HbmConfig`] are clocks of 1 ns.
 const MEMORY_CLOCK_PS: u32 = 1000;
 
 /// What of K and V goes to a channel as a whole.
@@ -131,7 +131,7 @@ impl Default for Usage {
 }
 
 impl Pim {
-    /// A memory, used as by default.
+    /// With default usage.
     pub fn of(memory: &HbmConfig) -> Self {
         Self {
             channels: memory.channels(),
@@ -195,17 +195,14 @@ impl Default for Baselines {
     }
 }
 
-/// An NPU and its PIM memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hardware {
-    /// The NPU.
     pub npu: Npu,
     pub pim: Pim,
-    /// What holds back the baselines.
     pub baselines: Baselines,
 }
 
-/// What a hardware file holds; keys that it leaves out have the default's value.
+/// Missing keys have the default's value.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RawHardware {
@@ -235,10 +232,7 @@ ndp_config::presets!(
 );
 
 impl Hardware {
-    /// Parses and checks hardware in TOML, on the default memory.
-    ///
-    /// # Errors
-    /// Text that is no such file (unknown keys included), or as [`Hardware::validate`].
+    /// Parses and checks hardware in TOML, on the default memory. Fails for unknown keys, or as [`Hardware::validate`].
     pub fn from_toml(text: &str) -> Result<Self> {
         if ndp_config::parse::<BTreeMap<String, IgnoredAny>>(text)?.is_empty() {
             bail!("not a valid configuration: the file has no keys: expected [npu], [pim] or [baselines]");
@@ -249,17 +243,14 @@ impl Hardware {
         Ok(hardware)
     }
 
-    /// The same with another memory, used in the same way.
+    /// The same usage of another memory.
     #[must_use]
     pub fn on(mut self, memory: &HbmConfig) -> Self {
         self.pim = Pim { usage: self.pim.usage, ..Pim::of(memory) };
         self
     }
 
-    /// Checks all numbers that a hardware file has.
-    ///
-    /// # Errors
-    /// A number of 0 or too large.
+    /// Checks all numbers of a hardware file: none is 0 or too large.
     pub fn validate(&self) -> Result<()> {
         let Self { npu, pim, baselines } = self;
         in_ranges(&[
@@ -285,19 +276,18 @@ impl Hardware {
         u64::from(clocks) * u64::from(self.pim.clock_ps) * permille
     }
 
-    /// From column to column on a channel's bus. Reads go round the bank groups: a column per tCCD_S, and of each group one per tCCD_L.
+    /// Column to column on a channel's bus: reads rotate over bank groups, one per tCCD_S, and per tCCD_L of a group.
     pub fn bus_column(&self, sliced: bool) -> Picos {
         let groups = self.pim.bank_groups;
         let round = self.ccd((self.pim.t_ccd_s * groups).max(self.pim.t_ccd_l), sliced);
         Picos(round.div_ceil(u64::from(groups) * u64::from(self.pim.usage.bus_permille)))
     }
 
-    /// From MAC command to MAC command.
+    /// MAC command to MAC command.
     pub fn mac_column(&self, sliced: bool) -> Picos {
         Picos(self.ccd(self.pim.t_ccd_l, sliced).div_ceil(1000))
     }
 
-    /// FP16 numbers of a column.
     pub fn column_elements(&self) -> u32 {
         self.pim.column_bytes / 2
     }
@@ -306,20 +296,17 @@ impl Hardware {
         self.pim.row_bytes / self.pim.column_bytes
     }
 
-    /// MACs per second of the NPU's arrays.
     pub fn npu_macs_per_second(&self) -> f64 {
         f64::from(self.npu.arrays) * f64::from(self.npu.array_side).powi(2) * 1e12
             / f64::from(self.npu.clock_ps)
     }
 
-    /// MACs per second of all banks.
     pub fn pim_macs_per_second(&self, sliced: bool) -> f64 {
         let lanes =
             f64::from(self.pim.channels) * f64::from(self.pim.banks) * f64::from(self.column_elements());
         lanes * 1e12 / self.mac_column(sliced).0 as f64
     }
 
-    /// Bytes per second of all channels' buses.
     pub fn bus_bytes_per_second(&self, sliced: bool) -> f64 {
         f64::from(self.pim.channels) * f64::from(self.pim.column_bytes) * 1e12
             / self.bus_column(sliced).0 as f64

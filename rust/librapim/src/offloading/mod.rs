@@ -1,15 +1,15 @@
 //! LibraPIM's dynamic batch offloading: which share of a batch runs on the other device, and what each device does meanwhile.
 //!
-//! An NPU multiplies matrices whose weights it reads from HBM; the banks of that HBM have multipliers of their own (PIM) for
-//! attention. Of two groups of requests one is on the NPU while the other is in attention. Whichever side takes longer gives
-//! requests to the other (LibraPIM, section 4.4 and 4.5, algorithm 1).
+//! An NPU reads its weights from HBM, whose banks have multipliers for attention (PIM). One group of requests is on the
+//! NPU while the other is in attention. The longer side gives requests to the other (LibraPIM, sections 4.4 and 4.5,
+//! algorithm 1).
 //!
-//! Reading order: [`time`] (picoseconds), [`hardware`] and [`work`] (sizes), [`npu`] and [`pim`] (times from them), [`times`] (what
-//! a scheduler asks, whoever knows it), [`table`] (measured times), [`balance`](mod@balance) (equations 1 and 2 in integers), [`algorithm`]
-//! (which of them), [`batch`] (requests of different lengths), [`timeline`] (a decode step), [`step`] (its modes), [`plan`] (a step in each mode),
-//! [`energy`] (of a step), [`evaluate`](mod@evaluate) (the paper's grid).
+//! Reading order: [`time`] (picoseconds), [`hardware`] and [`work`] (sizes), [`npu`] and [`pim`] (their times),
+//! [`times`] (the scheduler's view), [`table`] (measured times), [`balance`](mod@balance) (equations 1 and 2 in
+//! integers), [`algorithm`] (which of them), [`batch`] (requests of different lengths), [`timeline`] (a decode step),
+//! [`step`] (its modes), [`plan`] (a step in each), [`energy`], [`evaluate`](mod@evaluate) (the paper's grid).
 //!
-//! Bank slicing itself, the commands of a channel and real K, V placement are the hardware's business, not this crate's.
+//! Bank slicing, commands of a channel and real K, V placement are not modelled here.
 
 pub mod algorithm;
 pub mod balance;

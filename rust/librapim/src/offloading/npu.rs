@@ -1,18 +1,18 @@
-//! How long the NPU takes: a roofline of arrays and memory.
+//! Times of the NPU: a roofline of arrays and memory.
 //!
-//! A GEMM of `b` vectors with an `outputs x inputs` matrix, weight-stationary (as ONNXim, which the paper uses): tiles of
-//! `s x s` weights, dealt out over the arrays. A tile takes `max(b, s / load_rows)` clocks: `b` vectors stream through while the
-//! next tile is loaded row by row; with `pass_vectors` below `b`, a tile is loaded anew for each such part of the vectors. Before the first
-//! tile comes its load, behind the last the way through the array (`2 s - 1`). ONNXim's schedule of the same instructions is `s - 2` clocks
-//! longer for a whole product, since its first load takes `2 s - 1`; a test has that schedule.
+//! A GEMM of `b` vectors with an `outputs x inputs` matrix, weight-stationary (as ONNXim, which the paper uses),
+//! divides tiles of `s x s` weights among the arrays. A tile takes `max(b, s / load_rows)` clocks: vectors stream
+//! through while the next tile is loaded row by row; with `pass_vectors < b`, it is loaded again for each such part.
+//! The first tile adds its load, the last one the way through the array (`2 s - 1`). ONNXim's schedule is `s - 2`
+//! clocks longer per product, since its first load takes `2 s - 1`; a test has it.
 //!
-//! Reading: the weights through the buses of all channels; rows of several banks are opened ahead, so the buses do not wait
-//! (LibraPIM, section 4.3). With two halves of the on-chip memory, one is read into while the other is used: the longer one of reading and
-//! computing counts, also across products. With one, both add up. Vectors that do not fit are cut, and weights read again for each part.
+//! Reading: weights come over all channels' buses, which do not wait, since rows of several banks are opened ahead
+//! (LibraPIM, section 4.3). With a halved on-chip memory the longer of reading and computing counts, even across
+//! products; undivided, both add up. Vectors that do not fit are cut, and weights read again for each part.
 //!
-//! Attention: K and V are tiles too, used for one vector (or as many as share them), or go to the vector units: whichever is
-//! faster. Softmax takes three passes over the scores on the vector units (maximum, exponential with sum, scaling); a normalisation five, and
-//! two sums by a tree; an activation and the sum of a residual one each, as in ONNXim.
+//! Attention: K and V are tiles for one vector (or those that share them), or go to the vector units, whichever is
+//! faster. Passes on the vector units, as in ONNXim: three for softmax (maximum, exponential with sum, scaling), five
+//! and two tree sums for a normalisation, one each for an activation and a residual sum.
 
 use crate::offloading::hardware::Hardware;
 use crate::offloading::time::Picos;
@@ -21,33 +21,30 @@ use serde::{Deserialize, Serialize};
 
 /// Passes of softmax over its inputs.
 const SOFTMAX_PASSES: u64 = 3;
-/// Passes of a normalisation over its inputs: two sums, three products.
+/// Two sums, three products.
 const NORM_PASSES: u64 = 5;
-/// Clocks of a normalisation for a mean, a variance and a root.
+/// Clocks for a mean, a variance and a root.
 const NORM_SCALARS: u64 = 3;
 
 /// The two sides of the roofline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NpuTime {
-    /// The buses of the memory.
     pub read: Picos,
     pub compute: Picos,
 }
 
 impl NpuTime {
-    /// Both at once.
     pub fn total(self) -> Picos {
         self.read.max(self.compute)
     }
 
-    /// The same with something behind it that needs no memory; reads of the next product do not wait for it.
+    /// Adds work that needs no memory; reads of the next product do not wait for it.
     #[must_use]
     pub fn and_then(self, vector: Picos) -> Self {
         Self { read: self.read, compute: self.total() + vector }
     }
 }
 
-/// The NPU of a system.
 #[derive(Clone, Debug)]
 pub struct NpuTimes {
     hardware: Hardware,
@@ -55,12 +52,11 @@ pub struct NpuTimes {
 }
 
 impl NpuTimes {
-    /// With banks `sliced` or not.
     pub fn new(hardware: &Hardware, sliced: bool) -> Self {
         Self { hardware: *hardware, sliced }
     }
 
-    /// Reading so many bytes over all channels.
+    /// Reading `bytes` over all channels.
     pub fn read(&self, bytes: u64) -> Picos {
         let h = &self.hardware;
         let columns = bytes.div_ceil(u64::from(h.pim.column_bytes) * u64::from(h.pim.channels));
@@ -71,7 +67,7 @@ impl NpuTimes {
         Picos(self.hardware.npu.clock_ps.into()) * clocks
     }
 
-    /// Clocks of so many tiles with `vectors` each.
+    /// Clocks of `tiles` tiles with `vectors` each.
     fn tiles(&self, tiles: u64, vectors: u64) -> u64 {
         let npu = &self.hardware.npu;
         let side = u64::from(npu.array_side);
@@ -83,7 +79,7 @@ impl NpuTimes {
         (clocks * 1000).div_ceil(npu.efficiency_permille.into())
     }
 
-    /// How often weights are read because the vectors, FP16, do not fit into what is on the chip.
+    /// How often weights are read because the FP16 vectors exceed the on-chip memory.
     fn parts(&self, matrix: Matrix, vectors: u32) -> u64 {
         let npu = &self.hardware.npu;
         let room = u64::from(npu.sram_kib) * if npu.double_buffer { 512 } else { 1024 };
@@ -91,7 +87,7 @@ impl NpuTimes {
         u64::from(vectors).div_ceil(fits)
     }
 
-    /// A GEMM of so many vectors; none take no time.
+    /// A GEMM; 0 without vectors.
     pub fn gemm(&self, matrix: Matrix, vectors: u32) -> NpuTime {
         if vectors == 0 {
             return NpuTime::default();
@@ -108,8 +104,8 @@ impl NpuTimes {
         NpuTime { read, compute: if self.hardware.npu.double_buffer { compute } else { read + compute } }
     }
 
-    /// GEMMs one after another. Each has its own roofline, so `compute` is the sum of the longer sides, which makes `total`
-    /// right; `read` is what the buses carry.
+    /// Consecutive GEMMs, each with its own roofline: `compute` sums the longer sides, so `total` is right; `read` is
+    /// the buses' load.
     pub fn gemms(&self, matrices: impl Iterator<Item = Matrix>, vectors: u32) -> NpuTime {
         let (mut read, mut total) = (Picos::ZERO, Picos::ZERO);
         for matrix in matrices {
@@ -120,23 +116,22 @@ impl NpuTimes {
         NpuTime { read, compute: total }
     }
 
-    /// So many operations on the vector units.
+    /// `operations` operations on the vector units.
     fn elementwise(&self, operations: u64) -> Picos {
         let lanes = u64::from(self.hardware.npu.vector_units) * u64::from(self.hardware.npu.vector_lanes);
         self.clocks(operations.div_ceil(lanes))
     }
 
-    /// Softmax of so many scores.
     pub fn softmax(&self, scores: u64) -> Picos {
         self.elementwise(SOFTMAX_PASSES * scores)
     }
 
-    /// Normalisations of so many vectors, a vector to a unit.
+    /// Normalisations, one vector per unit.
     pub fn normalised(&self, width: u32, vectors: u32) -> Picos {
         let lanes = self.hardware.npu.vector_lanes;
         let (mut level, mut tree) = (width.div_ceil(lanes), 0);
         let pieces = u64::from(level);
-        // A tree of `lanes` inputs, again over its own results until one is left.
+        // A tree of `lanes` inputs, repeated on its results until one is left.
         while level > 1 && lanes > 1 {
             tree += u64::from(level);
             level = level.div_ceil(lanes);
@@ -145,12 +140,12 @@ impl NpuTimes {
         self.clocks(one * u64::from(vectors.div_ceil(self.hardware.npu.vector_units)))
     }
 
-    /// An operation for each element of so many vectors: an activation, or the sum of a residual.
+    /// One operation per element: an activation or residual sum.
     pub fn mapped(&self, width: u32, vectors: u32) -> Picos {
         self.elementwise(u64::from(width) * u64::from(vectors))
     }
 
-    /// Attention of requests with those contexts, read from memory.
+    /// Attention of requests with these contexts, read from memory.
     pub fn attention(&self, model: &Model, contexts: impl Iterator<Item = u32>) -> NpuTime {
         let side = self.hardware.npu.array_side;
         let (mut bytes, mut tiles, mut macs, mut scores) = (0, 0, 0, 0);
@@ -219,8 +214,8 @@ mod tests {
         NpuTimes::new(&Hardware::from(npu), false)
     }
 
-    /// When ONNXim's `SystolicWS` ends: each GEMM_PRELOAD starts at the earliest `max(vectors of the one before, 4, load)` clocks behind it, the first
-    /// one behind a load of `2 s - 1`, and is done `2 s - 2 + max(vectors, 4)` clocks later.
+    /// End of ONNXim's `SystolicWS`: each GEMM_PRELOAD starts `max(vectors of the one before, 4, load)` clocks after
+    /// it, the first after a load of `2 s - 1`, and takes `2 s - 2 + max(vectors, 4)` clocks.
     fn onnxim(side: u64, instructions: &[u64]) -> u64 {
         let (mut start, mut end) = (2 * side - 1, 0);
         for (index, &vectors) in instructions.iter().enumerate() {
@@ -245,7 +240,7 @@ mod tests {
                     let theirs = onnxim(wide, &vec![wide; passes as usize]);
                     assert_eq!(theirs, clocks + wide - 2, "{side} {inputs} {outputs} {vectors}");
                 }
-                // Fewer vectors than rows of weights: the last tile's vectors are through earlier than the next load would be.
+                // With fewer vectors than rows of weights, the last tile's vectors end before the next load would.
                 for vectors in [4, 7, side - 1] {
                     let matrix = Matrix { inputs: inputs * side, outputs: outputs * side };
                     let clocks = of(npu).gemm(matrix, vectors).compute.0 / 1000;

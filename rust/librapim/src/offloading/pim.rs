@@ -1,8 +1,8 @@
-//! How long the banks' multipliers take, from columns, rows and what passes over a channel's bus.
+//! Times of the banks' multipliers, from columns, rows and transfers over a channel's bus.
 //!
-//! All banks of a channel obey one command (LibraPIM, section 5.2). Opening a row in all of them: four ACTs per tFAW, the last
-//! ones `(banks / 4 - 1) tFAW` behind the first; then tRCD, a MAC command per tCCD_L, tRTP and tRP, at least tRAS + tRP. Within a
-//! partition the next row cannot be opened meanwhile.
+//! All banks of a channel obey one command (LibraPIM, section 5.2). Opening a row in all of them takes four ACTs per
+//! tFAW, the last `(banks / 4 - 1) tFAW` after the first; then tRCD, a MAC command per tCCD_L, tRTP and tRP, at least
+//! tRAS + tRP. The next row of a partition cannot be opened meanwhile.
 //!
 //! **Attention** of one head of K and V with `L` tokens, `g` heads of Q on it, head width `w`, in one channel:
 //!
@@ -11,17 +11,17 @@
 //! | scores | keys, `ceil(L / banks)` per bank | `g ceil(L / banks) ceil(w / 16)` | `g ceil(w / 16)` | `g ceil(L / banks)` |
 //! | values | `ceil(w / banks)` dimensions per bank, `L` long | `g ceil(w / banks) ceil(L / 16)` | `g ceil(L / 16)` | `g ceil(w / banks)` |
 //!
-//! Vectors go to the global buffer, results of all banks come out as a column, at tCCD_L each. Rows are opened anew for each head of Q, as
-//! the host does; with `shared_rows`, `g` MACs follow each other on an open column: that saves rows, not MACs. Softmax overlaps, head by head, on the NPU's vector units: the longer
-//! one counts.
+//! Vectors enter the global buffer, and results of all banks leave as a column, at tCCD_L each. The host opens rows
+//! again for each head of Q; with `shared_rows`, `g` MACs share an open column, which saves rows, not MACs. Softmax
+//! overlaps on the NPU's vector units, head by head: the longer one counts.
 //!
-//! **Weights broadcast** (FFN offload, section 4.4 and Fig. 14): weights pass through the global buffer to the NPU and all banks; a
-//! bank holds vectors of one request at a time, so a column of weights serves `banks` requests per MAC command, and `b` requests
-//! take `ceil(b / banks)` of them. Inputs are worked through in pieces of one row; each output gives one column of partial sums
-//! per piece. The NPU adds them. Before, each channel gets all `b` vectors over its bus.
+//! **Weights broadcast** (FFN offload, section 4.4 and Fig. 14): weights pass through the global buffer to the NPU and
+//! all banks. A bank holds vectors of one request at a time, so a column serves `banks` requests per MAC command, and
+//! `b` requests take `ceil(b / banks)`. Inputs are processed in pieces of one row; each output gives a column of
+//! partial sums per piece, which the NPU adds. Before, each channel gets all `b` vectors over its bus.
 //!
-//! **Commands** of GDDR6-AiM and Newton, as the NeuPIMs simulator lists them: for a row in all banks a header, a COMP for each column, and a
-//! READRES behind each key, or behind each row of values: 37 commands for a full row of keys of width 128, 34 for one of values.
+//! **Commands** of GDDR6-AiM and Newton, as in the NeuPIMs simulator: per row in all banks a header, a COMP per column,
+//! and a READRES after each key or row of values: 37 for a full row of keys of width 128, 34 for one of values.
 
 use crate::offloading::hardware::{Dispatch, Hardware, KvMapping};
 use crate::offloading::npu::NpuTimes;
@@ -30,12 +30,12 @@ use crate::offloading::work::{Matrix, Model};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What one head of K and V asks of a channel.
+/// Work of a channel for one head of K and V.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeadWork {
-    /// Heads of Q, each of which needs all that follows.
+    /// Heads of Q; each needs all that follows.
     pub group: u64,
-    /// How often a row is opened: once for each head of Q, or once for all of them.
+    /// Openings of a row: one per head of Q, or one for all.
     pub openings: u64,
     /// Columns of keys in a bank.
     pub key_columns: u64,
@@ -45,20 +45,18 @@ pub(crate) struct HeadWork {
     pub results: u64,
 }
 
-/// What a matrix whose weights are broadcast asks of a channel.
+/// Work of a channel for a matrix with broadcast weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BroadcastWork {
-    /// Passes over the weights.
     pub passes: u64,
     pub columns: u64,
-    /// Rows that a vector fills.
+    /// Rows of a vector.
     pub pieces: u64,
     /// Columns of sums in a pass.
     pub sums: u64,
     pub vectors: u64,
 }
 
-/// The multipliers of a memory.
 #[derive(Clone, Debug)]
 pub struct PimTimes {
     hardware: Hardware,
@@ -67,12 +65,11 @@ pub struct PimTimes {
 }
 
 impl PimTimes {
-    /// With banks `sliced` or not.
     pub fn new(hardware: &Hardware, sliced: bool) -> Self {
         Self { hardware: *hardware, sliced, npu: NpuTimes::new(hardware, sliced) }
     }
 
-    /// A row in all banks of a channel with so many MAC commands on it.
+    /// A row in all banks of a channel, with `macs` MAC commands.
     pub fn row(&self, macs: u64) -> Picos {
         let h = &self.hardware;
         let windows = u64::from(h.pim.banks.div_ceil(h.pim.acts_per_window)) - 1;
@@ -91,7 +88,6 @@ impl PimTimes {
         self.row(per_row * macs) * (columns / per_row) + last
     }
 
-    /// What one head of K and V with the heads of Q on it is.
     pub(crate) fn head_work(&self, model: &Model, context: u32) -> HeadWork {
         if context == 0 {
             return HeadWork::default();
@@ -112,7 +108,7 @@ impl PimTimes {
         }
     }
 
-    /// One head of K and V with the heads of Q on it, in one channel.
+    /// One head of K and V with its heads of Q, in one channel.
     pub fn head(&self, model: &Model, context: u32) -> Picos {
         let HeadWork { group, openings, key_columns, value_columns, loads, results } =
             self.head_work(model, context);
@@ -121,7 +117,7 @@ impl PimTimes {
             + self.hardware.mac_column(self.sliced) * (group * (loads + results))
     }
 
-    /// Commands of that head: header, COMP and READRES.
+    /// Header, COMP and READRES commands of that head.
     pub fn head_commands(&self, model: &Model, context: u32) -> u64 {
         let HeadWork { group, openings, key_columns, value_columns, .. } = self.head_work(model, context);
         let per_row = u64::from(self.hardware.row_columns());
@@ -133,7 +129,7 @@ impl PimTimes {
         openings * headers + group * (key_columns + keys + value_columns + dimensions * pieces)
     }
 
-    /// How long the baselines' command stream takes for so many commands to all channels together.
+    /// Time of the baselines' command stream for `commands` to all channels.
     pub fn issue(&self, commands: u64) -> Picos {
         let baselines = &self.hardware.baselines;
         match baselines.dispatch {
@@ -145,7 +141,7 @@ impl PimTimes {
         }
     }
 
-    /// How long AttAcc's banks take to multiply a matrix with the vectors of `requests`, by their share of the peak.
+    /// AttAcc's banks multiply a matrix with vectors of `requests`, at their share of the peak.
     pub fn coprocessed(&self, matrix: Matrix, requests: u32) -> Picos {
         let h = &self.hardware;
         let lanes = u64::from(h.pim.channels) * u64::from(h.pim.banks) * u64::from(h.column_elements());
@@ -155,12 +151,12 @@ impl PimTimes {
         Picos(u64::try_from(ps).unwrap_or(u64::MAX))
     }
 
-    /// Attention of `requests`, all with the same context.
+    /// Requests with the same context.
     pub fn attention(&self, model: &Model, requests: u32, context: u32) -> Picos {
         self.attention_of(model, requests, context, self.head(model, context))
     }
 
-    /// The same if one head of K and V with the heads of Q on it takes so long.
+    /// [`Self::attention`], given the time of one head of K and V with its heads of Q.
     pub fn attention_of(&self, model: &Model, requests: u32, context: u32, head: Picos) -> Picos {
         let channels = u64::from(self.hardware.pim.channels);
         let (requests, heads) = (u64::from(requests), u64::from(model.kv_heads));
@@ -172,8 +168,7 @@ impl PimTimes {
         (head * in_channel).max(self.npu.softmax(scores))
     }
 
-    /// Attention of requests with those contexts: the longest ones first to the channel that is free first (lowest number of
-    /// several).
+    /// Requests of these contexts: longest first to the channel that is free first, the lowest among equals.
     pub fn attention_ragged(&self, model: &Model, contexts: &[u32]) -> Picos {
         match contexts {
             [] => Picos::ZERO,
@@ -207,7 +202,6 @@ impl PimTimes {
         longest.max(self.npu.softmax(scores))
     }
 
-    /// What a matrix whose weights are broadcast is, with the vectors of `requests`.
     pub(crate) fn broadcast_work(&self, matrix: Matrix, requests: u32) -> BroadcastWork {
         let h = &self.hardware;
         let channels = u64::from(h.pim.channels);
@@ -221,7 +215,7 @@ impl PimTimes {
         }
     }
 
-    /// A matrix whose weights are broadcast, with the vectors of `requests`; none take no time.
+    /// A matrix with broadcast weights and vectors of `requests`; 0 without requests.
     pub fn broadcast(&self, matrix: Matrix, requests: u32) -> Picos {
         if requests == 0 {
             return Picos::ZERO;
@@ -232,7 +226,6 @@ impl PimTimes {
         (mac * (columns + sums) + opening) * passes + self.hardware.bus_column(self.sliced) * vectors
     }
 
-    /// Matrices one after another.
     pub fn broadcasts(&self, matrices: impl Iterator<Item = Matrix>, requests: u32) -> Picos {
         matrices.map(|matrix| self.broadcast(matrix, requests)).sum()
     }
@@ -257,7 +250,7 @@ mod tests {
         Model::of(&LlmShape::preset(name).unwrap())
     }
 
-    /// The part of what tFAW allows that row openings of attention and reads at full bus speed need together, at most.
+    /// Upper bound of the share of tFAW that attention's rows and full-speed reads need together.
     fn activation_load(times: &PimTimes) -> f64 {
         let h = &times.hardware;
         let columns = u64::from(h.row_columns());
@@ -280,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_head_is_counted_column_by_column() {
-        // 64 tokens: 4 keys x 8 columns and 8 dimensions x 4 columns in a bank, a row each.
+        // 64 tokens: 4 keys x 8 columns and 8 dimensions x 4 columns per bank, a row each.
         let moved = 8 + 4 + 4 + 8;
         assert_eq!(pim().head(&model("gpt3-175b"), 64), pim().row(32) * 2 + Picos(2000) * moved);
         let eight = pim().head(&model("gpt3-175b"), 64) * 8;

@@ -11,22 +11,21 @@
 //! | dex+dbo: LibraPIM | two | yes, with offloading by algorithm 1 | sliced |
 //! | shortest | one or two | the shortest [`Layout`], each with offloading | sliced |
 //!
-//! `shortest` is not the paper's. Two groups load all weights twice, which is more than overlapping gives back if groups are
-//! small; and a whole group in memory is shorter for very small ones only.
+//! `shortest` is not the paper's. Two groups load all weights twice, which costs small groups more than overlap gains;
+//! a whole group in memory is shorter only for very small ones.
 //!
-//! **Slots.** With two groups, slot by slot, the NPU has one group's matrices while the other one is in attention; then they
-//! change places. The NPU's stages are Q, K, V of layer 1; then projection, FFN and Q, K, V of the next layer; at the end
-//! projection, FFN and logits. `2 (layers + 1)` slots make a step; the next one starts when it is done. A slot lasts until both
-//! are through. In `pipelined` the weights of a slot are read first, the PIM works behind; with ideal turns in place of blocks the
-//! slot would take as long. NeuPIMs differs from that by the share of reads that its second row buffer takes from the banks' way. Both deal
-//! requests to channels longest first, to the one that is free first.
+//! **Slots.** With two groups, the NPU has one group's matrices while the other is in attention; then they swap. The
+//! NPU's stages are Q, K, V of layer 1; then projection, FFN and Q, K, V of the next layer; last projection, FFN and
+//! logits: `2 (layers + 1)` slots. A slot lasts until both are done. In `pipelined` a slot's weights are read before
+//! PIM works; ideal turns would take as long. NeuPIMs' second row buffer takes a share of these reads out of the banks'
+//! way. Both deal requests to channels longest first, to the one that is free first.
 //!
-//! **NPU+AiM and AttAcc** are given their PIM commands as [`Baselines`] says: by one stream for all channels, if it is `shared`.
+//! **NPU+AiM and AttAcc** get their PIM commands as [`Baselines`] says: in one stream for all channels, if `shared`.
 //!
-//! **FFN offload.** Weights are broadcast while the NPU reads them, so the memory does its share of the FFN when the NPU does its
-//! own, and attention before and after. Q, K and V wait for both shares. **MHA offload**: the requests with the longest contexts, on
-//! the NPU at the end of the slot. **Whole group**: layer by layer the NPU has one group's matrices and the memory the other
-//! one's, then the memory has attention of both.
+//! **FFN offload.** Weights are broadcast while the NPU reads them, so the memory does its share of the FFN with the
+//! NPU, and attention before and after. Q, K and V wait for both shares. **MHA offload**: the longest contexts, on the
+//! NPU at the end of the slot. **Whole group**: layer by layer the NPU has one group's matrices and the memory the
+//! other's, then the memory has both attentions.
 
 use crate::offloading::algorithm::{Choice, Decision, Rule, Scheduler, Slot, Stage};
 use crate::offloading::batch::Batch;
@@ -42,19 +41,18 @@ pub struct Planner<'a> {
     model: Model,
     plain: &'a dyn DeviceTimes,
     sliced: &'a dyn DeviceTimes,
-    /// Times of NPU+AiM and AttAcc.
     issued: BaselineTimes<'a>,
     baselines: Baselines,
     channels: u32,
     rule: Rule,
-    /// Requests whose FFN is offloaded, in place of what algorithm 1 decides.
+    /// Requests with an offloaded FFN, instead of algorithm 1's decision.
     given: Option<u32>,
-    /// Requests of both groups with room for a copy of their keys and values.
+    /// Requests of both groups whose copies fit.
     copies: u32,
 }
 
 impl<'a> Planner<'a> {
-    /// For `model` with times of ordinary (`plain`) and of sliced banks of that hardware.
+    /// `plain` and `sliced` are times of ordinary and sliced banks.
     pub fn new(
         model: &Model,
         hardware: &Hardware,
@@ -76,14 +74,13 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// With another rule.
     #[must_use]
     pub fn with_rule(mut self, rule: Rule) -> Self {
         self.rule = rule;
         self
     }
 
-    /// In `dbo` and `dex+dbo`, the FFN of so many requests of each group goes to the memory, in place of what algorithm 1 decides, small groups included.
+    /// Fixes the requests of each group whose FFN goes to the memory in `dbo` and `dex+dbo`, even of small groups.
     pub fn with_ffn(mut self, requests: Option<u32>) -> Result<Self> {
         let asked = requests.unwrap_or(0);
         in_range("requests of a group whose FFN is offloaded", asked, 0, self.channels)?;
@@ -91,14 +88,14 @@ impl<'a> Planner<'a> {
         Ok(self)
     }
 
-    /// Where attention of no more requests moves than have room for a copy of their keys and values ([`crate::offloading::Room`]); two groups have half each.
+    /// Limits moved attention to requests whose copies fit ([`crate::offloading::Room`]); two groups have half each.
     #[must_use]
     pub fn with_copies(mut self, requests: u32) -> Self {
         self.copies = requests;
         self
     }
 
-    /// The scheduler of sliced banks, for one group.
+    /// Scheduler of sliced banks, for one group.
     pub fn scheduler(&self) -> Scheduler<'a> {
         Scheduler::new(self.sliced, self.channels, self.rule).with_copies(self.copies)
     }
@@ -115,11 +112,8 @@ impl<'a> Planner<'a> {
         Builder::new(&self.model, self.times(mode), &self.baselines, mode, layout)
     }
 
-    /// A step of the batch.
-    ///
-    /// # Errors
-    /// If requests or contexts are beyond what the times are known for; if the memory gets the FFN of more requests than
-    /// the larger group has, and a step that takes longer than can be counted.
+    /// A step of the batch. Fails if requests or contexts exceed the known times, if the memory gets more FFNs than the
+    /// larger group has requests, or if the time overflows.
     pub fn step(&self, batch: &Batch, mode: Mode) -> Result<Step> {
         let contexts = batch.contexts();
         let times = self.times(mode);
@@ -144,12 +138,10 @@ impl<'a> Planner<'a> {
             Mode::DexDbo => self.slots(mode, &groups),
             Mode::Shortest => self.shortest(&contexts, &groups),
         };
-        // Where time stops counting.
         in_range("picoseconds of a step", step.timeline.span.0, 0, u64::MAX - 1)?;
         Ok(step)
     }
 
-    /// Steps until all requests are finished.
     pub fn run(&self, batch: &Batch, mode: Mode) -> Result<Vec<Step>> {
         let (mut steps, mut next) = (Vec::new(), Some(batch.clone()));
         while let Some(batch) = next {
@@ -159,12 +151,12 @@ impl<'a> Planner<'a> {
         Ok(steps)
     }
 
-    /// Lines 10-12 of algorithm 1; the first group is never the smaller one. A request by itself has no other group.
+    /// Lines 10-12 of algorithm 1; the first group is never the smaller one. A single request has no other group.
     fn is_small(&self, groups: &[Vec<u32>; 2]) -> bool {
         self.scheduler().group_is_small(groups[0].len() as u32) && !groups[1].is_empty()
     }
 
-    /// The shortest layout; of several, two groups first, then one.
+    /// The shortest layout; among equals, two groups first, then one.
     fn shortest(&self, contexts: &[u32], groups: &[Vec<u32>; 2]) -> Step {
         let mut best = self.slots(Mode::Shortest, groups);
         let mut others = vec![self.one_group(Mode::Shortest, contexts)];
@@ -224,7 +216,7 @@ impl<'a> Planner<'a> {
         let mut step = self.builder(mode, Layout::TwoGroups);
         let mut decided: Vec<(Slot, Choice)> = Vec::new();
         let mut shown = None;
-        // Slot k: the NPU has stage k / 2 of group k mod 2; in attention is what it had before.
+        // Slot k: the NPU has stage k / 2 of group k mod 2; in attention is its previous group.
         for slot in 0..2 * self.model.layers + 2 {
             let (layer, group) = (slot / 2, (slot % 2) as u8);
             let on_npu = (layer <= self.model.layers).then(|| OnNpu {

@@ -1,4 +1,4 @@
-//! A decode step: its mode, how requests are spread over groups and devices, and what came of it.
+//! A decode step: mode, layout of requests, and result.
 
 use crate::offloading::algorithm::Choice;
 use crate::offloading::time::Picos;
@@ -35,20 +35,19 @@ ndp_config::named! {
     }
 }
 
-/// How requests are spread over groups and devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
-    /// One group; attention begins when its matrices are done.
+    /// Attention follows the matrices.
     OneGroup,
-    /// Two groups that change places.
+    /// Two groups that swap places.
     TwoGroups,
-    /// Two groups, one of them in memory as a whole.
+    /// Two groups, one wholly in memory.
     WholeGroup,
 }
 
 impl Mode {
-    /// The system of the paper that works so, if there is one.
+    /// The paper's system of this mode.
     pub fn system(self) -> &'static str {
         match self {
             Self::Serial => "NPU+AiM",
@@ -66,32 +65,29 @@ impl Mode {
         matches!(self, Self::Dex | Self::DexDbo | Self::Shortest)
     }
 
-    /// Whether work moves to the other device.
     pub fn offloads(self) -> bool {
         matches!(self, Self::Dbo | Self::DexDbo | Self::Shortest)
     }
 }
 
-/// A piece of work, whatever time it takes.
+/// A piece of work without its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
-    /// Matrices with the vectors of so many requests on the NPU, and of others in memory: of those the banks get the weights on their way to
-    /// the NPU.
+    /// Matrices with vectors of `npu` requests on the NPU and `pim` in memory, whose banks get the weights on their
+    /// way.
     Matrix {
         work: Work,
         /// Requests on the NPU.
         npu: u32,
         pim: u32,
     },
-    /// An FFN that the banks multiply a part of: of so many weights all vectors, each weight read by one device.
+    /// An FFN whose weights both devices divide, each with all vectors.
     Coprocessed {
         /// Requests, whose vectors both devices have.
         requests: u32,
-        /// MACs of the NPU.
         npu_macs: u64,
         pim_macs: u64,
     },
-    /// Attention of requests with those contexts.
     Attention {
         device: Device,
         /// Tokens in K and V of each request.
@@ -99,25 +95,23 @@ pub enum Job {
     },
 }
 
-/// A decode step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
     pub mode: Mode,
     pub layout: Layout,
-    /// The decision in a middle layer, while the first group is on the NPU. `None` without DBO, with another layout than two
-    /// groups, or if there is one layer only.
+    /// Decision in a middle layer, while the first group is on the NPU. `None` without DBO, without two groups, or for
+    /// one layer.
     pub choice: Option<Choice>,
-    /// MACs of the NPU.
     pub npu_macs: u64,
     pub pim_macs: u64,
-    /// All work, and how often each piece of it comes up.
+    /// Pieces of work, and how often each occurs.
     #[serde(skip)]
     pub jobs: Vec<(Job, u64)>,
     pub timeline: Timeline,
 }
 
 impl Step {
-    /// Work of one group that takes so long, without MACs or events.
+    /// A step of one group with a given span, without MACs or events.
     pub fn alone(mode: Mode, span: Picos, jobs: Vec<(Job, u64)>) -> Self {
         let timeline = Timeline { span, events: Vec::new() };
         Self { mode, layout: Layout::OneGroup, choice: None, npu_macs: 0, pim_macs: 0, jobs, timeline }

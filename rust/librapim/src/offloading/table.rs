@@ -1,9 +1,9 @@
-//! Times that were measured: by a cycle model, or on hardware.
+//! Measured times, from a cycle model or hardware.
 //!
-//! The paper's host looks times up in a table that is updated after each generation stage (LibraPIM, section 4.1). Times are at the
-//! points of two axes, requests and context; between two points they are interpolated linearly and rounded up, below the first
-//! point they are the first one's, and beyond the last one there are none. Rounding up a value that does not fall gives one
-//! that does not fall, so the balance stays exact.
+//! The paper's host looks times up in a table that is updated after each generation stage (LibraPIM, section 4.1).
+//! Times are given at points of two axes, requests and context. In between they are interpolated linearly and rounded
+//! up; before the first point that one's counts, after the last there are none. Rounding up keeps a non-falling
+//! sequence non-falling, so the balance stays exact.
 
 use crate::offloading::npu::NpuTime;
 use crate::offloading::time::Picos;
@@ -13,25 +13,24 @@ use crate::offloading::work::Model;
 use ndp_files::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// Model and memory of a table of times.
+/// Origin of a table of times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
-    /// The model with its sizes.
     pub model: Model,
     pub memory: String,
 }
 
-/// The file format. Times are in picoseconds; those of attention are `requests x contexts`, row-major.
+/// File format. Times are in picoseconds; attention is `requests x contexts`, row-major.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableFile {
-    /// Model and memory; none in tables of older versions.
+    /// `None` in tables of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<Origin>,
-    /// Numbers of requests, rising.
+    /// Ascending.
     pub requests: Vec<u32>,
-    /// Tokens in K and V, rising.
+    /// Tokens in K and V, ascending.
     pub contexts: Vec<u32>,
     /// Q, K and V on the NPU.
     pub qkv_npu: Vec<NpuTime>,
@@ -52,7 +51,7 @@ pub struct TableFile {
 }
 
 impl TableFile {
-    /// The times that `times` has at those points.
+    /// Samples `times` at these points.
     pub fn sample(times: &dyn DeviceTimes, requests: &[u32], contexts: &[u32]) -> Self {
         let points = |work| {
             let contexts = if work == Work::Mha { contexts } else { &[1] };
@@ -76,7 +75,7 @@ impl TableFile {
         }
     }
 
-    /// Times on the NPU, and their name in the file.
+    /// Times on the NPU, with their name in the file.
     fn npu(&self, work: Work) -> (&'static str, &[NpuTime]) {
         match work {
             Work::Qkv => ("qkv_npu", &self.qkv_npu),
@@ -87,7 +86,7 @@ impl TableFile {
         }
     }
 
-    /// Times in memory, which logits do not have.
+    /// Times in memory; `None` for logits.
     fn pim(&self, work: Work) -> Option<(&'static str, &[Picos])> {
         match work {
             Work::Qkv => Some(("qkv_pim", &self.qkv_pim)),
@@ -98,16 +97,13 @@ impl TableFile {
         }
     }
 
-    /// The table with the model and the memory that its times are of.
+    /// Adds model and memory of the times.
     #[must_use]
     pub fn of(self, model: &Model, memory: &str) -> Self {
         Self { of: Some(Origin { model: model.clone(), memory: memory.to_owned() }), ..self }
     }
 
-    /// Checks that the times are of this model and memory.
-    ///
-    /// # Errors
-    /// A table of another model or memory, or one that names none.
+    /// Checks that the times belong to this model and memory; fails if the table names no origin.
     pub fn check_origin(&self, model: &Model, memory: &str) -> Result<()> {
         let Some(of) = &self.of else {
             bail!("the table does not say its model and memory in `of`; write it anew with --sample-times")
@@ -135,11 +131,10 @@ impl TableFile {
     }
 }
 
-/// A checked table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeasuredTimes(TableFile);
 
-/// A place on an axis: between two points, `part` of `whole` behind the first.
+/// A place on an axis: `part` of `whole` after the first of two points.
 #[derive(Clone, Copy)]
 struct Place {
     low: usize,
@@ -170,7 +165,7 @@ fn check_axis(axis: &'static str, points: &[u32]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the times do not fall along either axis; `width` is the second one's.
+/// Checks that times do not fall along either axis; `width` is the second one's length.
 fn check_rising(
     column: &'static str,
     times: impl Iterator<Item = Picos>,
@@ -180,7 +175,7 @@ fn check_rising(
     let times: Vec<_> = times.collect();
     ensure!(times.len() == expected, "table: {column} has {} entries, {expected} expected", times.len());
     for (index, &time) in times.iter().enumerate() {
-        // Interpolation multiplies two lengths of axes with a time.
+        // Interpolation multiplies a time by two axis lengths.
         ndp_files::in_range(column, time.0, 0, 1 << 60)?;
         let above = index.checked_sub(width).map(|above| times[above]);
         let left = (index % width > 0).then(|| times[index - 1]);
@@ -196,11 +191,8 @@ fn check_rising(
 }
 
 impl MeasuredTimes {
-    /// Checks a table.
-    ///
-    /// # Errors
-    /// An axis that does not rise; too many or too few times; a time that falls while its axis rises, since more work cannot take less time; a
-    /// time above 2^60 ps.
+    /// Checks a table. Fails if an axis does not rise, the number of times is wrong, a time falls along its axis (more
+    /// work cannot take less time), or a time exceeds 2^60 ps.
     pub fn new(file: TableFile) -> Result<Self> {
         check_axis("requests", &file.requests)?;
         check_axis("contexts", &file.contexts)?;
@@ -223,7 +215,7 @@ impl MeasuredTimes {
         &self.0
     }
 
-    /// Changes entries, as after a generation stage. The table stays as it was if the result would not do.
+    /// Changes entries, as after a generation stage. On error the table stays unchanged.
     pub fn update(&mut self, change: impl FnOnce(&mut TableFile)) -> Result<()> {
         let mut file = self.0.clone();
         change(&mut file);

@@ -4,27 +4,24 @@ use serde::{Deserialize, Serialize};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Sub};
 
-/// A duration, or a point in time since the start of a decode step, in picoseconds.
-///
-/// A `u64` of them is 213 days. Sums and products stop there; [`crate::offloading::Planner::step`] refuses a step that does not end before.
+/// A duration, or a time since the start of a decode step. A `u64` lasts 213 days; sums and products saturate, and
+/// [`crate::offloading::Planner::step`] refuses such steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Picos(pub u64);
 
 impl Picos {
-    /// No time.
     pub const ZERO: Self = Self(0);
 
     pub fn us(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// This less the other, or nothing if the other is longer.
     pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The part that this is of `whole`; 0 of nothing.
+    /// Share of `whole`; 0 if that is 0.
     pub fn share_of(self, whole: Self) -> f64 {
         if whole.0 == 0 { 0.0 } else { self.0 as f64 / whole.0 as f64 }
     }

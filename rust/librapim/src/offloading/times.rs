@@ -1,7 +1,7 @@
-//! What the scheduler asks about both devices, and the analytic answer.
+//! Times of both devices for the scheduler, and analytic ones.
 //!
-//! A cycle model, or a table of measured times ([`crate::offloading::MeasuredTimes`]), answers as well. The balance is exact whatever the times
-//! are, as long as more work never takes less time.
+//! A cycle model or a table ([`crate::offloading::MeasuredTimes`]) can answer too. The balance is exact for any times
+//! that do not fall with more work.
 
 use crate::offloading::hardware::Hardware;
 use crate::offloading::npu::{NpuTime, NpuTimes};
@@ -12,44 +12,43 @@ use crate::offloading::work::Model;
 
 /// The times of one decoder layer on both devices.
 ///
-/// No time may fall when requests or context rise, and no requests take no time. `requests` is at most
-/// [`DeviceTimes::limits`]`.0`, `context` (tokens in K and V, at least 1) at most `.1`: who asks beyond gets the time at the limit.
+/// Times must not fall with requests or context, and are 0 without requests. Past [`DeviceTimes::limits`] (requests,
+/// tokens in K and V; context is at least 1) they are the times at the limit.
 pub trait DeviceTimes {
-    /// Most requests and longest context that are known.
+    /// Most requests and longest context.
     fn limits(&self) -> (u32, u32) {
         (u32::MAX, u32::MAX)
     }
-    /// Work on the NPU; `context` is for attention alone (MHA offload).
+    /// Work on the NPU; `context` is only for attention (MHA offload).
     fn npu(&self, work: Work, requests: u32, context: u32) -> NpuTime;
-    /// Work in memory: attention, the FFN, or matrices of a whole group. The planner leaves logits to the NPU.
+    /// Work in memory: attention, the FFN, or a whole group's matrices. The NPU computes logits.
     fn pim(&self, work: Work, requests: u32, context: u32) -> Picos;
 
     fn mha_pim(&self, requests: u32, context: u32) -> Picos {
         self.pim(Work::Mha, requests, context)
     }
-    /// The FFN in memory (FFN offload, or whole group).
+    /// FFN in memory (FFN offload or whole group).
     fn ffn_pim(&self, requests: u32) -> Picos {
         self.pim(Work::Ffn, requests, 1)
     }
 
-    /// The FFN in AttAcc's banks, all of it.
+    /// The whole FFN in AttAcc's banks.
     fn ffn_coprocessed(&self, requests: u32) -> Picos {
         self.ffn_pim(requests)
     }
 
-    /// Attention on the NPU of requests of several lengths; if nothing better is known, all are taken to be as long as the
-    /// longest.
+    /// Attention on the NPU of requests of several lengths; by default all count as the longest.
     fn mha_npu_ragged(&self, contexts: &[u32]) -> NpuTime {
         self.npu(Work::Mha, contexts.len() as u32, contexts.iter().copied().max().unwrap_or(1))
     }
 
-    /// Attention in memory of requests of several lengths; if nothing better is known, all are taken to be as long as the longest.
+    /// Attention in memory of requests of several lengths; by default all count as the longest.
     fn mha_pim_ragged(&self, contexts: &[u32]) -> Picos {
         self.mha_pim(contexts.len() as u32, contexts.iter().copied().max().unwrap_or(1))
     }
 }
 
-/// Times computed from sizes and clocks ([`NpuTimes`], [`PimTimes`]).
+/// Times by formula ([`NpuTimes`], [`PimTimes`]).
 #[derive(Clone, Debug)]
 pub struct AnalyticTimes {
     model: Model,
@@ -58,18 +57,18 @@ pub struct AnalyticTimes {
 }
 
 impl AnalyticTimes {
-    /// The times of `model`; `sliced` banks have the longer tCCD.
+    /// `sliced` banks have the longer tCCD.
     pub fn new(model: &Model, hardware: &Hardware, sliced: bool) -> Self {
         let npu = NpuTimes::new(hardware, sliced);
         Self { model: model.clone(), npu, pim: PimTimes::new(hardware, sliced) }
     }
 
-    /// One head of K and V with the heads of Q on it, in one channel.
+    /// One head of K and V with its heads of Q, in one channel.
     pub fn head(&self, context: u32) -> Picos {
         self.pim.head(&self.model, context)
     }
 
-    /// Attention in memory if that head takes so long.
+    /// Attention in memory, given the time of that head.
     pub fn attention_of(&self, requests: u32, context: u32, head: Picos) -> Picos {
         self.pim.attention_of(&self.model, requests, context, head)
     }
@@ -105,8 +104,7 @@ impl DeviceTimes for AnalyticTimes {
     }
 }
 
-/// Times of ordinary banks that are given their commands as NPU+AiM's and AttAcc's: attention takes at least as long as the stream of
-/// commands.
+/// Ordinary banks with NPU+AiM's and AttAcc's commands: attention takes at least their stream's time.
 pub struct BaselineTimes<'a> {
     inner: &'a dyn DeviceTimes,
     model: Model,
@@ -114,7 +112,6 @@ pub struct BaselineTimes<'a> {
 }
 
 impl<'a> BaselineTimes<'a> {
-    /// On times of ordinary banks.
     pub fn new(model: &Model, hardware: &Hardware, inner: &'a dyn DeviceTimes) -> Self {
         Self { inner, model: model.clone(), pim: PimTimes::new(hardware, false) }
     }

@@ -1,11 +1,11 @@
-//! What a decode step has to compute: matrices and attention of one decoder layer, from a model's sizes.
+//! Work of a decode step: matrices and attention of one decoder layer, from a model's sizes.
 
 use crate::offloading::timeline::Work;
 use ndp_config::LlmShape;
 use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 
-/// A matrix that a vector is multiplied by: `outputs x inputs` FP16 weights.
+/// `outputs x inputs` FP16 weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     pub inputs: u32,
@@ -19,7 +19,6 @@ impl Matrix {
     }
 }
 
-/// The sizes of a model as the time models use them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -28,18 +27,16 @@ pub struct Model {
     /// Width of the hidden state.
     pub hidden: u32,
     pub heads: u32,
-    /// Heads of K and V.
     pub kv_heads: u32,
     pub head_width: u32,
     /// Width of the FFN.
     pub ffn: u32,
-    /// Matrices of the FFN: 3 with a gate, 2 without.
+    /// 3 with a gate, 2 without.
     pub ffn_matrices: u32,
     pub vocabulary: u32,
 }
 
 impl Model {
-    /// The model of those sizes.
     pub fn of(shape: &LlmShape) -> Self {
         Self {
             name: shape.name().to_owned(),
@@ -54,52 +51,45 @@ impl Model {
         }
     }
 
-    /// The same model without grouped-query attention: K and V for every head. `K_MHA d_model B L` of algorithm 1 counts
-    /// attention so.
+    /// Without grouped-query attention: K and V for every head, as algorithm 1 counts (`K_MHA d_model B L`).
     #[must_use]
     pub fn with_all_kv_heads(mut self) -> Self {
         self.kv_heads = self.heads;
         self
     }
 
-    /// The same model with another number of layers.
-    ///
-    /// # Errors
-    /// Unless in 1..=2^12.
+    /// Changes the number of layers; an error unless in 1..=2^12.
     pub fn with_layers(mut self, layers: u32) -> Result<Self> {
         ndp_files::in_range("layers", layers, 1, 1 << 12)?;
         self.layers = layers;
         Ok(self)
     }
 
-    /// Heads of Q that share one of K and V.
     pub fn group(&self) -> u32 {
         self.heads / self.kv_heads
     }
 
-    /// Q, K and V as one matrix.
     pub fn qkv(&self) -> Matrix {
         Matrix { inputs: self.hidden, outputs: (self.heads + 2 * self.kv_heads) * self.head_width }
     }
 
-    /// The projection behind attention.
     pub fn projection(&self) -> Matrix {
         Matrix { inputs: self.heads * self.head_width, outputs: self.hidden }
     }
 
-    /// The FFN's matrices: up (and gate), then down.
+    /// Up (and gate), then down.
     pub fn ffn_parts(&self) -> impl Iterator<Item = Matrix> {
         let up = Matrix { inputs: self.hidden, outputs: self.ffn };
         let down = Matrix { inputs: self.ffn, outputs: self.hidden };
         std::iter::repeat_n(up, self.ffn_matrices as usize - 1).chain([down])
     }
 
-    /// The head: hidden state to logits.
+    /// Hidden state to logits.
     pub fn head(&self) -> Matrix {
         Matrix { inputs: self.hidden, outputs: self.vocabulary }
     }
 
-    /// The matrices of a piece of work, which attention does not have.
+    /// Matrices of a piece of work; none for attention.
     pub fn matrices(&self, work: Work) -> impl Iterator<Item = Matrix> {
         let ffn = self.ffn_parts().filter(move |_| work == Work::Ffn);
         let other = match work {
@@ -116,22 +106,21 @@ impl Model {
         self.matrices(work).map(Matrix::weights).sum()
     }
 
-    /// Weights of the FFN.
     pub fn ffn_weights(&self) -> u64 {
         self.weights(Work::Ffn)
     }
 
-    /// MACs of attention for one request with `context` tokens in one layer: scores and weighted values.
+    /// MACs of one request in one layer: scores and weighted values.
     pub fn attention_macs(&self, context: u32) -> u64 {
         2 * u64::from(self.heads) * u64::from(self.head_width) * u64::from(context)
     }
 
-    /// Bytes of K and V of one request with `context` tokens in one layer.
+    /// Bytes of one request in one layer.
     pub fn kv_bytes(&self, context: u32) -> u64 {
         4 * u64::from(self.kv_heads) * u64::from(self.head_width) * u64::from(context)
     }
 
-    /// Bytes of the weights of all layers, head left out.
+    /// Bytes of all layers, without head.
     pub fn weight_bytes(&self) -> u64 {
         let layer = [Work::Qkv, Work::Projection, Work::Ffn].map(|work| self.weights(work));
         2 * u64::from(self.layers) * layer.iter().sum::<u64>()

@@ -36,14 +36,14 @@ fn run(
     )
 }
 
-/// Outputs that the banks computed, by what the decisions and shapes say.
+/// Outputs that the banks must have computed, from decisions and shapes.
 fn expected_products(model: &Model, outcome: &Outcome) -> u64 {
     let config = &model.config;
     let of_request = config.num_hidden_layers() * (config.hidden_size() + config.ffn_dim());
     outcome.decisions.iter().map(|decided| u64::from(decided.share.ffn) * of_request as u64).sum()
 }
 
-/// Products in memory that begin and end while the other group is in attention there.
+/// Products in memory during the other group's attention there.
 fn interruptions(outcome: &Outcome) -> usize {
     let in_memory =
         |work| outcome.events.iter().filter(move |event| event.device == Device::Pim && event.work == work);
@@ -56,7 +56,7 @@ fn interruptions(outcome: &Outcome) -> usize {
 #[test]
 fn texts_are_the_same_with_any_share_on_the_other_device() {
     let prompts = prompts(&[(5, 4), (3, 2), (9, 3), (2, 5), (4, 1), (17, 3)], 64);
-    // Rows of inputs: one of both matrices; two of the second one, the last of them with one column and a half.
+    // One row of inputs for both matrices; or two for the second, the last with a column and a half.
     let mut interrupted = 0;
     for (ffn_width, channels) in [(96, 2), (536, 4)] {
         let model = random_model(64, 4, ffn_width);
@@ -73,7 +73,6 @@ fn texts_are_the_same_with_any_share_on_the_other_device() {
             assert_eq!(outcome.copies_checked > 0, mha > 0);
             reads.push(outcome.columns_checked);
             interrupted += interruptions(&outcome);
-            // Each channel was given something for every product of both.
             let shared = |event: usize| {
                 outcome.spans.iter().filter(|span| span.event == event && span.commands.share > 0).count()
             };
@@ -83,7 +82,6 @@ fn texts_are_the_same_with_any_share_on_the_other_device() {
                 }
             }
         }
-        // Weights are read once, whoever multiplies by them.
         assert!(reads.iter().all(|&columns| columns == reads[0]), "{reads:?}");
     }
     assert!(interrupted > 0, "no product came in between parts of attention");
@@ -91,9 +89,8 @@ fn texts_are_the_same_with_any_share_on_the_other_device() {
 
 #[test]
 fn the_scheduler_moves_ffns_from_a_slow_npu_and_attention_from_a_memory_with_more_of_it() {
-    // Few weights: attention is longer than reading them.
     let attentive = random_model(64, 4, 32);
-    // One array of 4 x 4: the NPU computes for longer than it reads.
+    // One array of 4 x 4: computing takes longer than reading.
     let slow = Hardware::preset("librapim-small-npu").unwrap();
     let wide = random_model(64, 4, 256);
     let lengths = [(3, 30), (4, 25), (2, 28), (5, 20), (1, 31), (3, 30), (3, 29), (4, 32)];
@@ -136,12 +133,11 @@ fn what_is_decided_follows_the_measured_times() {
         Policy::new(Offloading::Live(Rule::Slot), config.banks(), 8, times).unwrap()
     };
     let (fast, slow) = (policy(&hardware), policy(&slow));
-    // The NPU reads for as long as before: nothing is gained.
+    // The NPU reads as long as before: nothing is gained.
     assert_eq!(fast.decide(&[5, 5], &[5, 5]).ffn, 0);
     let shares: Vec<u32> = (1..=8).map(|requests| slow.decide(&vec![5; requests], &[5]).ffn).collect();
-    // More requests take the NPU longer; a bank each, they take the memory hardly longer.
+    // More requests take the NPU longer but, at one per bank, hardly the memory.
     assert!(shares.is_sorted() && shares[0] == 0 && shares[7] > 3, "{shares:?}");
-    // Nobody else is on the NPU: attention goes there.
     let alone = fast.decide(&[40; 4], &[]);
     assert!(alone.mha > 0 && alone.ffn == 0, "{alone:?}");
     assert_eq!(fast.decide(&[], &[3]), ndp_librapim::host::Share::default());
@@ -155,7 +151,6 @@ fn what_is_decided_follows_the_measured_times() {
     let sizes = sizes_of(&Model::load(&golden).unwrap());
     let of_golden = HostTimes::new(&sizes, &hardware, &config, 4, 16).unwrap();
     assert_eq!([1, 2, 3, 4].map(|m| of_golden.ffn_clocks(m)), [31_005, 31_495, 31_992, 32_503]);
-    // Beyond what was measured the last one counts, as the limits say.
     assert_eq!(times.head_clocks(1000), times.head_clocks(64));
 }
 
@@ -179,7 +174,7 @@ fn offloading_that_cannot_be_is_refused() {
         says(&memory(2).unsliced(), fixed(1, 0)),
         "offloading needs sliced banks, but memory 'librapim-small-unsliced' does not slice its banks"
     );
-    // Six rows for weights: they fit, copies of keys and values do not.
+    // Six rows for weights fit them, but no copies of keys and values.
     let small =
         "name = \"s\"\n[device]\nchannels = 2\nrow_bits = 5\nsubarray_rows = 1\nweight_subarrays = 6\n";
     let small = HbmConfig::from_toml(small).unwrap();
@@ -192,19 +187,18 @@ fn offloading_that_cannot_be_is_refused() {
     assert_eq!(error.to_string(), expected);
 }
 
-/// A machine with one matrix of any bits, multiplied with vectors of any bits on both devices.
 #[test]
 fn shared_products_are_exact_for_any_numbers() {
     let config = memory(2);
     let hardware = Hardware::from(Pim { channels: 2, ..Pim::default() });
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 16, positions: 16 };
     let mut rng = SplitMix64::new(5);
-    // One row of inputs, exactly one, one and an element, three; outputs that the channels share unevenly.
+    // Rows of inputs: less than one, exactly one, one and an element, three. Channels share outputs unevenly.
     for (rows, cols, vectors) in [(7, 40, 3), (3, 512, 16), (5, 513, 2), (4, 1100, 5)] {
         let mut any = |count: usize, special: bool| -> Vec<f16> {
             let mut number = || {
                 let bits = rng.next_u64();
-                // Exponents all, or without NaN and infinities, which hide the rest.
+                // All exponents, or without NaN and infinities, which hide the rest.
                 f16::from_bits(if special || bits & 0x7C00 != 0x7C00 {
                     bits as u16
                 } else {
@@ -215,7 +209,6 @@ fn shared_products_are_exact_for_any_numbers() {
         };
         let weights = any(rows * cols, false);
         let mut inputs: Vec<Vec<f16>> = (0..vectors).map(|_| any(cols, false)).collect();
-        // One with everything.
         inputs[0] = any(cols, true);
         let channels = boxed(PseudoChannel::all(&config).unwrap());
         let mut machine = Machine::new(&config, &hardware, shape, cols, channels).unwrap();
@@ -230,7 +223,6 @@ fn shared_products_are_exact_for_any_numbers() {
             assert_eq!(found.to_bits(), expected.to_bits(), "{rows} x {cols}, {vector}, {row}");
         }
         assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
-        // More vectors than banks, and a matrix that is not there.
         let many = Product { vectors: vec![inputs[0].clone(); 17], ..product.clone() };
         assert_eq!(
             machine.start_shared(0, &many).unwrap_err().to_string(),
@@ -241,8 +233,7 @@ fn shared_products_are_exact_for_any_numbers() {
     }
 }
 
-/// Reads that are late: the multipliers' rows are open long before the first column of weights comes, and places of the buffer hold what
-/// another product has left there.
+/// Late reads: the multipliers' rows are open long before the first column, and slots hold another product's data.
 #[test]
 fn macs_wait_for_the_columns_that_they_share() {
     let config = memory(2);
@@ -266,7 +257,7 @@ fn macs_wait_for_the_columns_that_they_share() {
         let work = channel_work(&product, &memory, &config, 0).unwrap();
         let mut partial = Partial::new(&config, inputs.len(), rows).unwrap();
         let mut awaited = work.awaited;
-        // In a row of their own, so that the product's are not open.
+        // In another row, so that the product's are closed.
         let late = Place { bank: 3, row: 200, column: 0 };
         (0..400).for_each(|_| controller.access(Access::Read(late)));
         let reads = work.reads.iter().map(|(access, _)| *access);
@@ -281,7 +272,6 @@ fn macs_wait_for_the_columns_that_they_share() {
             }
         }
         let found = partial.finish().unwrap();
-        // Channel 0 has every second row.
         for (vector, input) in inputs.iter().enumerate() {
             for row in (0..rows).step_by(2) {
                 let expected = dot(&weights[number][row * cols..][..cols], input);

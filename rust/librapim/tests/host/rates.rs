@@ -17,8 +17,7 @@ use ndp_model::Model;
 use ndp_numerics::f16;
 use std::path::Path;
 
-/// Reads of so many columns in the order of weights, and so many rows of MACs; returns the clocks until the reads, and the MACs, are
-/// done.
+/// Clocks until `columns` reads in order of weights, and until `rows` rows of MACs, are done.
 fn clocks(config: &HbmConfig, columns: u64, rows: u32) -> [u64; 2] {
     let mut controller = busy(config, 0, Box::new(PseudoChannel::new(config).unwrap()), (columns, rows));
     let start = controller.clock();
@@ -38,7 +37,6 @@ fn clocks(config: &HbmConfig, columns: u64, rows: u32) -> [u64; 2] {
     ends
 }
 
-/// A controller with that to do.
 fn busy(config: &HbmConfig, channel: u32, pins: Channel, (columns, rows): (u64, u32)) -> Controller {
     let mut controller = Controller::new(config, channel, pins).unwrap();
     let region = Interleaved::new(config, 0, config.rows() / 4).unwrap();
@@ -61,7 +59,7 @@ fn busy(config: &HbmConfig, channel: u32, pins: Channel, (columns, rows): (u64, 
     controller
 }
 
-/// Clocks until both of a pair are done, each with that to do.
+/// Clocks until both of a pair are done, each with that work.
 fn pair_clocks(config: &HbmConfig, columns: u64, rows: u32) -> u64 {
     let mut pair: Vec<_> = (0..)
         .zip(boxed(PseudoChannel::all(config).unwrap()))
@@ -87,7 +85,7 @@ fn shared_column_buses_carry_all_reads_or_all_macs_but_not_both() {
     for (columns, rows) in [(columns, 0), (0, rows), (columns, rows)] {
         let (alone, both) = (longest(columns, rows), pair_clocks(&shared, columns, rows));
         println!("{columns} reads, {rows} rows of MACs: {alone} clocks with buses of its own, {both} shared");
-        // A command of either kind in a clock of the column bus; the rest of a refresh interval is for refresh.
+        // One command of either kind per clock of the column bus; the rest of a refresh interval is refresh.
         let commands = 2 * (columns + 32 * u64::from(rows));
         let bound = commands.max(alone);
         assert!(both >= commands && both < bound * 115 / 100, "{both} {bound}");
@@ -99,7 +97,7 @@ fn shared_column_buses_carry_all_reads_or_all_macs_but_not_both() {
 fn a_sliced_channel_does_both_at_95_percent_of_each_and_an_unsliced_one_adds_them_up() {
     let sliced = HbmConfig::preset("librapim-small").unwrap();
     let unsliced = sliced.clone().unsliced();
-    // Rows of MACs take longer than their MACs: activations of 16 banks within tFAW.
+    // A row of MACs is bound by activations of 16 banks within tFAW.
     let rows = 200;
     let [_, macs_alone] = clocks(&sliced, 0, rows);
     let columns = macs_alone * 9 / 20;
@@ -114,7 +112,6 @@ fn a_sliced_channel_does_both_at_95_percent_of_each_and_an_unsliced_one_adds_the
             shares[0],
             shares[1]
         );
-        // Without refresh a read takes two clocks.
         assert!(2 * columns * 100 >= reads * 90, "{reads}");
         if is_sliced {
             assert!(shares.iter().all(|&share| share >= 0.95), "{shares:?}");
@@ -124,7 +121,6 @@ fn a_sliced_channel_does_both_at_95_percent_of_each_and_an_unsliced_one_adds_the
     }
 }
 
-/// A channel with an error.
 struct Faulty {
     channel: PseudoChannel,
     flip: fn(clock: u64, column_word: u32) -> bool,
@@ -179,7 +175,6 @@ fn run(channel: &HbmConfig, device: &HbmConfig, flip: fn(u64, u32) -> bool) -> n
     .map(drop)
 }
 
-/// A channel that does nothing.
 struct Dead;
 
 impl Pins for Dead {

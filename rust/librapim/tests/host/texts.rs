@@ -41,7 +41,7 @@ fn run(
     )
 }
 
-/// Bank groups with a pace of their own, refreshes of single banks, shared command buses, a command at a time.
+/// Own pace of bank groups, single-bank refreshes, shared command buses, one command at a time.
 #[test]
 fn texts_do_not_depend_on_the_memory() {
     let model = model();

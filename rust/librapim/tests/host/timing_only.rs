@@ -20,7 +20,7 @@ fn model(heads: u32, kv_heads: u32) -> Model {
     }
 }
 
-/// What a prompt takes, and some steps.
+/// Clocks of a prompt and some steps.
 fn clocks(mode: Mode, sizes: &Sizes, channels: u32, hardware: &Hardware) -> ndp_files::Result<Vec<Took>> {
     let memory = crate::host::common::memory(channels);
     let memory: HbmConfig = if mode.sliced() { memory } else { memory.unsliced() };
@@ -60,8 +60,8 @@ fn one_channel_takes_the_clocks_of_all_if_they_do_the_same() {
     assert!(error.contains("no part in offloading"), "{error}");
 }
 
-/// Four requests with two heads each: a channel of four has a head of the longest and of the third one. The host's channels are not as even, so
-/// this one is an estimate of what they take.
+/// Four requests with two heads: one channel of four has a head of the longest and the third. The host's channels are
+/// less even, so this is an estimate.
 #[test]
 fn fewer_heads_than_channels_are_an_estimate() {
     let model = model(2, 2);

@@ -2,34 +2,30 @@
 
 use ndp_librapim::offloading::Balance;
 
-/// Sides that are straight lines, as algorithm 1 has them: times are FLOPs over FLOPS, so each request adds the same.
-///
-/// Any unit will do, also a common denominator of two rates: then nothing is rounded.
+/// Linear sides, as in algorithm 1: times are FLOPs over FLOPS. With a common denominator of the rates nothing is
+/// rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linear {
     /// The side that requests leave, before any does.
     pub falling: u128,
-    /// What each takes away. `limit` of them must not be more than `falling`.
+    /// Relief per request; `limit` of them are at most `falling`.
     pub relief: u128,
     /// The side that gets requests, before any comes.
     pub rising: u128,
-    /// What each adds.
+    /// Burden per request.
     pub burden: u128,
 }
 
 impl Linear {
-    /// The side that requests leave.
     pub fn falling(&self, count: u32) -> u128 {
         self.falling - self.relief * u128::from(count)
     }
 
-    /// The side that gets them.
     pub fn rising(&self, count: u32) -> u128 {
         self.rising + self.burden * u128::from(count)
     }
 
-    /// The same count as [`balance`], in closed form: the real solution of the equation is
-    /// `(falling - rising) / (relief + burden)`; the better one of the integers around it.
+    /// [`balance`] in closed form: the better integer next to `(falling - rising) / (relief + burden)`.
     pub fn balance(&self, limit: u32) -> Balance<u128> {
         let at = |count| Balance { count, falling: self.falling(count), rising: self.rising(count) };
         let slope = self.relief + self.burden;
@@ -46,10 +42,10 @@ impl Linear {
     }
 }
 
-/// What algorithm 1 computes with: FLOPs per request of a decoder layer, and rates.
+/// Inputs of algorithm 1: FLOPs per request of a decoder layer, and rates.
 ///
-/// Line 16 as printed divides the FFN of `m` requests on the PIM by the rate of the xPU. It has to be the PIM's:
-/// [`PaperTimes::ffn`] takes that, [`PaperTimes::ffn_as_printed`] shows what the other one leads to.
+/// Line 16 as printed divides the FFN on the PIM by the xPU's rate instead of the PIM's: [`PaperTimes::ffn`] corrects
+/// it, [`PaperTimes::ffn_as_printed`] shows the effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaperTimes {
     /// `(K_QKV + K_Proj) d_model^2`, FLOPs.
@@ -60,14 +56,14 @@ pub struct PaperTimes {
     pub mha_per_token: u64,
     /// Rate of the xPU, in GFLOPS.
     pub xpu_gflops: u32,
-    /// Rate that the xPU has for matrix-vector products, in GFLOPS.
+    /// The xPU's rate for matrix-vector products, in GFLOPS.
     pub xpu_gemv_gflops: u32,
     /// Rate of the PIM, in GFLOPS.
     pub pim_gflops: u32,
 }
 
 impl PaperTimes {
-    /// Times in units of `1 / (xpu x gemv x pim)` of a nanosecond: FLOPs times the two other rates.
+    /// Rates times `1 / (xpu x gemv x pim)` ns: products of the two others.
     fn rates(&self) -> [u128; 3] {
         let [x, g, p] = [self.xpu_gflops, self.xpu_gemv_gflops, self.pim_gflops].map(u128::from);
         [g * p, x * p, x * g]
@@ -103,7 +99,7 @@ impl PaperTimes {
 
 #[test]
 fn the_printed_line_16_overloads_the_pim() {
-    // The FFN dominates, the PIM has a quarter of the xPU's rate.
+    // The FFN dominates; the PIM has a quarter of the xPU's rate.
     let times = PaperTimes {
         qkv_and_projection: 100,
         ffn: 200,
@@ -116,6 +112,5 @@ fn the_printed_line_16_overloads_the_pim() {
     let (m, wrong) = (right.balance(96).count, printed.balance(96).count);
     // (300 x 96 - 4 x 96) / (200 + 800) = 28.4; (300 x 96 - 4 x 96) / 400 = 71.04.
     assert_eq!((m, wrong), (28, 71));
-    // What the PIM is given then takes longer than if nothing had been offloaded.
     assert!(right.rising(wrong) > right.falling(0));
 }

@@ -21,7 +21,7 @@ fn step(model: &Model, hardware: &Hardware, batch: &Batch, mode: Mode) -> Step {
     Planner::new(model, hardware, &plain, &sliced).step(batch, mode).unwrap()
 }
 
-/// MACs of the jobs, on the NPU and in memory.
+/// MACs of the jobs on the NPU and in memory.
 fn macs(model: &Model, step: &Step) -> [u64; 2] {
     let mut macs = [0; 2];
     for (job, times) in &step.jobs {
@@ -84,7 +84,7 @@ fn jobs_are_all_of_a_steps_work_and_all_sums_agree() {
     assert!(ffn > 3 && mha > 3, "{ffn} {mha}");
 }
 
-/// By hand, for Llama3-70B: query heads of a head of K and V in eights, width 128, FFN 28672.
+/// By hand: 8 query heads per head of K and V, width 128, FFN 28672.
 #[test]
 fn commands_of_a_step_are_those_that_its_sizes_give() {
     let hardware = Hardware::default();
@@ -118,7 +118,7 @@ fn offloaded_ffns_are_multiplied_in_the_banks_and_read_once() {
     assert_eq!(m, 32);
     let [plain, shared]: [StepEnergy; 2] = [&dex, &dbo].map(|step| costs.of(step));
     let difference = |event| shared.counted.get(event) - plain.counted.get(event);
-    // FFNs of the middle and last slots in which the other group is in attention: all but the very last.
+    // FFNs beside the other group's attention: those of the middle and last slots, except the very last.
     let ffns = 2 * 4 - 1;
     let columns = ffns * 3 * 8192 * 28672 / 16;
     let passes = u64::from(m.div_ceil(16));
@@ -129,7 +129,7 @@ fn offloaded_ffns_are_multiplied_in_the_banks_and_read_once() {
     assert_eq!(difference(HbmEvent::Result), passes * ffns * (2 * 16 * 28672 + 56 * 8192));
     assert_eq!(difference(HbmEvent::Write), ffns * 64 * u64::from(m) * (2 * 512 + 1792));
     let pieces = 2 * 16 + 56;
-    // The second pass reads the weights again, for the memory alone.
+    // The second pass reads the weights again for the memory.
     let again = (passes - 1) * columns / 32;
     assert_eq!(difference(HbmEvent::Row), again + ffns * 64 * pieces * (u64::from(m) + passes * 16));
     let [low, value, high] = shared.over(&plain, true).unwrap();
@@ -143,7 +143,7 @@ fn a_number_that_is_given_takes_the_place_of_the_decision() {
     let [plain, sliced] = [false, true].map(|sliced| AnalyticTimes::new(&model, &hardware, sliced));
     let planner = || Planner::new(&model, &hardware, &plain, &sliced);
     let costs = costs(&model, &hardware);
-    // Groups of 64, which algorithm 1 leaves alone, and of 16, which it moves as a whole.
+    // Algorithm 1 leaves groups of 64 alone and moves groups of 16 whole.
     for requests in [128, 32] {
         let batch = Batch::uniform(requests, 64).unwrap();
         let with = |m| planner().with_ffn(Some(m)).unwrap().step(&batch, Mode::DexDbo).unwrap();
@@ -154,10 +154,10 @@ fn a_number_that_is_given_takes_the_place_of_the_decision() {
         let choice = decided.choice.unwrap();
         assert_eq!(choice.decision, Decision::Ffn(5));
         assert_eq!(macs(&model, &decided), [decided.npu_macs, decided.pim_macs]);
-        // All but the last FFN of a step have attention beside them.
+        // All FFNs of a step except the last have attention beside them.
         let ffn = model.ffn_weights();
         assert_eq!(decided.pim_macs - dex.pim_macs, 5 * ffn * (2 * 3 - 1));
-        // 1 or 16 requests take the same MACs, 17 twice as many.
+        // 1 or 16 requests take equally many MACs, 17 twice as many.
         let macs =
             |m| costs.of(&with(m)).counted.get(HbmEvent::Mac) - costs.of(&dex).counted.get(HbmEvent::Mac);
         assert_eq!(macs(1), macs(16));
@@ -166,7 +166,6 @@ fn a_number_that_is_given_takes_the_place_of_the_decision() {
         }
         assert_eq!(with(requests / 2).choice.unwrap().decision, Decision::Ffn(requests / 2));
     }
-    // A group of 32 requests has 16.
     for mode in [Mode::Dbo, Mode::DexDbo] {
         let planner = planner().with_ffn(Some(17)).unwrap();
         let error = planner.step(&Batch::uniform(32, 64).unwrap(), mode).unwrap_err().to_string();

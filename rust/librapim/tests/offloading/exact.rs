@@ -55,7 +55,6 @@ fn straight_lines_have_a_closed_form() {
     let mut rng = SplitMix64::new(8);
     for case in 0..200_000 {
         let limit = below(&mut rng, 400) as u32;
-        // Zero slopes too.
         let relief = u128::from(below(&mut rng, 30));
         let line = Linear {
             falling: relief * u128::from(limit) + u128::from(below(&mut rng, 2000)),
@@ -111,7 +110,7 @@ fn algorithm_1_with_flops_is_exact_over_the_grid_and_line_16_as_printed_is_not()
 #[test]
 fn every_point_of_the_papers_grid_is_decided_as_exhaustive_search_does() {
     let (mut points, mut ffn, mut mha) = (0, 0, 0);
-    // As it is, with multipliers at an eighth of the pace, and with arrays that load tiles faster than HBM delivers them.
+    // As is; with multipliers at an eighth of the pace; with arrays that load tiles faster than HBM delivers.
     let slow = Hardware::from(Pim { t_ccd_l: 16, ..Pim::default() });
     let wide = Hardware::from(Npu { load_rows: 4, ..Npu::default() });
     let by_request = Hardware {
@@ -140,7 +139,6 @@ fn every_point_of_the_papers_grid_is_decided_as_exhaustive_search_does() {
                                 scheduler.decide_exhaustively(slot),
                                 "{name} {slot:?} {rule:?}"
                             );
-                            // The other direction, or none, would not have been better.
                             let sides = scheduler.sides(slot);
                             let limit = if matches!(stage, Stage::First | Stage::Idle) {
                                 0

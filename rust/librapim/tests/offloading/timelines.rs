@@ -32,7 +32,6 @@ impl System {
     }
 }
 
-/// What is wrong with a step, if anything.
 fn wrong(step: &Step, model: &Model, contexts: &[u32]) -> Option<String> {
     let events = &step.timeline.events;
     for device in [Device::Npu, Device::Pim] {
@@ -47,7 +46,7 @@ fn wrong(step: &Step, model: &Model, contexts: &[u32]) -> Option<String> {
             return Some(format!("{device:?} works until {free:?}, behind the end"));
         }
     }
-    // Of a group (all of them if attention is of both): Q, K, V before attention before projection before FFN before what follows.
+    // Order within a group (all if attention is of both): Q, K, V, attention, projection, FFN, what follows.
     let chain = |event: &Event| match event.work {
         Work::Qkv => 4 * event.layer,
         Work::Mha => 4 * event.layer + 1,
@@ -58,12 +57,12 @@ fn wrong(step: &Step, model: &Model, contexts: &[u32]) -> Option<String> {
     let merged = step.layout != Layout::TwoGroups;
     for (index, first) in events.iter().enumerate() {
         for second in &events[index + 1..] {
-            // In a whole group, matrices of the two are independent of each other.
+            // In a whole group, matrices of the two are independent.
             let related = first.group == second.group
                 || (merged && (first.work == Work::Mha || second.work == Work::Mha));
             let (before, after) =
                 if chain(first) < chain(second) { (first, second) } else { (second, first) };
-            // In AttAcc a head's attention begins when its Q, K and V are there, and other heads follow.
+            // In AttAcc attention of a head begins with its Q, K and V; other heads follow.
             let by_heads = step.mode == Mode::AttAcc
                 && before.layer == after.layer
                 && [before.work, after.work].iter().all(|work| *work != Work::Ffn && *work != Work::Head);
@@ -144,7 +143,7 @@ fn an_injected_error_in_a_timeline_is_found() {
     let share =
         step.timeline.events.iter().position(|e| (e.device, e.work) == (Device::Pim, Work::Ffn)).unwrap();
     assert!(injected(&|step| step.timeline.events[share].end.0 += 1).contains("overlap"));
-    // The offloaded FFN may not begin before its projection is done, and Q, K, V may not begin before it is done.
+    // Project, then the offloaded FFN, then Q, K, V.
     assert!(
         injected(&|step| {
             let events = &mut step.timeline.events;
@@ -199,7 +198,7 @@ fn offloading_never_makes_a_step_longer_over_the_grid() {
     let mut shorter = 0;
     for name in ["gpt3-175b", "llama3-70b"] {
         for t_ccd_l in [2, 16] {
-            // Without the longer tCCD, so that modes differ by what they overlap only.
+            // With the normal tCCD, so that modes only differ by overlap.
             let hardware = Hardware::from(Pim {
                 t_ccd_l,
                 usage: Usage { slicing_permille: 0, ..Usage::default() },
@@ -227,7 +226,7 @@ fn offloading_never_makes_a_step_longer_over_the_grid() {
 
 #[test]
 fn the_predicted_sides_of_a_slot_are_the_timelines() {
-    // One long stretch of middle slots: the step grows by two of them for each layer.
+    // A long stretch of middle slots: two more per layer.
     for (t_ccd_l, sequence) in [(2, 512), (2, 4096), (4, 2048), (16, 4096)] {
         let hardware = Hardware::from(Pim { t_ccd_l, ..Pim::default() });
         let span = |layers| {
@@ -286,7 +285,7 @@ fn a_table_is_asked_for_what_it_has_only() {
     let table = MeasuredTimes::new(TableFile::sample(&system.sliced, &requests, &[512, 1024])).unwrap();
     let planner = Planner::new(&system.model, &system.hardware, &system.plain, &table);
     let step = |batch, context| planner.step(&Batch::uniform(batch, context).unwrap(), Mode::DexDbo);
-    // All numbers of requests and this context were sampled, so nothing is interpolated.
+    // All these points were sampled, so nothing is interpolated.
     let computed = system.planner().step(&Batch::uniform(192, 1024).unwrap(), Mode::DexDbo).unwrap();
     assert_eq!(step(192, 1024).unwrap(), computed);
     let beyond = |what, value, max| format!("{what} = {value} is beyond the table, which ends at {max}");

@@ -7,7 +7,7 @@ use ndp_model::{DecoderConfig, GenerateOptions, Model, SoftwareBackend, generate
 use ndp_numerics::{SplitMix64, f16};
 use std::path::Path;
 
-/// A model whose weights are few against its keys and values, so that attention can be the longer side.
+/// With few weights for its keys and values, so that attention can be the longer side.
 pub fn random_model(hidden: u32, heads: u32, ffn: u32) -> Model {
     let json = format!(
         "{{\"model_type\": \"opt\", \"vocab_size\": 64, \"hidden_size\": {hidden}, \"num_hidden_layers\": 2, \
@@ -28,7 +28,7 @@ pub fn random_model(hidden: u32, heads: u32, ffn: u32) -> Model {
     .unwrap()
 }
 
-/// A prompt for each pair of lengths: of the prompt, and of what is generated.
+/// One prompt per pair (length of the prompt, tokens to generate).
 pub fn prompts(lengths: &[(usize, usize)], vocabulary: u32) -> Vec<Prompt> {
     let prompt = |(number, &(length, generate)): (usize, &(usize, usize))| Prompt {
         tokens: (0..length).map(|at| (7 * number + 5 * at) as u32 % vocabulary).collect(),
@@ -39,13 +39,12 @@ pub fn prompts(lengths: &[(usize, usize)], vocabulary: u32) -> Vec<Prompt> {
     lengths.iter().enumerate().map(prompt).collect()
 }
 
-/// That each text is what its prompt gives by itself, logits included.
+/// Asserts that each text, with its logits, is the one that the prompt gives by itself.
 pub fn assert_texts(model: &Model, prompts: &[Prompt], outcome: &Outcome) {
     prompts.iter().zip(&outcome.texts).for_each(|(prompt, text)| assert_text(model, prompt, text));
     assert_eq!(outcome.texts.len(), prompts.len());
 }
 
-/// The same of one.
 pub fn assert_text(model: &Model, prompt: &Prompt, text: &Text) {
     let options = GenerateOptions {
         tokens: prompt.generate,
@@ -57,7 +56,6 @@ pub fn assert_text(model: &Model, prompt: &Prompt, text: &Text) {
     assert_eq!((&text.tokens, &text.logits_digests), (&alone.tokens, &alone.logits_digests));
 }
 
-/// `librapim-small` with so many channels.
 #[allow(dead_code)] // The testbenches, which share the others, have memories of their own.
 pub fn memory(channels: u32) -> HbmConfig {
     HbmConfig::preset("librapim-small").unwrap().with_channels(channels).unwrap()
