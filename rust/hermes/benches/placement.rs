@@ -1,6 +1,5 @@
-//! Time of a placement: grouping, choice of GPU groups, balancing over DIMMs and certificate, for three models and 4, 8, 16 DIMMs.
-//!
-//! `cargo bench -p ndp-hermes --bench placement`. Frequencies are synthetic; making them is not counted.
+//! Time of a placement (groups, choice for the GPU, balance over DIMMs, certificate) for three models and 4, 8, 16
+//! DIMMs: `cargo bench -p ndp-hermes --bench placement`. Frequencies are synthetic; making them is not counted.
 
 use divan::{Bencher, black_box};
 use ndp_config::{LlmShape, SystemConfig};
@@ -13,7 +12,6 @@ fn main() {
     divan::main();
 }
 
-/// A model and a number of DIMMs.
 #[derive(Debug)]
 struct Case(&'static str, u32);
 

@@ -1,5 +1,5 @@
-//! Accuracy of the predictor on a trace of one sequence: the first tokens for the correlation table, the next ones as the prefill
-//! that sets the states, and all later ones to be predicted.
+//! Accuracy of the predictor on a trace of one sequence: the first tokens make the correlation table, the next ones are
+//! the prefill that sets the states, all later ones are predicted.
 //!
 //! `cargo run --release -p ndp-hermes --example accuracy -- TRACE TABLE_TOKENS PREFILL_TOKENS`
 

@@ -1,7 +1,7 @@
 //! Policies of the Hermes host, which need neither RTL nor Verilator.
 //!
-//! Reading order: [`predictor`] (which neurons the next token needs), [`placement`] (where neurons best lie), [`scheduler`] (which of
-//! them move while text is generated), [`flash`] (which stay in memory if the others are on an SSD).
+//! Reading order: [`predictor`] (neurons that the next token needs), [`placement`] (where neurons lie best),
+//! [`scheduler`] (moves during generation), [`flash`] (neurons that stay in memory if an SSD has the others).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

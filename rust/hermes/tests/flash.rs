@@ -11,7 +11,7 @@ fn too_many(needed: usize, slots: usize) -> String {
     format!("{needed} neurons are needed at once, expected no more than {slots}, one for each slot")
 }
 
-/// Memory as it is after the changes that a window has asked for, and what a window has to be.
+/// Memory after the changes of a window, and what a window has to be.
 struct Model {
     capacity: usize,
     tokens: usize,
@@ -22,12 +22,11 @@ struct Model {
 }
 
 impl Model {
-    /// The last token that needed a neuron, from 0.
     fn last(&self, neuron: u32) -> Option<usize> {
         self.history.iter().rposition(|token| token.contains(&neuron))
     }
 
-    /// What is resident behind a token: what it needs, then what was needed last, as far as there is room and the tokens are among the last.
+    /// Residents after a token: its needs, then what was needed last, as far as room and window allow.
     fn token(&mut self, needed: &BTreeSet<u32>) {
         self.history.push(needed.clone());
         let first = self.history.len().saturating_sub(self.tokens);
@@ -39,7 +38,7 @@ impl Model {
         self.resident = needed.union(&kept.iter().copied().collect()).copied().collect();
     }
 
-    /// Does to the memory what a change says; a slot that is written has to be free.
+    /// Applies a change to the memory; a slot that is written has to be free.
     fn apply(&mut self, change: &Change) {
         for slot in &mut self.memory {
             *slot = slot.filter(|neuron| !change.deleted.contains(neuron));
@@ -76,7 +75,6 @@ proptest! {
             sums: [0; 5],
         };
         for needed in texts {
-            // Order and repetitions do not matter.
             let list: Vec<u32> = needed.iter().rev().chain(&needed).copied().collect();
             let before = window.clone();
             let change = match window.token(&list) {
@@ -102,14 +100,13 @@ proptest! {
                 let slot = window.slots().iter().position(|slot| *slot == Some(neuron));
                 prop_assert_eq!(window.slot(neuron), slot.map(|slot| slot as u32));
             }
-            // Nothing is read that was there, and nothing that is needed leaves.
             let loaded: BTreeSet<u32> = change.loaded.iter().map(|(neuron, _)| *neuron).collect();
             prop_assert_eq!(&loaded, &needed.difference(&old).copied().collect());
             let deleted: BTreeSet<u32> = change.deleted.iter().copied().collect();
             prop_assert_eq!(&deleted, &old.difference(&model.resident).copied().collect());
             if is_contiguous {
                 prop_assert!(window.slots()[..held.len()].iter().all(Option::is_some));
-                // No more than one neuron moves for each that leaves.
+                // At most one neuron moves for each that leaves.
                 prop_assert!(change.moved.len() <= deleted.len());
             } else {
                 prop_assert!(change.moved.is_empty());
@@ -178,7 +175,7 @@ proptest! {
 fn the_last_rows_move_into_the_holes() {
     let mut window = Window::new(8, 1.try_into().unwrap(), BYTES, Manager::Contiguous);
     window.token(&[10, 11, 12, 13, 14, 15]).unwrap();
-    // 11, 12 and 14 leave: of the last rows 15 and 13 fill the holes below the new end, that of 14 is cut off.
+    // 11, 12 and 14 leave; 15 and 13 fill the holes below the new end.
     let change = window.token(&[10, 13, 15, 20]).unwrap();
     assert_eq!(change.deleted, [11, 12, 14]);
     assert_eq!(change.moved, [(5, 1), (3, 2)]);

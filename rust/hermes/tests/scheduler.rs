@@ -13,7 +13,7 @@ fn model() -> LlmShape {
     LlmShape::opt_like("small", 2, 70, 7, 150, 100).unwrap()
 }
 
-/// A system whose GPU holds `gpu` bytes of neurons of [`model`] and whose DIMMs hold `dimm` bytes each.
+/// The GPU holds `gpu` bytes of neurons of [`model`], each DIMM `dimm` bytes.
 fn system(gpu: u64, dimm: u64) -> SystemConfig {
     let gpu = (model().resident_bytes() + gpu) as f64 / 1e9;
     SystemConfig::from_toml(&format!(
@@ -60,7 +60,6 @@ fn residency(seed: u64, one_in: u32, gpu_bytes: u64) -> Residency {
         .unwrap()
 }
 
-/// Random bits for the neurons of a block, none behind the last.
 fn bits(neurons: u32) -> impl Strategy<Value = Vec<u64>> {
     proptest::collection::vec(any::<bool>(), neurons as usize).prop_map(|active| {
         let word = |chunk: &[bool]| chunk.iter().rev().fold(0, |word, &bit| word << 1 | u64::from(bit));
@@ -102,7 +101,7 @@ proptest! {
                 prop_assert!(score(over) < score(upload.neuron));
             }
         }
-        // What stays behind is no hotter than what came, and no colder one of the GPU's could have made room for it.
+        // What stays is no hotter than what came, and no colder neuron of the GPU could have made room.
         let left = ones(&hot).filter(|&n| !residency.on_gpu(1, n)).map(score).max();
         let came = uploads.iter().map(|upload| score(upload.neuron)).min();
         if let (Some(left), Some(came)) = (left, came) {
@@ -111,7 +110,6 @@ proptest! {
         if let Some(left) = left.filter(|_| uploads.len() < most) {
             prop_assert!(ones(residency.gpu(1)).all(|n| score(n) >= left));
         }
-        // Nothing else changes.
         prop_assert_eq!(residency.gpu(0), before.gpu(0));
         prop_assert_eq!(residency.dimms(1), before.dimms(1));
     }
@@ -128,7 +126,7 @@ proptest! {
         for step in &moves {
             prop_assert_eq!(residency.dimms(1)[step.neuron as usize], step.from);
             prop_assert!(!residency.on_gpu(1, step.neuron) && counts.block(1)[step.neuron as usize] > 0);
-            // Each DIMM is in one pair, and sends or receives.
+            // Each DIMM is in one pair, as sender or receiver.
             prop_assert!(moves.iter().all(|other| other.from != step.to && (other.from != step.from || other.to == step.to)));
             prop_assert!(residency.migrate(1, step.neuron, step.to));
         }
@@ -138,7 +136,7 @@ proptest! {
         prop_assert!(after.iter().max() <= before.iter().max());
         let spread = |load: &[u64]| load.iter().max().unwrap() - load.iter().min().unwrap();
         prop_assert!(spread(&after) <= spread(&before));
-        // The first pair, that of the most and the least loaded, is balanced as far as single neurons can do it.
+        // The pair of most and least loaded is balanced as far as single neurons allow.
         if let Some(Move { from, to, .. }) = moves.first() {
             let (from, to) = (after[usize::from(*from)], after[usize::from(*to)]);
             prop_assert!(from >= to || to - from < 1 + tokens.len() as u64);
@@ -176,7 +174,7 @@ proptest! {
 
 #[test]
 fn the_most_active_neurons_go_to_the_least_loaded_dimm() {
-    // Neurons 0..10 on DIMM 0, of which 0 and 1 are active in all tokens and the others in one; nothing elsewhere.
+    // Neurons 0..10 on DIMM 0: 0 and 1 active in all tokens, the others in one; none elsewhere.
     let (model, shape) = (model(), NeuronShape::of(&model()));
     let mut placement = Placement::new(&shape);
     for block in 0..shape.blocks().len() {
@@ -189,12 +187,12 @@ fn the_most_active_neurons_go_to_the_least_loaded_dimm() {
         counts.count(1, &[if token == 0 { 0x3FF } else { 3 }, 0, 0]);
         assert_eq!(counts.end_token(5), token == 4);
     }
-    // 18 activations on DIMM 0: without the first neuron 13 to 5, without both of five 8 to 10, which is closer.
+    // 18 activations on DIMM 0: 13 to 5 without the first neuron, 8 to 10, which is closer, without both of five.
     let moves = remap(&residency, 1, counts.block(1));
     let moved: Vec<u32> = moves.iter().map(|step| step.neuron).collect();
     assert_eq!(moved, [0, 1]);
     assert!(moves.iter().all(|step| step.from == 0 && step.to == 4));
-    // A gap in which the link carries one neuron, then one with room for all, before which the second has gone elsewhere.
+    // A gap for one neuron, then one for all, before which the second has gone elsewhere.
     let bytes = model.neuron_bytes(BlockKind::Mlp);
     let mut migration = Migration::default();
     migration.plan(moves);
@@ -204,7 +202,7 @@ fn the_most_active_neurons_go_to_the_least_loaded_dimm() {
     assert_eq!(migration.advance(&mut residency, 100 * bytes), 0);
     assert_eq!((migration.moved, migration.dropped, migration.waiting()), (1, 1, 0));
     assert_eq!(window_load(&residency, 1, counts.block(1)), [8, 0, 0, 5, 5]);
-    // The next window finds DIMM 0 above the others still; the pair of 3 and 4 is none of its concern.
+    // The next window finds DIMM 0 still highest; the pair of 3 and 4 does not matter to it.
     let moves = remap(&residency, 1, counts.block(1));
     assert_eq!(moves.iter().map(|step| (step.from, step.to)).collect::<Vec<_>>(), [(0, 2); 4]);
 }

@@ -1,15 +1,14 @@
-//! The same predictions in the two ways that come to mind first.
+//! The same predictions in the two most obvious ways.
 
 use crate::stream::Stream;
 use ndp_hermes::predictor::{first_state, previous_block};
 use ndp_traces::{Activity, NeuronShape};
 
-/// One token: every block predicted, shown to `see`, and observed.
+/// Predicts every block of a token, passes it to `see`, and observes it.
 pub trait Step {
     fn step(&mut self, shape: &NeuronShape, token: &Activity, out: &mut [u64], see: impl FnMut(&[u64]));
 }
 
-/// Parents of all neurons of a block.
 type BlockParents = Vec<[u16; 2]>;
 
 fn parents(shape: &NeuronShape, stream: &Stream) -> Vec<BlockParents> {
@@ -21,7 +20,6 @@ fn parents(shape: &NeuronShape, stream: &Stream) -> Vec<BlockParents> {
     (0..shape.blocks().len()).map(block).collect()
 }
 
-/// First state of each neuron, per block.
 fn first_states(shape: &NeuronShape, stream: &Stream) -> Vec<Vec<u8>> {
     let mut all = stream.frequencies.iter().map(|&f| first_state(f));
     shape.blocks().iter().map(|block| all.by_ref().take(block.neurons as usize).collect()).collect()
@@ -31,13 +29,11 @@ fn bit(words: &[u64], place: u16) -> u64 {
     words[usize::from(place >> 6)] >> (place & 63) & 1
 }
 
-/// What was observed last; each peer looks its parents up there.
 struct Common {
     parents: Vec<BlockParents>,
     last: Activity,
 }
 
-/// Two states per byte, one neuron after the other.
 pub struct Nibbles {
     common: Common,
     states: Vec<Vec<u8>>,

@@ -1,25 +1,24 @@
-//! Activity to measure with: neurons as two-state Markov chains, and tables of parents that are about as active as the child.
+//! Activity to measure with: two-state Markov chains, and parents about as active as the child.
 
 use ndp_hermes::predictor::{LayerTable, Parents, previous_block};
 use ndp_numerics::SplitMix64;
 use ndp_traces::{Activity, NeuronShape};
 
-/// Share of neurons that are active.
 const DENSITY: f64 = 0.15;
-/// Share of active neurons that a much later token has too: where the Hermes paper's figure 4a flattens.
+/// Share of active neurons that are active in a much later token too: where the Hermes paper's figure 4a flattens.
 const FAR: f64 = 0.7;
-/// Tokens that are made; they are played forwards and backwards, so that neighbours always are neighbours.
+/// Tokens, played forwards and backwards, so that neighbours stay neighbours.
 const TOKENS: usize = 20;
 
 /// A kind of activity.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub name: &'static str,
-    /// Share of active neurons that are active for the next token too.
+    /// Share of active neurons that stay active for the next token.
     pub overlap: f64,
-    /// Some neurons are nearly always active, most nearly never; otherwise all are equally often.
+    /// Some neurons are nearly always active, most nearly never; otherwise all equally often.
     pub skewed: bool,
-    /// Neurons of a block are numbered by how often they are active; otherwise at random.
+    /// Neurons of a block are numbered by frequency; otherwise at random.
     pub sorted: bool,
 }
 
@@ -49,7 +48,7 @@ fn unit(rng: &mut SplitMix64) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// A sample of the beta distribution with mean `DENSITY` and second moment `FAR * DENSITY`, by Johnk's method.
+/// Beta distribution with mean `DENSITY` and second moment `FAR * DENSITY`, by Johnk's method.
 fn skewed_frequency(rng: &mut SplitMix64) -> f64 {
     let variance = DENSITY * (FAR - DENSITY);
     let sum = DENSITY * (1.0 - DENSITY) / variance - 1.0;
@@ -94,24 +93,22 @@ impl Stream {
         Self { tokens, frequencies: by_block.concat(), table }
     }
 
-    /// Tokens forwards, backwards, forwards, without end.
     pub fn play(&self) -> impl Iterator<Item = &Activity> {
         let back = self.tokens[1..TOKENS - 1].iter().rev();
         self.tokens.iter().chain(back).cycle()
     }
 }
 
-/// How far, as a share of their block, a child's and its parents' ranks by frequency differ at most.
+/// Largest difference of rank by frequency between child and parents, as a share of the block.
 const SPREAD: f64 = 0.01;
 
-/// Two parents for each child: of about the same rank by frequency, or at random if all neurons are alike.
+/// Two parents per child: close in rank by frequency, or random if all neurons are alike.
 fn parents(children: &[f64], previous: &[f64], rng: &mut SplitMix64) -> Vec<Parents> {
     let ranked = |frequencies: &[f64]| {
         let mut order: Vec<u32> = (0..frequencies.len() as u32).collect();
         order.sort_by(|&a, &b| frequencies[b as usize].total_cmp(&frequencies[a as usize]));
         order
     };
-    // Neurons that are all alike have no rank that means anything.
     let alike = children.iter().all(|f| f == &children[0]);
     let candidates = ranked(previous);
     let mut all = vec![[None; 2]; children.len()];

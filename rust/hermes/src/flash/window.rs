@@ -4,50 +4,48 @@ use ndp_files::{Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
-/// What is done about the slots of neurons that leave.
+/// Treatment of the slots of neurons that leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manager {
-    /// The paper's (section 3.3): the slots that are used are the first ones, without holes. The last neurons move into the holes, and what is read
-    /// comes behind the last one.
+    /// The paper's (section 3.3): used slots are the first ones. The last neurons move into holes, and new ones follow
+    /// the last.
     Contiguous,
-    /// A list of free slots: nothing moves, and what is read comes into the first slot that is free. For who reads rows by a list of slots.
+    /// A list of free slots, for readers with a list of rows: nothing moves, new neurons take the first free slot.
     FreeSlots,
 }
 
-/// What happens before a token, in this order.
+/// Changes before a token, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Neurons that leave, ascending.
+    /// Ascending.
     pub deleted: Vec<u32>,
-    /// Slots of neurons that move: from, to.
+    /// From slot, to slot.
     pub moved: Vec<(u32, u32)>,
-    /// Neurons that are read, ascending, and their slots.
+    /// Neuron, ascending, and its slot.
     pub loaded: Vec<(u32, u32)>,
 }
 
-/// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Neurons that were needed, and those of them that were there.
     pub needed: u64,
-    /// Needed neurons that were there.
+    /// Needed neurons that were in memory.
     pub hits: u64,
     pub deleted: u64,
-    /// Bytes of bundles that were read from the SSD.
+    /// Bytes of bundles read from the SSD.
     pub loaded_bytes: u64,
-    /// Bytes of bundles that were copied from slot to slot.
+    /// Bytes of bundles copied from slot to slot.
     pub moved_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Resident {
     slot: u32,
-    /// The last token that needed it.
+    /// Last token that needed it.
     last: u64,
 }
 
-/// A cache of neurons in a fixed number of slots: those that the last tokens have needed, this one included. If that is more than there are slots,
-/// those leave first that were needed the longest time ago, of these the ones with the smallest numbers.
+/// A cache of the neurons of the last tokens, this one included, in a fixed number of slots. If there are too few, the
+/// neurons not needed for longest leave first, among these the smallest numbers.
 ///
 /// ```
 /// use ndp_hermes::flash::{Manager, Window};
@@ -72,7 +70,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// An empty one with so many slots, for the neurons of so many tokens, whose bundles have so many bytes.
+    /// Empty, with `capacity` slots, for the neurons of `tokens` tokens.
     pub fn new(capacity: u32, tokens: NonZeroU32, bundle_bytes: u64, manager: Manager) -> Self {
         Self {
             capacity: capacity as usize,
@@ -91,7 +89,6 @@ impl Window {
         self.capacity
     }
 
-    /// Where a neuron is, if it is in memory.
     pub fn slot(&self, neuron: u32) -> Option<u32> {
         self.residents.get(&neuron).map(|resident| resident.slot)
     }
@@ -100,13 +97,12 @@ impl Window {
         &self.slots
     }
 
-    /// What has happened so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The neurons that a token needs, in rounds of no more than there are slots, each ascending: first those that are in memory, with as many of the
-    /// others as there is room for. Whichever comes twice counts once. There is always a first round.
+    /// The neurons of a token in rounds of at most `capacity`, each ascending: first those in memory, with as many
+    /// others as fit. Duplicates count once. There is always a first round.
     ///
     /// ```
     /// use ndp_hermes::flash::{Manager, Window};
@@ -114,9 +110,7 @@ impl Window {
     /// window.token(&[5]).unwrap();
     /// assert_eq!(window.rounds(&[1, 3, 5, 7]).unwrap(), [vec![1, 5], vec![3, 7]]);
     /// ```
-    ///
-    /// # Errors
-    /// If there are no slots for the neurons.
+    /// Fails if there are no slots.
     pub fn rounds(&self, needed: &[u32]) -> Result<Vec<Vec<u32>>> {
         let needed: BTreeSet<u32> = needed.iter().copied().collect();
         if self.capacity == 0 && !needed.is_empty() {
@@ -131,20 +125,18 @@ impl Window {
         Ok(rounds)
     }
 
-    /// A token needs these neurons, or its first round does: afterwards all of them are in memory. Whichever comes twice counts once.
-    ///
-    /// # Errors
-    /// More neurons than slots; nothing has changed then.
+    /// Puts the neurons of a token, or of its first round, into memory. Duplicates count once. Fails, without a change,
+    /// if there are more neurons than slots.
     pub fn token(&mut self, needed: &[u32]) -> Result<Change> {
         self.needs(needed, 1)
     }
 
-    /// The same of a further round of the last token, which no longer needs the neurons of the rounds before.
+    /// A further round of the last token, which no longer needs the rounds before.
     pub fn round(&mut self, needed: &[u32]) -> Result<Change> {
         self.needs(needed, 0)
     }
 
-    /// What a token needs that comes so many tokens behind the last one.
+    /// `behind`: tokens since the last one.
     fn needs(&mut self, needed: &[u32], behind: u64) -> Result<Change> {
         let needed: BTreeSet<u32> = needed.iter().copied().collect();
         ensure!(
@@ -156,7 +148,7 @@ impl Window {
         self.now += behind;
         let missing: Vec<u32> =
             needed.iter().copied().filter(|neuron| !self.residents.contains_key(neuron)).collect();
-        // By age; those whose last token is no longer one of the last have to leave, the oldest of the others if there is no room.
+        // By age. Neurons of tokens outside the window leave, and the oldest of the others if there is no room.
         let mut others: Vec<(u64, u32)> = (self.residents.iter())
             .filter(|(neuron, _)| !needed.contains(neuron))
             .map(|(neuron, resident)| (resident.last, *neuron))
@@ -181,7 +173,7 @@ impl Window {
         Ok(Change { deleted, moved, loaded })
     }
 
-    /// Neurons leave; returns which others move.
+    /// Returns the moves of other neurons.
     fn delete(&mut self, neurons: &[u32]) -> Vec<(u32, u32)> {
         let mut holes = BTreeSet::new();
         for resident in neurons.iter().filter_map(|neuron| self.residents.remove(neuron)) {
@@ -190,7 +182,7 @@ impl Window {
         }
         let mut moved = Vec::new();
         if self.manager == Manager::Contiguous {
-            // As many as there are holes below the new end are behind it.
+            // After the new end there are as many neurons as holes before it.
             let (end, used) = (self.residents.len() as u32, (self.residents.len() + holes.len()) as u32);
             let last = (end..used).rev().filter(|slot| self.slots[*slot as usize].is_some());
             moved = last.zip(holes.iter().copied().filter(|slot| *slot < end)).collect();
@@ -207,7 +199,7 @@ impl Window {
         moved
     }
 
-    /// Neurons come, each into the first free slot; behind the last one, if there are no holes.
+    /// Puts each neuron into the first free slot, or after the last one.
     fn load(&mut self, neurons: &[u32]) -> Vec<(u32, u32)> {
         let mut loaded = Vec::with_capacity(neurons.len());
         for &neuron in neurons {

@@ -1,26 +1,25 @@
-//! Which DIMM holds which neurons: the loads of a term are made equal, group by group and then with parts of groups.
+//! Distribution of neurons over DIMMs: equalises the loads of a term, by groups, then by parts of groups.
 
 use crate::placement::{Group, Instance, Placement};
 use ndp_config::BlockKind;
 use ndp_files::{Error, Result, refusal};
 use std::ops::Range;
 
-/// The slowest DIMM of a term may exceed the mean by this part of it.
+/// Allowed excess of a term's slowest DIMM over the mean.
 const TOLERANCE: f64 = 5e-5;
 
-/// A group with more than the mean load of a DIMM divided by this is cut before it is put anywhere.
+/// A group with more than the mean load of a DIMM divided by this is cut first.
 const COARSENESS: u64 = 4;
 
-/// Which neurons have a place in their DIMM.
+/// Neurons with a place in their DIMM.
 pub(crate) enum Stored<'a> {
-    /// All of them.
     All,
-    /// Of attention all; of the MLP those that are not on the GPU, up to a position in each block's order.
+    /// All of attention; of the MLP those not on the GPU, up to a position in each block's order.
     Until(&'a [u32]),
 }
 
 impl Stored<'_> {
-    /// How many of a block.
+    /// Number of a block's neurons with a place.
     fn neurons(&self, instance: &Instance, taken: &[u32], block: usize) -> u32 {
         match self {
             Self::Until(until) if instance.shape().blocks()[block].kind == BlockKind::Mlp => {
@@ -40,7 +39,7 @@ pub(crate) fn cold(instance: &Instance, taken: &[u32], block: usize, until: u32)
     instance.groups()[groups.clone()].iter().zip(&taken[groups]).map(of_group).sum()
 }
 
-/// Neighbours in a block's order of frequency that are on one DIMM.
+/// Consecutive neurons in a block's order that are on one DIMM.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     block: u32,
@@ -60,7 +59,7 @@ impl Piece {
         }
     }
 
-    /// Takes neurons off the front until the next one would exceed `most` work or `free` bytes, and returns them.
+    /// Takes neurons off the front, at most `most` work and `free` bytes.
     fn cut(&mut self, instance: &Instance, most: u64, free: u64) -> Option<Piece> {
         let positions = self.start..self.start + self.len;
         let free = if self.stored { free } else { u64::MAX };
@@ -73,19 +72,18 @@ impl Piece {
     }
 }
 
-/// Puts neurons on DIMMs and keeps account of the room there.
 pub(crate) struct Dimms<'a> {
     instance: &'a Instance,
     stored: &'a Stored<'a>,
     taken: &'a [u32],
-    /// Bytes that are free in each DIMM: of the slots of each block if DIMMs are divided alike, else one number.
+    /// Free bytes of each DIMM: one number, or one per block if DIMMs are divided alike.
     free: Vec<Vec<u64>>,
     pieces: Vec<Piece>,
     loads: Vec<u64>,
 }
 
 impl<'a> Dimms<'a> {
-    /// Of each group the first `taken[group]` neurons are on the GPU.
+    /// The first `taken[group]` neurons of each group are on the GPU.
     pub(crate) fn new(instance: &'a Instance, taken: &'a [u32], stored: &'a Stored<'a>) -> Self {
         let dimms = instance.machine().dimms as usize;
         let slots = |block| instance.slot_bytes(block, stored.neurons(instance, taken, block));
@@ -96,18 +94,17 @@ impl<'a> Dimms<'a> {
         Self { instance, stored, taken, free: vec![free; dimms], pieces: Vec::new(), loads: vec![0; dimms] }
     }
 
-    /// Which of the numbers of a DIMM's free bytes is a block's.
+    /// Index into a DIMM's free bytes.
     fn account(&self, block: u32) -> usize {
         if self.instance.has_equal_slots() { block as usize } else { 0 }
     }
 
-    /// Bytes that neurons of a block still can take in a DIMM.
     fn room(&self, dimm: usize, block: u32) -> u64 {
         self.free[dimm][self.account(block)]
     }
 
-    /// Spreads neurons of one term so that the DIMMs are evenly loaded by them: those of each group that are not on the GPU, or those that
-    /// are. Only the first ones, which load the DIMMs, are worth cutting groups for.
+    /// Spreads neurons of one term evenly over the DIMMs: of each group those off the GPU, or with `front` those on it.
+    /// Only the former load the DIMMs, so only their groups are cut.
     pub(crate) fn spread(&mut self, term: usize, front: bool, placement: &mut Placement) -> Result<()> {
         self.pieces.clear();
         self.loads.fill(0);
@@ -123,7 +120,7 @@ impl<'a> Dimms<'a> {
             let group = &self.instance.groups()[index];
             let (first, last) = (group.start + self.taken[index], group.start + group.len);
             let positions = if front { group.start..first } else { first..last };
-            // In front of this position neurons have places.
+            // Neurons before this position have places.
             let until = match self.stored {
                 Stored::Until(until) if self.is_mlp(group.block as usize) => {
                     if front {
@@ -173,10 +170,10 @@ impl<'a> Dimms<'a> {
         self.instance.shape().blocks()[block].kind == BlockKind::Mlp
     }
 
-    /// Puts a group on the least loaded DIMM that has room, or its neurons where there is some.
+    /// Puts a group on the least loaded DIMM with room, or piecewise where there is some.
     ///
-    /// Equally loaded are the empty ones at first. The hottest group goes to the fullest of them, because that one will get the
-    /// fewest bytes; groups that are never active go where most room is.
+    /// Among equals, as at first, the hottest group takes the fullest DIMM, which will get the fewest bytes; groups
+    /// that are never active take the emptiest.
     fn put(&mut self, mut group: Piece) -> Result<()> {
         let bytes = group.bytes(self.instance);
         let room = |dimm: &usize| self.room(*dimm, group.block);
@@ -201,14 +198,12 @@ impl<'a> Dimms<'a> {
         Ok(())
     }
 
-    /// Takes room and work for a piece in its DIMM.
     fn occupy(&mut self, piece: &Piece) {
         let account = self.account(piece.block);
         self.loads[piece.dimm] += piece.work;
         self.free[piece.dimm][account] -= piece.bytes(self.instance);
     }
 
-    /// Gives both back.
     fn leave(&mut self, piece: &Piece) {
         let account = self.account(piece.block);
         self.loads[piece.dimm] -= piece.work;
@@ -220,7 +215,7 @@ impl<'a> Dimms<'a> {
         self.pieces.push(piece);
     }
 
-    /// Cuts neurons off the front of a piece, at most so much work and bytes, which are a piece of the same DIMM then.
+    /// Splits off the front of a piece, at most `most` work and `free` bytes, on the same DIMM.
     fn split(&mut self, index: usize, most: u64, free: u64) -> Option<usize> {
         if self.pieces[index].work <= most && self.pieces[index].bytes(self.instance) <= free {
             return Some(index);
@@ -230,7 +225,6 @@ impl<'a> Dimms<'a> {
         Some(self.pieces.len() - 1)
     }
 
-    /// Moves pieces to other DIMMs, all at once.
     fn shift(&mut self, moves: &[(usize, usize)]) {
         for &(index, _) in moves {
             let piece = self.pieces[index];
@@ -243,12 +237,12 @@ impl<'a> Dimms<'a> {
         }
     }
 
-    /// Moves work from the most to the least loaded DIMM until the most loaded one is close to the mean or nothing helps.
+    /// Moves work from the most to the least loaded DIMM until the former is close to the mean or nothing helps.
     fn level(&mut self) {
         let dimms = self.loads.len() as u64;
         let mean = self.loads.iter().sum::<u64>() / dimms;
         let limit = mean + (mean as f64 * TOLERANCE) as u64;
-        // Each step ends the excess of one DIMM or the lack of another but for a fraction; the fractions take a few rounds.
+        // Each step ends one DIMM's excess or lack up to a fraction; fractions take a few rounds.
         for _ in 0..16 * dimms {
             let all = 0..self.loads.len();
             let (Some(from), Some(to)) = (
@@ -267,7 +261,7 @@ impl<'a> Dimms<'a> {
         }
     }
 
-    /// Moves a part of the smallest piece that is too large, or else the largest of the others; at most `most` work.
+    /// Moves a part of the smallest piece that is too large, else the largest other one; at most `most` work.
     fn transfer(&mut self, from: usize, to: usize, most: u64) -> bool {
         let (mut larger, mut smaller): (Option<usize>, Option<usize>) = (None, None);
         for (index, piece) in self.pieces.iter().enumerate() {
@@ -296,7 +290,7 @@ impl<'a> Dimms<'a> {
         true
     }
 
-    /// Moves a piece, or exchanges two, so that the difference shrinks most. With equal slots two of a block are made equally long before.
+    /// Moves a piece, or swaps two, to shrink the difference most. Equal slots need two of a block cut to one length.
     fn exchange(&mut self, from: usize, to: usize) -> bool {
         let difference = self.loads[from] - self.loads[to];
         let mut best = Exchange { left: difference, out: 0, back: None, len: 0 };
@@ -332,7 +326,7 @@ impl<'a> Dimms<'a> {
             own.split(index, u64::MAX, u64::from(len).saturating_mul(bytes))
         };
         let (Some(out), Some(back)) = (front(self, out), front(self, back)) else { return false };
-        // What was taken for the mean of a piece is now what it is.
+        // Cutting changes the estimated work.
         let work = [out, back].map(|index| self.pieces[index].work);
         let is_better = work[1] < work[0] && difference.abs_diff(2 * (work[0] - work[1])) < difference;
         if is_better {
@@ -341,12 +335,12 @@ impl<'a> Dimms<'a> {
         is_better
     }
 
-    /// Whether two pieces of different length are exchanged as far as they are equally long.
+    /// Whether two pieces are exchanged up to the length of the shorter.
     fn is_exchanged_in_parts(&self, out: &Piece, back: &Piece) -> bool {
         self.instance.has_equal_slots() && out.block == back.block && out.stored && back.stored
     }
 
-    /// Whether a piece has room in `to` when another one has left it for `from`, and that one there.
+    /// Whether `out` fits in `to` and `back` in `from` after both have left.
     fn fit(&self, (out, to): (&Piece, usize), (back, from): (Option<&Piece>, usize)) -> bool {
         let down = out.bytes(self.instance);
         let Some(back) = back else { return self.room(to, out.block) >= down };
@@ -357,7 +351,7 @@ impl<'a> Dimms<'a> {
     }
 }
 
-/// The refusal of a neuron that finds no room although DIMMs have `free` bytes, at most.
+/// Error of a neuron without room although DIMMs have up to `free` bytes.
 pub(crate) fn no_room(instance: &Instance, block: usize, free: u64) -> Error {
     let needed = instance.blocks()[block].neuron_bytes;
     refusal!(
@@ -365,7 +359,7 @@ pub(crate) fn no_room(instance: &Instance, block: usize, free: u64) -> Error {
     )
 }
 
-/// Two pieces that change DIMMs, or one: so many neurons of them, and the difference that is left.
+/// Exchange of up to two pieces: neurons, and remaining difference.
 struct Exchange {
     left: u64,
     out: usize,
@@ -373,7 +367,7 @@ struct Exchange {
     len: u32,
 }
 
-/// How many neurons of two pieces are best exchanged, and what difference that leaves, if neurons of a piece work equally much.
+/// Best number of neurons to exchange, and the remaining difference, if those of a piece work equally.
 fn parts(difference: u64, out: &Piece, back: &Piece) -> (u64, u32) {
     let len = out.len.min(back.len);
     let mean = |piece: &Piece| piece.work as f64 / f64::from(piece.len);

@@ -1,11 +1,11 @@
-//! Placements to compare with: at random, and the hottest neurons first.
+//! Placements to compare with: random, and hottest neurons first.
 
 use crate::placement::balance::no_room;
 use crate::placement::{Instance, Placement};
 use ndp_files::Result;
 use ndp_numerics::SplitMix64;
 
-/// Neurons at random: of every block the same part on the GPU, and the same number on every DIMM.
+/// Random neurons: the same share of every block on the GPU, the same number on every DIMM.
 pub fn place_random(instance: &Instance, seed: u64) -> Result<Placement> {
     let mut rng = SplitMix64::new(seed);
     let part = (instance.machine().gpu_bytes as f64 / instance.bytes().max(1) as f64).min(1.0);
@@ -18,14 +18,14 @@ pub fn place_random(instance: &Instance, seed: u64) -> Result<Placement> {
         for &neuron in &neurons[..(part * len as f64) as usize] {
             turns.placement.set_gpu(block, neuron as usize, true);
         }
-        // Shuffled again, or the copies' originals would be on DIMMs in turn and the others would not be at random.
+        // Shuffled again, else originals of copies would be on DIMMs in turn and the others not at random.
         shuffle(&mut neurons, &mut rng);
         turns.deal(block, &neurons)?;
     }
     Ok(turns.placement)
 }
 
-/// The hottest groups of all on the GPU until it is full, and every block's neurons on the DIMMs in turn, the hottest first.
+/// The hottest groups on the full GPU; each block's neurons on the DIMMs in turn, hottest first.
 pub fn place_greedy(instance: &Instance) -> Result<Placement> {
     let mut turns = Turns::new(instance);
     let mut free = instance.machine().gpu_bytes;
@@ -46,14 +46,13 @@ pub fn place_greedy(instance: &Instance) -> Result<Placement> {
     Ok(turns.placement)
 }
 
-/// Fisher-Yates. The remainder's bias is below 2^-40 for the sizes of blocks.
+/// Fisher-Yates. The modulo bias is below 2^-40 for the sizes of blocks.
 fn shuffle(neurons: &mut [u32], rng: &mut SplitMix64) {
     for i in (1..neurons.len()).rev() {
         neurons.swap(i, (rng.next_u64() % (i as u64 + 1)) as usize);
     }
 }
 
-/// DIMMs in turn.
 struct Turns<'a> {
     instance: &'a Instance,
     placement: Placement,
@@ -67,7 +66,7 @@ impl<'a> Turns<'a> {
         Self { instance, placement: Placement::new(instance.shape()), free, next: 0 }
     }
 
-    /// Gives each neuron to the next DIMM that has room.
+    /// Gives each neuron to the next DIMM with room.
     fn deal(&mut self, block: usize, neurons: &[u32]) -> Result<()> {
         let needed = self.instance.blocks()[block].neuron_bytes;
         let dimms = self.free.len();

@@ -1,20 +1,19 @@
-//! A time that no placement can go below: the optimum of the problem's linear relaxation.
+//! Lower bound of any placement's time: the optimum of the linear relaxation.
 //!
-//! The slowest DIMM is at least the mean, so with `W` the work of a term and `A` the part of it on the GPU the term takes at least
-//! `max(A / BW_gpu + 2 T_sync, (W - A) / (D BW_dimm))`, and neurons split evenly over the DIMMs attain it. As a function of the bytes
-//! that a term gets on the GPU, its hottest neurons first, this falls at the rate `f / (D BW_dimm)` until both sides are equal: a
-//! convex function whose slope is the frequency times the same factor for every term. So the relaxation is solved by filling the GPU in
-//! order of frequency, leaving out terms that are saturated.
+//! The slowest DIMM is at least the mean. With `W` the work of a term and `A` its part on the GPU, the term takes at
+//! least `max(A / BW_gpu + 2 T_sync, (W - A) / (D BW_dimm))`, which neurons split evenly over the DIMMs attain. As a
+//! function of a term's bytes on the GPU, hottest neurons first, this is convex: it falls at `f / (D BW_dimm)` until
+//! both sides are equal, with one factor for all terms. So filling the GPU in order of frequency, except saturated
+//! terms, solves the relaxation.
 
 use crate::placement::{Instance, ONE};
 
-/// The optimum of a relaxation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     pub us: f64,
-    /// The part of each term.
+    /// By term.
     pub terms_us: Vec<f64>,
-    /// Frequency of the neuron that the GPU is full with; 0 if it does not become full.
+    /// Frequency of the last neuron that fits the GPU; 0 if all fit.
     pub price: f64,
 }
 
@@ -26,8 +25,7 @@ impl Bound {
     }
 }
 
-/// The bound on placements of which each group is whole or in parts on the GPU: the linear relaxation of the problem that a solver
-/// is given.
+/// Bound if groups may be split: the linear relaxation of a solver's problem.
 pub fn group_bound(instance: &Instance) -> Bound {
     let terms = instance.terms().len();
     let room: Vec<f64> = (0..terms).map(|term| instance.saturation(term)).collect();
@@ -52,7 +50,7 @@ pub fn group_bound(instance: &Instance) -> Bound {
     Bound::of(instance, &gpu_work, price)
 }
 
-/// The bound on all placements, whatever parts of groups are on the GPU: the relaxation with every neuron by itself.
+/// Bound of all placements: the relaxation with every neuron by itself.
 pub fn neuron_bound(instance: &Instance) -> Bound {
     let saturated: Vec<Saturated> =
         (0..instance.terms().len()).map(|term| Saturated::of(instance, term)).collect();
@@ -66,7 +64,7 @@ pub fn neuron_bound(instance: &Instance) -> Bound {
     for (term, limit) in saturated.iter().enumerate() {
         let (bytes, mut work) = limit.at(instance, term, price);
         if price > 0 {
-            // Neurons of just that frequency, as far as there is room and the term wants them.
+            // Neurons of this frequency, as far as room and term allow.
             let part = (limit.at(instance, term, price - 1).0 - bytes).min(free);
             work += part * f64::from(price);
             free -= part;
@@ -76,9 +74,9 @@ pub fn neuron_bound(instance: &Instance) -> Bound {
     Bound::of(instance, &gpu_work, f64::from(price) / f64::from(ONE))
 }
 
-/// What a term has on the GPU when more would not help it.
+/// GPU part of a term that more would not help.
 struct Saturated {
-    /// All neurons above this frequency, and a part of those that have it.
+    /// All neurons above this frequency, and some of those that have it.
     threshold: u32,
     bytes: f64,
     work: f64,
@@ -95,7 +93,7 @@ impl Saturated {
         Self { threshold, bytes: bytes as f64 + (work - whole as f64) / f64::from(threshold), work }
     }
 
-    /// Bytes and work of the term's neurons above a frequency, no more than saturate it.
+    /// Bytes and work of neurons above a frequency, at most those that saturate.
     fn at(&self, instance: &Instance, term: usize, threshold: u32) -> (f64, f64) {
         if threshold < self.threshold {
             return (self.bytes, self.work);
@@ -119,7 +117,7 @@ fn above(instance: &Instance, term: usize, threshold: u32) -> (u64, u64) {
     sum
 }
 
-/// The least frequency for which something holds that holds for all above it, and for [`ONE`].
+/// Least frequency that `holds`; it must hold for all above it, and for [`ONE`].
 pub(crate) fn least(holds: impl Fn(u32) -> bool) -> u32 {
     let (mut low, mut high) = (0, ONE);
     while low < high {

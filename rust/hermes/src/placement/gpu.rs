@@ -1,14 +1,14 @@
-//! Which neurons are copied to the GPU: the hottest, but of no term more than it needs.
+//! Neurons to copy to the GPU: the hottest, but of no term more than it needs.
 
 use crate::placement::Instance;
 
-/// How many neurons of each group are on the GPU: the group's hottest ones.
+/// Number of neurons of each group on the GPU, hottest first.
 ///
-/// Groups are taken in order of frequency. Of a group that is more than its term still needs, or than the GPU has room for, as many neurons
-/// are taken as are not; so the colder groups behind it fill what is left, ever more finely.
+/// Takes groups by frequency. If a group is more than its term needs, or than fits, colder groups fill the rest ever
+/// more finely.
 pub(crate) fn select(instance: &Instance) -> Vec<u32> {
     let terms = instance.terms().len();
-    // Saturation in whole units of work, rounded down.
+    // Rounded down to whole units of work.
     let mut room: Vec<u64> = (0..terms).map(|term| instance.saturation(term) as u64).collect();
     let mut free = instance.machine().gpu_bytes;
     let mut taken = vec![0; instance.groups().len()];

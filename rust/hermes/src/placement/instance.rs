@@ -1,7 +1,7 @@
 //! The problem: neurons with their frequencies, in groups, and the machine that they are placed in.
 //!
-//! Frequencies are rounded to multiples of 2^-23 and sums of `frequency x bytes` ("work") are integers, so that loads are exact
-//! whatever the order in which they are added. What is done with the problem is left to the other modules.
+//! Frequencies are multiples of 2^-23 and sums of `frequency x bytes` ("work") are integers, so loads are exact
+//! whatever the order of addition.
 
 use crate::placement::machine::Machine;
 use crate::placement::machine::dimms_too_small;
@@ -12,10 +12,10 @@ use ndp_traces::NeuronShape;
 use serde::Serialize;
 use std::ops::Range;
 
-/// The frequency 1 as an integer: a neuron that is active for every token.
+/// The frequency 1: a neuron that is active for every token.
 pub const ONE: u32 = 1 << 23;
 
-/// Most bytes of neurons: with more of them, sums of work would not fit 64 bits.
+/// Sums of work fit 64 bits below this.
 const MAX_BYTES: u64 = 1 << 40;
 
 /// What is waited for together: the sum over terms of the slower side is the time of a token.
@@ -32,45 +32,41 @@ pub enum Terms {
     Block,
 }
 
-/// How an instance is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Neurons of similar frequency that go to the GPU together; 64 in PowerInfer, section 6.3.3.
     pub group_neurons: u32,
-    /// Terms of the sum.
     pub terms: Terms,
-    /// Tokens for whose keys and values the DIMMs keep room.
+    /// Tokens for whose keys and values the DIMMs reserve room.
     pub kv_tokens: u32,
 }
 
 impl Default for Options {
-    /// 64 neurons, a term per layer, and 2048 tokens: the context of the OPT models.
+    /// 2048 tokens are the context of the OPT models.
     fn default() -> Self {
         Self { group_neurons: 64, terms: Terms::Layer, kv_tokens: 2048 }
     }
 }
 
-/// A block's neurons in order of frequency.
 #[derive(Clone, Debug)]
 pub struct BlockNeurons {
     pub neuron_bytes: u64,
-    /// Number of the term that the block belongs to.
     pub term: usize,
     pub groups: Range<usize>,
-    /// Neurons, the most frequent one first.
+    /// Most frequent first.
     pub order: Vec<u32>,
-    /// Their frequencies times [`ONE`], in that order.
+    /// Times [`ONE`], in that order.
     pub frequencies: Vec<u32>,
 }
 
-/// Neurons of a block that are neighbours in the order of frequency.
+/// Consecutive neurons in a block's order of frequency.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     pub block: u32,
     /// First position in the block's order.
     pub start: u32,
     pub len: u32,
-    /// Sum of the frequencies of the block's neurons in front of the group, times [`ONE`].
+    /// Sum of the frequencies of the block's neurons before the group, times [`ONE`].
     pub before: u64,
     /// Sum of frequency x bytes, times [`ONE`].
     pub work: u64,
@@ -84,7 +80,6 @@ impl Group {
     }
 }
 
-/// A placement problem.
 #[derive(Clone, Debug)]
 pub struct Instance {
     shape: NeuronShape,
@@ -98,20 +93,17 @@ pub struct Instance {
 ndp_config::getters!(Instance {
     shape: &NeuronShape,
     machine: &Machine,
-    /// The blocks in order of computation.
+    /// In order of computation.
     blocks: &[BlockNeurons],
-    /// The groups, block by block, the most frequent one of a block first.
+    /// Block by block, most frequent first.
     groups: &[Group],
-    /// The blocks of each term.
+    /// Blocks of each term.
     terms: &[Range<usize>],
 });
 
 impl Instance {
-    /// The problem of a model on a system. `frequencies[b][i]` is the share of tokens for which neuron `i` of block `b` of
-    /// [`NeuronShape::of`] the model is active.
-    ///
-    /// # Errors
-    /// As [`Machine::of`] and [`Instance::with_machine`].
+    /// `frequencies[b][i]` is the share of tokens for which neuron `i` of block `b` of [`NeuronShape::of`] the model is
+    /// active. Fails as [`Machine::of`] and [`Instance::with_machine`].
     pub fn new(
         model: &LlmShape,
         system: &SystemConfig,
@@ -123,11 +115,10 @@ impl Instance {
         Self::with_machine(NeuronShape::of(model), bytes, machine, frequencies, options)
     }
 
-    /// The problem of any neurons on any machine; `neuron_bytes` are of a neuron of attention and of one of the MLP.
+    /// `neuron_bytes` are of a neuron of attention and one of the MLP.
     ///
-    /// # Errors
-    /// Frequencies of other shape or outside 0..=1; group sizes of 0; machines that [`Machine::check`] refuses; neurons
-    /// that exceed the DIMMs together; with an SSD, neurons of attention that do.
+    /// Fails for frequencies of other shape or outside 0..=1, group size 0, machines that [`Machine::check`] refuses,
+    /// and neurons that exceed the DIMMs (with an SSD, neurons of attention).
     pub fn with_machine(
         shape: NeuronShape,
         neuron_bytes: [u64; 2],
@@ -169,7 +160,6 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Fills in blocks, groups and terms.
     fn sort_blocks(
         &mut self,
         neuron_bytes: [u64; 2],
@@ -210,18 +200,16 @@ impl Instance {
         Ok(())
     }
 
-    /// Numbers of the groups of a term.
     pub fn term_groups(&self, term: usize) -> Range<usize> {
         let blocks = &self.terms[term];
         self.blocks[blocks.start].groups.start..self.blocks[blocks.end - 1].groups.end
     }
 
-    /// Number of the term that a group belongs to.
     pub fn term_of(&self, group: usize) -> usize {
         self.blocks[self.groups[group].block as usize].term
     }
 
-    /// All groups, the most frequent one first.
+    /// All groups, most frequent first.
     pub fn hottest(&self) -> impl Iterator<Item = usize> {
         self.hottest.iter().map(|&group| group as usize)
     }
@@ -231,8 +219,7 @@ impl Instance {
         self.groups[self.term_groups(term)].iter().map(|group| group.work).sum()
     }
 
-    /// How many neurons from the front of those positions of a block's order have at most so much work and so many bytes, and
-    /// their work.
+    /// Number and work of neurons from the front of those positions within `work` and `bytes`.
     pub(crate) fn leading(&self, block: usize, positions: Range<u32>, work: u64, bytes: u64) -> (u32, u64) {
         let of = &self.blocks[block];
         let most = bytes / of.neuron_bytes;
@@ -247,7 +234,7 @@ impl Instance {
         (len, sum)
     }
 
-    /// Whether the DIMMs hold all neurons.
+    /// Checks that the DIMMs hold all neurons.
     pub(crate) fn fits_dimms(&self) -> Result<()> {
         let slots = |block: usize| self.slot_bytes(block, self.blocks[block].order.len() as u32);
         let needed = match self.has_equal_slots() {
@@ -257,18 +244,17 @@ impl Instance {
         fit_dimms(&self.machine, needed)
     }
 
-    /// Whether all DIMMs have as many slots of a block as the fullest one needs. With an SSD below them they have: neurons come and go in slots, and the
-    /// DIMMs are divided alike.
+    /// Whether all DIMMs have as many slots of a block as the fullest one needs. With an SSD they do, because neurons
+    /// come and go in slots.
     pub fn has_equal_slots(&self) -> bool {
         self.machine.ssd_gbps.is_some()
     }
 
-    /// Bytes of the slots of a block in each DIMM, if so many of its neurons are there, evenly.
+    /// Bytes of a block's slots in each DIMM, for `neurons` evenly spread neurons.
     pub(crate) fn slot_bytes(&self, block: usize, neurons: u32) -> u64 {
         u64::from(neurons.div_ceil(self.machine.dimms)) * self.blocks[block].neuron_bytes
     }
 
-    /// Bytes of the slots of attention in all DIMMs.
     pub(crate) fn attention_bytes(&self) -> u64 {
         let blocks =
             (0..self.blocks.len()).filter(|&block| self.shape.blocks()[block].kind == BlockKind::Attention);
@@ -276,13 +262,12 @@ impl Instance {
         slots.sum::<u64>() * u64::from(self.machine.dimms)
     }
 
-    /// Bytes of all neurons.
     pub fn bytes(&self) -> u64 {
         self.groups.iter().map(|group| group.bytes).sum()
     }
 
-    /// The work on the GPU from which on more of it makes a term no shorter: both sides take the same time then, the DIMMs
-    /// being evenly loaded. 0 if the GPU's synchronisation alone takes longer than the DIMMs.
+    /// GPU work beyond which a term gets no shorter: with evenly loaded DIMMs both sides take equally long. 0 if
+    /// synchronisation alone takes longer than the DIMMs.
     pub fn saturation(&self, term: usize) -> f64 {
         let machine = &self.machine;
         let dimms = machine.dimm_us(self.term_work(term) as f64) / f64::from(machine.dimms);
@@ -290,7 +275,7 @@ impl Instance {
         ((dimms - 2.0 * machine.sync_us) / per_work).max(0.0)
     }
 
-    /// Time of a term in microseconds with so much of its work on the GPU and the rest evenly on the DIMMs.
+    /// Microseconds of a term with this GPU work and the rest evenly on the DIMMs.
     pub fn ideal_us(&self, term: usize, gpu_work: f64) -> f64 {
         let cold = self.term_work(term) as f64 - gpu_work;
         let dimms = self.machine.dimm_us(cold) / f64::from(self.machine.dimms);
@@ -298,7 +283,6 @@ impl Instance {
     }
 }
 
-/// Whether the DIMMs hold so many bytes.
 fn fit_dimms(machine: &Machine, needed: u64) -> Result<()> {
     let &Machine { dimms, dimm_bytes: each, kv_bytes, .. } = machine;
     let available = each.saturating_mul(dimms.into());
@@ -308,17 +292,17 @@ fn fit_dimms(machine: &Machine, needed: u64) -> Result<()> {
     }
 }
 
-/// The frequencies of a block as multiples of 1 / [`ONE`].
+/// Frequencies of a block in units of 1 / [`ONE`].
 fn fixed_point(block: usize, neurons: u32, frequencies: &[f32], keys: &mut Vec<u32>) -> Result<()> {
     if frequencies.len() != neurons as usize {
         let (what, found) = (format!("frequencies of block {block}"), frequencies.len() as u64);
         bail!("{what}: {found} instead of {neurons}");
     }
-    // In 1..=2 neighbouring FP32 numbers are 2^-23 apart, so the addition rounds.
+    // FP32 numbers in 1..=2 are 2^-23 apart, so the addition rounds.
     keys.clear();
     keys.extend(frequencies.iter().map(|&f| (1.0 + f).to_bits().wrapping_sub(1f32.to_bits())));
     let valid = |f: f32| (0.0..=1.0).contains(&f);
-    // Without an early end, which would keep it from being vectorised.
+    // An early end would prevent vectorisation.
     if frequencies.iter().fold(true, |all, &f| all & valid(f)) {
         return Ok(());
     }

@@ -1,26 +1,22 @@
-//! The problem as text in CPLEX LP format, for solvers that are programs of their own (CBC, HiGHS, ...).
+//! The problem in CPLEX LP format, for external solvers (CBC, HiGHS, ...).
 //!
-//! Times are in microseconds, sizes in megabytes (10^6 bytes). Names: `t3` is the time of term 3, `x120_g` says that group 120 is on the
-//! GPU, `x120_d4` on DIMM 4, `x120_c` on the CPU, `y7` that block 7 has neurons on the GPU; groups are numbered as in [`Instance::groups`].
+//! Times in microseconds, sizes in MB (10^6 bytes). `t3`: time of term 3. `x120_g`, `x120_d4`, `x120_c`: group 120
+//! ([`Instance::groups`]) is on the GPU, DIMM 4, the CPU. `y7`: block 7 has neurons on the GPU.
 
 use crate::placement::{Instance, ONE, PowerInferProgram};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Which problem is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LpForm {
     /// Equations 1-7 of Hermes, section IV-B, as printed: every group on the GPU or on one DIMM.
     Full,
-    /// Only whether a group is on the GPU; the DIMMs are taken to be evenly loaded.
+    /// Only the choice for the GPU, with evenly loaded DIMMs.
     Reduced,
 }
 
 /// Writes the problem; `title` becomes a comment.
-///
-/// # Errors
-/// Whatever `out` returns.
 pub fn write_lp(instance: &Instance, form: LpForm, title: &str, out: &mut dyn Write) -> io::Result<()> {
     head(title, "Minimize", out)?;
     for term in 0..instance.terms().len() {
@@ -44,11 +40,8 @@ pub fn write_lp(instance: &Instance, form: LpForm, title: &str, out: &mut dyn Wr
     writeln!(out, "End")
 }
 
-/// Writes PowerInfer's program, equations 1-8 of its section 6: maximise the sum of frequencies on the GPU. `K` is the number of neurons of a
-/// block. Inequality 6 is printed as `<`, and written as `<=`.
-///
-/// # Errors
-/// Whatever `out` returns.
+/// Writes PowerInfer's program, equations 1-8 of its section 6: maximise the sum of frequencies on the GPU. `K` is a
+/// block's number of neurons. Inequality 6 is printed as `<` and written as `<=`.
 pub fn write_powerinfer_lp(
     program: &PowerInferProgram<'_>,
     title: &str,
@@ -75,7 +68,7 @@ pub fn write_powerinfer_lp(
     for (block, least) in program.least.iter().enumerate() {
         let all = instance.blocks()[block].order.len();
         match *least {
-            // No number of neurons is enough, and `y` is 0.
+            // No number suffices, and `y` is 0.
             _ if all == 0 => {}
             None => {
                 writeln!(out, " most{block}:")?;
@@ -101,7 +94,7 @@ pub fn write_powerinfer_lp(
     writeln!(out, "End")
 }
 
-/// The title as a comment, and what is done to the objective.
+/// Writes the title as a comment, and the sense of the objective.
 fn head(title: &str, sense: &str, out: &mut dyn Write) -> io::Result<()> {
     for line in title.lines() {
         writeln!(out, "\\ {line}")?;
@@ -109,7 +102,7 @@ fn head(title: &str, sense: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{sense}\n obj:")
 }
 
-/// The groups in a place fit its memory.
+/// Constraint: groups in a place fit its memory.
 fn bytes_row(
     instance: &Instance,
     name: &str,
@@ -128,7 +121,7 @@ fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// The GPU's side of each term: equations 3 and 4.
+/// The GPU's side of a term: equations 3 and 4.
 fn gpu_side(instance: &Instance, term: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, " gpu{term}: t{term}")?;
     for index in instance.term_groups(term) {

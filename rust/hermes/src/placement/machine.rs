@@ -1,4 +1,4 @@
-//! The machine as the mapping problem sees it: capacities, bandwidths and the synchronisation.
+//! Capacities, bandwidths and synchronisation of the mapping problem.
 
 use crate::placement::ONE;
 use ndp_config::{BlockKind, LlmShape, SystemConfig};
@@ -8,32 +8,28 @@ use serde::Serialize;
 /// Capacities in bytes, bandwidths in GB/s (10^9 bytes), times in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Machine {
-    /// Bytes of the GPU that neurons can take: `S_GPU` of equation 6.
+    /// For neurons: `S_GPU` of equation 6.
     pub gpu_bytes: u64,
-    /// Bandwidth of the GPU's memory.
     pub gpu_gbps: f64,
     /// One synchronisation: `T_sync` of equation 3.
     pub sync_us: f64,
     pub dimms: u32,
-    /// Bytes of each DIMM that neurons can take: `S_dimm` of equation 7.
+    /// Of each DIMM, for neurons: `S_dimm` of equation 7.
     pub dimm_bytes: u64,
     /// Bandwidth of each DIMM towards its core.
     pub dimm_gbps: f64,
-    /// Bytes of each DIMM that are kept for keys and values, beside `dimm_bytes`.
+    /// Of each DIMM, for keys and values, beside `dimm_bytes`.
     pub kv_bytes: u64,
-    /// Rate at which an SSD below the DIMMs reads neurons of the MLP that lie anywhere, many at a time; none if there is no SSD.
+    /// Rate of an SSD below the DIMMs for many scattered MLP neurons at a time; `None` without an SSD.
     pub ssd_gbps: Option<f64>,
 }
 
-/// Neurons of which the rate of an SSD is taken.
+/// Neurons for which the SSD's rate is taken.
 const MANY: u64 = 1 << 20;
 
 impl Machine {
-    /// What a system leaves to the neurons of a model: the GPU without projections and embeddings, the DIMMs without the
-    /// keys and values of `kv_tokens` tokens, which lie evenly over them.
-    ///
-    /// # Errors
-    /// Keys and values that exceed the DIMMs by themselves.
+    /// The part of a system for neurons: the GPU without projections and embeddings, the DIMMs without the keys and
+    /// values of `kv_tokens` tokens, evenly spread. Fails if these exceed the DIMMs.
     pub fn of(model: &LlmShape, system: &SystemConfig, kv_tokens: u32) -> Result<Self> {
         let (available, resident) = (system.gpu_weight_bytes(), model.resident_bytes());
         let gpu_bytes = available.checked_sub(resident).ok_or_else(|| {
@@ -61,10 +57,7 @@ impl Machine {
         })
     }
 
-    /// Whether the numbers make sense.
-    ///
-    /// # Errors
-    /// A number of DIMMs outside 1..=64, bandwidths that are not positive and times that are negative.
+    /// Fails for DIMMs outside 1..=64, bandwidths that are not positive and negative times.
     pub fn check(&self) -> Result<()> {
         in_range("dimms", self.dimms, 1, SystemConfig::MAX_DIMMS)?;
         let ssd_gbps = self.ssd_gbps.unwrap_or(1.0);
@@ -84,34 +77,32 @@ impl Machine {
         Ok(())
     }
 
-    /// Time in which the GPU reads so much work (frequency x bytes, times [`ONE`]); 1 GB/s is 1000 bytes per microsecond.
+    /// Time of the GPU for work (frequency x bytes, times [`ONE`]); 1 GB/s is 1000 bytes per microsecond.
     pub fn gpu_us(&self, work: f64) -> f64 {
         work / (f64::from(ONE) * 1e3 * self.gpu_gbps)
     }
 
-    /// The same with both synchronisations: equation 3, which adds them whether anything is on the GPU or not.
+    /// [`Self::gpu_us`] with both synchronisations: equation 3, which adds them even if nothing is on the GPU.
     pub fn gpu_side_us(&self, work: f64) -> f64 {
         self.gpu_us(work) + 2.0 * self.sync_us
     }
 
-    /// Time in which the SSD reads so much work.
     pub fn ssd_us(&self, work: f64) -> f64 {
         self.ssd_gbps.map_or(0.0, |gbps| work / (f64::from(ONE) * 1e3 * gbps))
     }
 
-    /// Time in which one DIMM reads so much work.
+    /// Time of one DIMM.
     pub fn dimm_us(&self, work: f64) -> f64 {
         work / (f64::from(ONE) * 1e3 * self.dimm_gbps)
     }
 }
 
-/// The refusal of neurons that do not fit in the DIMMs; each has `each` bytes for them beside `kv_bytes` of keys and values.
+/// Error of neurons that do not fit in the DIMMs, with `each` bytes per DIMM beside `kv_bytes`.
 pub(crate) fn dimms_too_small(needed: u64, dimms: u32, each: u64, kv_bytes: u64) -> Error {
     let (needed, usable) = (size(needed), usable(dimms, each, kv_bytes));
     refusal!("{needed} of neurons do not fit in {usable}; use more DIMMs, a smaller --kv-tokens, or --ssd")
 }
 
-/// Bytes in the unit that fits.
 fn size(bytes: u64) -> String {
     match bytes as f64 {
         small if small < 1e6 => format!("{bytes} bytes"),
@@ -120,7 +111,6 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The DIMMs, and what keys and values leave of them.
 fn usable(dimms: u32, each: u64, kv_bytes: u64) -> String {
     let (plural, of_each) = if dimms == 1 { ("", "") } else { ("s", " in each") };
     let kept = match (each, kv_bytes) {

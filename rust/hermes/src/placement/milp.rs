@@ -1,7 +1,7 @@
-//! A general solver as referee: the reduced problem, in which the DIMMs are alike, through `good_lp` and its pure-Rust solver.
+//! A general solver as referee: solves the reduced problem, with equal DIMMs, by `good_lp` and its pure-Rust solver.
 //!
-//! One 0-1 variable for each group (or for several neighbouring groups, because a general solver is slow), one time per term:
-//! minimise `sum t_l` with `t_l >= sum work x / BW_gpu + 2 T_sync`, `t_l >= (W_l - sum work x) / (D BW_dimm)` and `sum bytes x <= S_GPU`.
+//! One 0-1 variable per group (or several, for speed), one time per term: minimise `sum t_l` with `t_l >= sum work x /
+//! BW_gpu + 2 T_sync`, `t_l >= (W_l - sum work x) / (D BW_dimm)` and `sum bytes x <= S_GPU`.
 
 use crate::placement::structured::with_gpu_groups;
 use crate::placement::{Instance, Placement};
@@ -13,39 +13,33 @@ use ndp_files::{Result, bail, in_range, refusal};
 use serde::Serialize;
 use std::ops::Range;
 
-/// How the solver is used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MilpOptions {
     /// Neighbouring groups of a block that share a variable.
     pub groups_per_variable: u32,
-    /// Seconds after which the best solution so far is taken.
+    /// Time after which to take the best solution so far.
     pub time_limit_s: f64,
-    /// Gap to the solver's own bound at which it may stop, as a fraction.
+    /// Gap to the solver's bound at which it may stop, as a fraction.
     pub gap: f32,
 }
 
 impl Default for MilpOptions {
-    /// A variable for eight groups, 60 s, 0.1 %.
     fn default() -> Self {
         Self { groups_per_variable: 8, time_limit_s: 60.0, gap: 1e-3 }
     }
 }
 
-/// What the solver says of its solution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MilpReport {
-    /// The reduced problem's value: the time if the DIMMs could be loaded perfectly evenly, in microseconds.
+    /// Value of the reduced problem: microseconds with perfectly balanced DIMMs.
     pub reduced_us: f64,
-    /// Number of 0-1 variables.
     pub variables: usize,
-    /// Whether the solver stopped because of its time limit.
     pub timed_out: bool,
 }
 
 /// Solves the reduced problem and places neurons accordingly.
 ///
-/// # Errors
-/// If there is no solution in time; numbers of groups outside 1..=2^20; time limits that are not positive; as
+/// Fails without a solution in time, for groups outside 1..=2^20, times that are not positive, or as
 /// [`place_structured`](crate::placement::place_structured).
 pub fn place_milp(instance: &Instance, options: &MilpOptions) -> Result<(Placement, MilpReport)> {
     let solved = solve(instance, options, true)?;
@@ -58,7 +52,7 @@ pub fn place_milp(instance: &Instance, options: &MilpOptions) -> Result<(Placeme
     Ok((with_gpu_groups(instance, &on)?, report))
 }
 
-/// The optimum of the linear relaxation of the same problem, in microseconds.
+/// Optimum of the problem's linear relaxation, in microseconds.
 pub fn relaxation_us(instance: &Instance, options: &MilpOptions) -> Result<f64> {
     Ok(solve(instance, options, false)?.us)
 }

@@ -1,11 +1,11 @@
 //! Offline mapping of neurons: which are copied to the GPU, and which DIMM holds each (Hermes, section IV-B).
 //!
-//! Behind the traces, whose frequencies it takes, and in front of the scheduler, which changes its placements while tokens are
-//! generated. `docs/placement.md` has the reasoning and the measurements; reading traces and writing files is left to the binary `place`.
+//! It takes the frequencies of traces; the scheduler changes its placements while tokens are generated.
+//! `docs/placement.md` has reasoning and measurements.
 //!
-//! Reading order: [`Machine`] and [`Instance`] (the problem), [`Placement`] (a solution and what it costs), [`neuron_bound`] (what no
-//! solution can go below), [`place_structured`] (the method) with its parts `gpu` and `balance`, [`place_tiers`] with an SSD below the DIMMs. To compare with:
-//! [`place_powerinfer`], [`place_greedy`], [`place_random`], [`place_milp`], and [`write_lp`] and [`write_powerinfer_lp`] for solvers elsewhere.
+//! Reading order: [`Machine`] and [`Instance`] (the problem), [`Placement`] (a solution), [`neuron_bound`],
+//! [`place_structured`] with `gpu` and `balance`, [`place_tiers`] (with an SSD). To compare: [`place_powerinfer`],
+//! [`place_greedy`], [`place_random`], [`place_milp`], [`write_lp`], [`write_powerinfer_lp`].
 
 mod balance;
 mod baselines;

@@ -1,4 +1,4 @@
-//! A placement as JSON: one line of text per block for the GPU, one for the DIMMs.
+//! A placement as JSON: per block a line of text for the GPU and one for the DIMMs.
 
 use crate::placement::Placement;
 use ndp_config::BlockKind;
@@ -6,16 +6,15 @@ use ndp_files::{Result, bail, refusal};
 use ndp_traces::NeuronShape;
 use serde::{Deserialize, Serialize};
 
-/// The characters for DIMMs 0 to 63.
+/// Characters of DIMMs 0 to 63.
 const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
 
-/// What a file says of the places of a model's neurons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlacementFile {
     pub model: String,
     pub dimms: u32,
-    /// The blocks in order of computation.
+    /// In order of computation.
     blocks: Vec<BlockText>,
 }
 
@@ -24,11 +23,11 @@ pub struct PlacementFile {
 struct BlockText {
     layer: u32,
     kind: String,
-    /// A hexadecimal digit for four neurons, the first of them in its lowest bit.
+    /// A hexadecimal digit per four neurons, the first in its lowest bit.
     gpu: String,
-    /// A digit to base 64 for each neuron.
+    /// A digit to base 64 per neuron.
     dimms: String,
-    /// As `gpu`: neurons without a place in their DIMM, which an SSD has. Left out if there are none.
+    /// As `gpu`: neurons that only the SSD has. Omitted if there are none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     ssd: String,
 }
@@ -45,7 +44,6 @@ fn digit_of(character: u8) -> Option<u8> {
 }
 
 impl PlacementFile {
-    /// The text of a placement.
     pub fn new(model: &str, dimms: u32, placement: &Placement) -> Self {
         let shape = placement.shape();
         let text = |(block, of): (usize, &ndp_traces::Block)| {
@@ -66,10 +64,8 @@ impl PlacementFile {
         Self { model: model.to_owned(), dimms, blocks }
     }
 
-    /// The placement, for neurons of that shape on so many DIMMs. Whether it fits their memory is [`Placement::check`]'s to say.
-    ///
-    /// # Errors
-    /// Text that is no placement, with the block at fault; another number of blocks or DIMMs.
+    /// The placement for a shape and number of DIMMs; [`Placement::check`] checks memories. Fails for text that is no
+    /// placement, naming the block, and for another number of blocks or DIMMs.
     pub fn placement(&self, shape: &NeuronShape, dimms: u32) -> Result<Placement> {
         let wrong = |what: &str, found, expected| refusal!("{what}: {found} instead of {expected}");
         if self.blocks.len() != shape.blocks().len() {

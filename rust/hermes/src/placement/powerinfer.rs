@@ -1,14 +1,14 @@
 //! PowerInfer's placement (arXiv 2312.12456, section 6, equations 1-8): as much activity on the GPU as possible.
 //!
-//! The impact of a neuron is its frequency. A layer has at least `C_l` neurons on the GPU or none, because fewer would not make up for the
-//! synchronisation (equation 4); here a block is a layer, so all its neurons have the same size. The published code leaves the
-//! communication term out; it is kept here. Every neuron is on the GPU or on the CPU (equation 3), and both have a memory (equation 6), which
-//! predictors take a part of. In the placement that comes of it the DIMMs take the place of the CPU: they share its neurons evenly, and keep
-//! the originals of the GPU's as in every [`Placement`].
+//! A neuron's impact is its frequency. A layer (here a block, so that neurons are of one size) has none or at least
+//! `C_l` neurons on the GPU, since fewer do not make up for the synchronisation (equation 4). The published code leaves
+//! this out. Every neuron is on the GPU or the CPU (equation 3), whose memories (equation 6) also hold predictors. In
+//! the resulting [`Placement`] DIMMs replace the CPU: they share its neurons evenly and keep the originals of the
+//! GPU's.
 //!
-//! With the first `C_l` neurons of a layer as one bundle, impact per byte never rises along a layer, so the relaxation is a
-//! fractional knapsack over bundles and groups, and the same order without fractions gives the placement. The CPU's memory is no limit to
-//! either while it holds what a full GPU leaves.
+//! With the first `C_l` neurons of a layer as a bundle, impact per byte never rises along a layer. So the relaxation is
+//! a fractional knapsack over bundles and groups, and the same order without fractions is the placement. The CPU's
+//! memory limits neither while it holds what a full GPU leaves.
 
 use crate::placement::structured::with_gpu_groups;
 use crate::placement::{Instance, ONE, Placement};
@@ -17,31 +17,28 @@ use ndp_files::{Result, bail, ensure, refusal};
 use ndp_traces::NeuronShape;
 use serde::Serialize;
 
-/// Bandwidth of the host memory of PowerInfer's PC-High in GB/s (section 8.1).
+/// Host memory of PowerInfer's PC-High, GB/s (section 8.1).
 pub const PC_HIGH_GBPS: f64 = 67.2;
 
-/// Host memory of PC-High in GB (section 8.1).
+/// Host memory of PC-High, GB (section 8.1).
 pub const PC_HIGH_GB: f64 = 192.0;
 
-/// Size of the predictors in per cent of the model, mean of four models (section 8.3.4).
+/// Predictors in per cent of the model, mean of four models (section 8.3.4).
 pub const PREDICTOR_PERCENT: f64 = 7.09;
 
-/// What shares the memories with neurons.
+/// Memory of the CPU, and predictors that share memories with neurons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostMemory {
-    /// Bytes of the CPU's memory for neurons and predictors: `MCap_CPU` of equation 6.
+    /// For neurons and predictors: `MCap_CPU` of equation 6.
     pub cpu_bytes: u64,
-    /// Bytes of each predictor. The GPU has them, in this order, as far as it has room for whole ones, before it has neurons (sections 5.1 and
+    /// Bytes of each predictor. Before neurons, the GPU gets those that fit whole, in this order (sections 5.1 and
     /// 8.3.4); the CPU has the others.
     pub predictors: Vec<u64>,
 }
 
 impl HostMemory {
-    /// A CPU with so much memory, in which keys and values of `kv_tokens` tokens are too (section 7), and a predictor for each block: together
-    /// they have so many per cent of the model's bytes, each in proportion to the block's neurons.
-    ///
-    /// # Errors
-    /// A memory outside 0..=10^6 GB, or a percentage outside 0..=100.
+    /// A CPU with `cpu_gb`, which includes keys and values of `kv_tokens` tokens (section 7), and predictors of
+    /// `percent` of the model's bytes, in proportion to each block's neurons. Fails outside 0..=10^6 GB and 0..=100 %.
     pub fn of(model: &LlmShape, cpu_gb: f64, percent: f64, kv_tokens: u32) -> Result<Self> {
         let valid = |what, value: f64, most, rule| match (0.0..=most).contains(&value) {
             true => Ok(()),
@@ -63,25 +60,21 @@ impl HostMemory {
     }
 }
 
-/// Equations 1 to 8 for the groups of an instance.
+/// Equations 1 to 8 for an instance's groups.
 #[derive(Clone, Debug)]
 pub struct PowerInferProgram<'a> {
     pub(crate) instance: &'a Instance,
-    /// `C_l` of each block; none where no number of neurons makes up for the synchronisation.
+    /// `C_l` by block; `None` where no number makes up for the synchronisation.
     pub(crate) least: Vec<Option<u32>>,
-    /// Bytes of neurons that the GPU can have: its memory without predictors.
+    /// Bytes for neurons, without predictors.
     pub(crate) gpu_bytes: u64,
-    /// The same of the CPU.
     pub(crate) cpu_bytes: u64,
     predictor_gpu_bytes: u64,
     predictor_cpu_bytes: u64,
 }
 
 impl<'a> PowerInferProgram<'a> {
-    /// The program of an instance with that least number of neurons for each block.
-    ///
-    /// # Errors
-    /// If there is not one number per block, if GPU and CPU together do not hold neurons and predictors.
+    /// `least` has a number per block. Fails otherwise, and if GPU and CPU together do not hold neurons and predictors.
     pub fn new(instance: &'a Instance, least: &[Option<u32>], memory: &HostMemory) -> Result<Self> {
         if least.len() != instance.blocks().len() {
             let (what, found) = ("least numbers of neurons".to_owned(), least.len() as u64);
@@ -104,33 +97,32 @@ impl<'a> PowerInferProgram<'a> {
     }
 }
 
-/// What the method reached of what could be reached.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PowerInferReport {
     /// Equation 2: sum of the frequencies of the neurons on the GPU.
     pub impact: f64,
-    /// No placement has more: the optimum of the linear relaxation.
+    /// Optimum of the linear relaxation: no placement has more.
     pub impact_bound: f64,
     /// `1 - impact / bound`.
     pub impact_gap: f64,
-    /// `C_l` of each block; none where no number of neurons makes up for the synchronisation.
+    /// `C_l` by block; `None` where no number makes up for the synchronisation.
     pub least_neurons: Vec<Option<u32>>,
-    /// Bytes of the GPU's neurons.
+    /// Of neurons on the GPU.
     pub gpu_bytes: u64,
-    /// Bytes of the GPU's memory without dense weights and its predictors.
+    /// The GPU's memory without dense weights and predictors.
     pub gpu_capacity_bytes: u64,
-    /// Bytes of the CPU's neurons, which are all others.
+    /// Of all other neurons.
     pub cpu_bytes: u64,
-    /// Bytes of the CPU's memory without keys, values and its predictors.
+    /// The CPU's memory without keys, values and predictors.
     pub cpu_capacity_bytes: u64,
-    /// Bytes of predictors that the GPU has.
+    /// Predictors on the GPU.
     pub predictor_gpu_bytes: u64,
-    /// Bytes of predictors for which it has no room.
+    /// Predictors on the CPU.
     pub predictor_cpu_bytes: u64,
 }
 
-/// `C_l` of each block for a CPU of that bandwidth: the least number with `C_l T_gpu + T_sync <= C_l T_cpu`, `T` being bytes through
-/// bandwidth (equations 4 and 5).
+/// `C_l` by block for a CPU of that bandwidth: the least number with `C_l T_gpu + T_sync <= C_l T_cpu`, `T` being bytes
+/// over bandwidth (equations 4 and 5).
 pub fn least_neurons(instance: &Instance, cpu_gbps: f64) -> Result<Vec<Option<u32>>> {
     if !(cpu_gbps > 0.0 && cpu_gbps.is_finite()) {
         let (what, rule) = ("CPU bandwidth", "a positive number of GB/s");
@@ -147,8 +139,7 @@ pub fn least_neurons(instance: &Instance, cpu_gbps: f64) -> Result<Vec<Option<u3
 
 /// Places neurons by impact per byte.
 ///
-/// # Errors
-/// If that leaves more to the CPU than it holds, as whole groups and the least numbers may; as
+/// Fails if the CPU does not hold the rest, as whole groups and least numbers may cause, or as
 /// [`place_structured`](crate::placement::place_structured).
 pub fn place_powerinfer(program: &PowerInferProgram<'_>) -> Result<(Placement, PowerInferReport)> {
     let instance = program.instance;
@@ -183,7 +174,7 @@ struct Item {
     bundle: bool,
 }
 
-/// Most impact per byte first; of equal ones a bundle first, then in order of blocks.
+/// Most impact per byte first; among equals bundles first, then by block.
 fn sorted(mut items: Vec<Item>) -> Vec<Item> {
     items.sort_by(|a, b| {
         let density = |item: &Item| item.impact / item.bytes;
@@ -195,7 +186,7 @@ fn sorted(mut items: Vec<Item>) -> Vec<Item> {
     items
 }
 
-/// Impact and bytes of the hottest so many neurons of a block, a group's neurons counting as equal.
+/// Impact and bytes of a block's `neurons` hottest neurons, with equal neurons in a group.
 fn first(instance: &Instance, block: usize, neurons: u32) -> (f64, f64) {
     let of = &instance.blocks()[block];
     let mut impact = 0.0;
@@ -206,7 +197,7 @@ fn first(instance: &Instance, block: usize, neurons: u32) -> (f64, f64) {
     (impact, f64::from(neurons) * of.neuron_bytes as f64)
 }
 
-/// The groups in the order of the method: whole groups, bundles of as many as hold `C_l` neurons.
+/// Whole groups in the order of the method, with bundles that hold `C_l` neurons.
 fn select(program: &PowerInferProgram<'_>) -> Vec<bool> {
     let PowerInferProgram { instance, least, .. } = program;
     let groups = instance.groups();
@@ -224,7 +215,7 @@ fn select(program: &PowerInferProgram<'_>) -> Vec<bool> {
         }
     }
     items.retain(|item| !item.groups.is_empty());
-    // A block is open when its bundle is on the GPU, or if it needs none.
+    // A block is open if its bundle is on the GPU, or if it needs none.
     let mut open: Vec<bool> = least.iter().map(|&least| least == Some(0)).collect();
     let mut on = vec![false; groups.len()];
     let mut free = program.gpu_bytes as f64;
@@ -238,7 +229,7 @@ fn select(program: &PowerInferProgram<'_>) -> Vec<bool> {
     on
 }
 
-/// The optimum of the relaxation, in which bundles are of exactly `C_l` neurons. The CPU's memory is left out, which only adds solutions.
+/// Optimum of the relaxation, with bundles of exactly `C_l` neurons. Ignoring the CPU's memory only adds solutions.
 fn impact_bound(program: &PowerInferProgram<'_>) -> f64 {
     let PowerInferProgram { instance, least, .. } = program;
     let mut items = Vec::new();

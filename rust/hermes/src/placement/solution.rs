@@ -1,6 +1,4 @@
-//! Where every neuron is: on exactly one DIMM, and copied to the GPU or not.
-//!
-//! A plain value: whoever adjusts a placement while tokens are generated changes a clone of it.
+//! Where every neuron is: on exactly one DIMM, perhaps with a copy on the GPU.
 
 use crate::placement::Instance;
 use ndp_config::BlockKind;
@@ -8,8 +6,8 @@ use ndp_files::{Result, bail, ensure, refusal};
 use ndp_traces::{Activity, NeuronShape};
 use serde::Serialize;
 
-/// The place of every neuron of a [`NeuronShape`]. DIMMs keep all weights (Hermes, section IV-C2), so what is on the GPU is a copy. With an SSD below them
-/// neurons of the MLP may have no place in their DIMM, until they are needed.
+/// The place of every neuron of a [`NeuronShape`]. DIMMs keep all weights (Hermes, section IV-C2); the GPU has copies.
+/// With an SSD below them, neurons of the MLP may have no place in their DIMM until needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     shape: NeuronShape,
@@ -22,106 +20,84 @@ pub struct Placement {
 
 ndp_config::getters!(Placement {
     shape: &NeuronShape,
-    /// All bits of the GPU, as an [`Activity`]: those that are active too are what the GPU computes for a token.
+    /// Neurons on the GPU; those that are active too are what the GPU computes for a token.
     gpu: &Activity,
 });
 
 impl Placement {
-    /// Everything on DIMM 0 and nothing on the GPU.
     pub fn new(shape: &NeuronShape) -> Self {
         let dimms = vec![0; shape.words_per_token() * 64];
         Self { shape: shape.clone(), gpu: Activity::new(shape), ssd: Activity::new(shape), dimms }
     }
 
-    /// Whether a neuron is on the GPU too.
-    ///
-    /// # Panics
-    /// For a block or neuron that does not exist.
+    /// Panics for a block or neuron that does not exist.
     pub fn on_gpu(&self, block: usize, neuron: usize) -> bool {
         self.gpu_bits(block)[neuron / 64] >> (neuron % 64) & 1 == 1
     }
 
-    /// The DIMM that a neuron is on.
-    ///
-    /// # Panics
-    /// For a block or neuron that does not exist.
+    /// Panics for a block or neuron that does not exist.
     pub fn dimm(&self, block: usize, neuron: usize) -> u8 {
         self.dimms(block)[neuron]
     }
 
-    /// Bit `i % 64` of word `i / 64` says whether neuron `i` of the block is on the GPU.
+    /// Bit `i % 64` of word `i / 64` is neuron `i`.
     pub fn gpu_bits(&self, block: usize) -> &[u64] {
         self.gpu.block(&self.shape, block)
     }
 
-    /// The same, to be changed. Bits behind the last neuron have to stay 0.
+    /// Bits past the last neuron have to stay 0.
     pub fn gpu_bits_mut(&mut self, block: usize) -> &mut [u64] {
         self.gpu.block_mut(&self.shape, block)
     }
 
-    /// The DIMM of each neuron of the block.
+    /// DIMM of each neuron of the block.
     pub fn dimms(&self, block: usize) -> &[u8] {
         let start = self.shape.words(block).start * 64;
         &self.dimms[start..start + self.shape.blocks()[block].neurons as usize]
     }
 
-    /// The same, to be changed.
     pub fn dimms_mut(&mut self, block: usize) -> &mut [u8] {
         let start = self.shape.words(block).start * 64;
         &mut self.dimms[start..start + self.shape.blocks()[block].neurons as usize]
     }
 
-    /// Copies a neuron to the GPU, or drops the copy.
-    ///
-    /// # Panics
-    /// For a block or neuron that does not exist.
+    /// Copies a neuron to the GPU, or drops the copy. Panics if it does not exist.
     pub fn set_gpu(&mut self, block: usize, neuron: usize, on: bool) {
         let word = &mut self.gpu_bits_mut(block)[neuron / 64];
         *word = *word & !(1 << (neuron % 64)) | u64::from(on) << (neuron % 64);
     }
 
-    /// Bit `i % 64` of word `i / 64` says whether neuron `i` of the block has no place in its DIMM: the SSD has it.
+    /// Neurons that only the SSD has: bit `i % 64` of word `i / 64` is neuron `i`.
     pub fn ssd_bits(&self, block: usize) -> &[u64] {
         self.ssd.block(&self.shape, block)
     }
 
-    /// The same, to be changed. Bits behind the last neuron have to stay 0.
+    /// Bits past the last neuron have to stay 0.
     pub fn ssd_bits_mut(&mut self, block: usize) -> &mut [u64] {
         self.ssd.block_mut(&self.shape, block)
     }
 
-    /// Whether a neuron has no place in its DIMM.
-    ///
-    /// # Panics
-    /// For a block or neuron that does not exist.
+    /// Whether only the SSD has a neuron. Panics if it does not exist.
     pub fn on_ssd(&self, block: usize, neuron: usize) -> bool {
         self.ssd_bits(block)[neuron / 64] >> (neuron % 64) & 1 == 1
     }
 
-    /// Takes a neuron's place in its DIMM away, or gives it one.
-    ///
-    /// # Panics
-    /// For a block or neuron that does not exist.
+    /// Removes a neuron's place in its DIMM, or gives it one. Panics if it does not exist.
     pub fn set_ssd(&mut self, block: usize, neuron: usize, on: bool) {
         let word = &mut self.ssd_bits_mut(block)[neuron / 64];
         *word = *word & !(1 << (neuron % 64)) | u64::from(on) << (neuron % 64);
     }
 
-    /// Whether any neuron has no place in its DIMM.
     pub fn has_ssd(&self) -> bool {
         (0..self.shape.blocks().len()).any(|block| self.ssd_bits(block).iter().any(|word| *word != 0))
     }
 
-    /// Whether this is a placement for that problem: the same neurons, DIMMs that exist, capacities kept. That every neuron is
-    /// on exactly one DIMM is in the type.
-    ///
-    /// # Errors
-    /// The first of the rules that is broken.
+    /// Checks against a problem: the same neurons, existing DIMMs, capacities. The type ensures one DIMM per neuron.
+    /// Fails with the first broken rule.
     pub fn check(&self, instance: &Instance) -> Result<()> {
         self.checked_usage(instance).map(|_| ())
     }
 
-    /// Checks, and returns bytes in use.
     fn checked_usage(&self, instance: &Instance) -> Result<Usage> {
         if &self.shape != instance.shape() {
             let (what, found, expected) =
@@ -168,7 +144,6 @@ impl Placement {
         }
     }
 
-    /// Bytes in use.
     fn usage(&self, instance: &Instance) -> Usage {
         let dimms = instance.machine().dimms as usize;
         let mut usage = Usage { gpu_bytes: 0, dimm_bytes: vec![0; dimms], slot_bytes: 0 };
@@ -225,20 +200,20 @@ impl Placement {
 struct Usage {
     gpu_bytes: u64,
     dimm_bytes: Vec<u64>,
-    /// Of a DIMM that has as many slots of each block as the fullest one needs.
+    /// Of a DIMM with as many slots of each block as the fullest one needs.
     slot_bytes: u64,
 }
 
-/// The two sides of one term of equation 1, in microseconds.
+/// The sides of a term of equation 1, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TermTime {
-    /// The GPU with its two synchronisations: equation 3.
+    /// The GPU with two synchronisations: equation 3.
     pub gpu_us: f64,
     /// The slowest DIMM: equation 2.
     pub dimm_us: f64,
-    /// What each DIMM would take if they were evenly loaded.
+    /// Time of evenly loaded DIMMs.
     pub dimm_mean_us: f64,
-    /// What the SSD takes for neurons that neither the GPU nor a DIMM has, before the DIMMs begin.
+    /// The SSD's time, before the DIMMs begin, for neurons that neither GPU nor DIMM has.
     #[serde(skip_serializing_if = "is_zero")]
     pub ssd_us: f64,
 }
@@ -248,20 +223,18 @@ fn is_zero(value: &f64) -> bool {
 }
 
 impl TermTime {
-    /// The slower side, behind the SSD.
+    /// The slower side, after the SSD.
     pub fn us(&self) -> f64 {
         self.gpu_us.max(self.dimm_us) + self.ssd_us
     }
 }
 
-/// What a placement costs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// Equation 1: expected time of a token in these blocks, in microseconds.
+    /// Equation 1: expected microseconds of a token in these blocks.
     pub objective_us: f64,
     pub terms: Vec<TermTime>,
-    /// Bytes of neurons on the GPU.
     pub gpu_bytes: u64,
-    /// Bytes of neurons on each DIMM.
+    /// By DIMM.
     pub dimm_bytes: Vec<u64>,
 }

@@ -1,17 +1,15 @@
-//! Sorting the neurons of a block by frequency: a radix sort, because a model has millions of them.
+//! Radix sort of a block's neurons by frequency; a model has millions.
 
-/// Bits of the first of the two digits; inverted keys have 24.
+/// Bits of the first of two digits; inverted keys have 24.
 const LOW_BITS: u32 = 12;
 
-/// Room for the pairs between the two passes, kept from block to block.
+/// Pairs between the two passes, reused for all blocks.
 #[derive(Default)]
 pub(crate) struct Scratch {
     pairs: Vec<(u32, u32)>,
 }
 
-/// The indices of `keys` with the largest key first, equal keys in ascending order of index, and the keys in that order.
-///
-/// Keys are at most [`ONE`](crate::placement::ONE).
+/// Indices and keys, largest key first, equal keys by index. Keys are at most [`ONE`](crate::placement::ONE).
 pub(crate) fn descending(keys: &[u32], scratch: &mut Scratch) -> (Vec<u32>, Vec<u32>) {
     let low = |key: u32| ((crate::placement::ONE - key) & ((1 << LOW_BITS) - 1)) as usize;
     let high = |key: u32| ((crate::placement::ONE - key) >> LOW_BITS) as usize;

@@ -1,21 +1,19 @@
-//! Frequencies that look like a model's, from a seed: for measuring placement without a trace.
+//! Seeded frequencies like a model's, to measure placement without a trace.
 //!
-//! Within a block the frequency is a power of the rank. The exponent follows from the share of a block's neurons that accounts
-//! for 80 % of its activity: 26 % in OPT-30B and 43 % in LLaMA2-70B with ReGLU (PowerInfer, section 3.1); Falcon is taken like OPT.
-//! No frequency is above 0.99, and the hottest ranks would be, so the share that they lose to the others makes it about 65 %.
-//! Assumed, because neither paper gives them: 13 % of the neurons active on average, more or less of everything from block to block,
-//! and noise on each neuron. `ndp_traces` generates traces that are fitted to the papers more closely, and takes longer.
+//! Within a block frequency is a power of rank. The exponent follows from the share of neurons with 80 % of the
+//! activity: 26 % in OPT-30B and 43 % in LLaMA2-70B with ReGLU (PowerInfer, section 3.1); Falcon counts as OPT. The cap
+//! at 0.99 lowers this to about 65 %. Assumed, as neither paper says: 13 % of the neurons active on average, variation
+//! between blocks, and noise on each neuron. `ndp_traces` fits the papers better, and takes longer.
 
 use ndp_config::LlmShape;
 use ndp_numerics::SplitMix64;
 use ndp_traces::NeuronShape;
 
-/// Mean frequency over all blocks.
 const MEAN: f64 = 0.13;
 
 const MOST: f64 = 0.99;
 
-/// Frequencies for each block of the model.
+/// By block.
 pub fn synthetic_frequencies(model: &LlmShape, seed: u64) -> Vec<Vec<f32>> {
     let hot_share: f64 = if model.mlp_matrices() == 3 { 0.43 } else { 0.26 };
     let mut rng = SplitMix64::new(seed);
@@ -24,7 +22,7 @@ pub fn synthetic_frequencies(model: &LlmShape, seed: u64) -> Vec<Vec<f32>> {
     blocks.map(|block| block_frequencies(block.neurons as usize, hot_share, &mut rng)).collect()
 }
 
-/// A number in 0..1.
+/// In 0..1.
 fn uniform(rng: &mut SplitMix64) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
@@ -41,7 +39,7 @@ fn block_frequencies(neurons: usize, hot_share: f64, rng: &mut SplitMix64) -> Ve
     for i in (1..neurons).rev() {
         powers.swap(i, (rng.next_u64() % (i as u64 + 1)) as usize);
     }
-    // The factor that gives the mean although large values are cut off, by bisection.
+    // Bisects the factor that gives the mean despite the cap.
     let sum = |factor: f64| powers.iter().map(|power| (factor * power).min(MOST)).sum::<f64>();
     let (mut low, mut high) = (0.0, neurons as f64);
     for _ in 0..30 {

@@ -1,24 +1,24 @@
-//! Three tiers: which neurons are copied to the GPU, which have a place in a DIMM, and which only the SSD has until they are needed.
+//! Three tiers: copies on the GPU, neurons with a place in a DIMM, and those that only the SSD has until needed.
 //!
-//! The SSD has all neurons of the MLP. A DIMM keeps the original of every neuron of attention; of the MLP those that are resident. Whatever is not on
-//! the GPU is computed by its DIMM, after the SSD has read it if need be: a term takes `max(T_GPU, T_DIMM) + T_SSD`.
+//! The SSD has all neurons of the MLP, the DIMMs the originals of attention and of resident MLP neurons. DIMMs compute
+//! all neurons that are not on the GPU, perhaps after an SSD read: a term takes `max(T_GPU, T_DIMM) + T_SSD`.
 //!
-//! **Bound.** With prices `l` and `r` for a byte of GPU and DIMMs, 0 or more, and for each term a weight `a` in 0..=1 of its GPU side, no placement takes
-//! less than
+//! **Bound.** With prices `l, r >= 0` for a byte of GPU and DIMMs, and a weight `a` in 0..=1 of each term's GPU side,
+//! no placement takes less than
 //!
 //! `sum over terms of (2 a T_sync + (1 - a) W / (D BW_dimm)) + sum over neurons of M min(l + f s, r, f / BW_ssd) - l S_GPU - r S_DIMMs`
 //!
-//! with `s = a / BW_GPU - (1 - a) / (D BW_dimm)`, and `min(l + f s, 0)` for neurons of attention, whose originals take room anyway: `max(x, y)` is at
-//! least `a x + (1 - a) y`, the slowest DIMM takes at least the mean, and no price lowers the time of what keeps the capacities. These numbers are the
-//! certificate; who checks it needs them, the frequencies and this formula. Both prices and all weights are found by bisection, as the bound is
-//! concave in them.
+//! with `s = a / BW_GPU - (1 - a) / (D BW_dimm)`, and `min(l + f s, 0)` for neurons of attention, whose originals take
+//! room anyway: `max(x, y) >= a x + (1 - a) y`, the slowest DIMM takes at least the mean, and prices do not lower the
+//! time of a placement that keeps the capacities. Prices and weights are the certificate: with the frequencies and this
+//! formula it can be checked. They are found by bisection, as the bound is concave in them.
 //!
-//! DIMMs are divided alike: a placement keeps their capacity if one DIMM has room for as many slots of each block as the fullest one needs. That is no less
-//! than the mean, so the bound is one of these placements.
+//! DIMMs are divided alike: one must have room for as many slots of each block as the fullest one needs. That is no
+//! less than the mean, so the bound holds for these placements.
 //!
-//! **Placement.** Groups go to the GPU by what the bound gains from each byte of them, as long as there is room and, where it gains nothing, as long
-//! as the GPU is not the slower side. Of the others of the MLP the coldest are on the SSD; the DIMMs are evenly loaded by all. If there are few enough
-//! placements, all are tried.
+//! **Placement.** Groups go to the GPU by the bound's gain per byte, while there is room and, where it gains nothing,
+//! while the GPU is not the slower side. The coldest other MLP neurons are on the SSD; all load the DIMMs evenly. If
+//! there are few placements, all are tried.
 
 use crate::placement::balance::{Stored, cold};
 use crate::placement::bound::least;
@@ -28,39 +28,36 @@ use ndp_config::BlockKind;
 use ndp_files::{Result, refusal};
 use serde::Serialize;
 
-/// Most placements that are tried one by one.
 const MOST_TRIED: u64 = 1 << 16;
 
 /// Halvings for prices, and for the weights of terms.
 const HALVINGS: [usize; 2] = [40, 26];
 
-/// What a placement on three tiers costs, and what none can go below.
+/// Cost of a placement on three tiers, and its lower bound.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TierCertificate {
-    /// Time of the placement in microseconds.
     pub objective_us: f64,
     /// No placement takes less.
     pub bound_us: f64,
     /// `objective / bound - 1`.
     pub gap: f64,
-    /// Whether all placements have been tried: then none takes less than this one.
+    /// Whether all placements were tried, so that none takes less.
     pub exhaustive: bool,
-    /// Price of a byte of the GPU in microseconds.
+    /// Of a byte, in microseconds.
     pub gpu_price: f64,
-    /// Price of a byte of the DIMMs in microseconds.
+    /// Of a byte, in microseconds.
     pub dimm_price: f64,
-    /// Weight of the GPU's side of each term.
+    /// Weight of the GPU's side, by term.
     pub weights: Vec<f64>,
-    /// Bytes of neurons on the GPU.
     pub gpu_bytes: u64,
-    /// Bytes of neurons in each DIMM.
+    /// By DIMM.
     pub dimm_bytes: Vec<u64>,
-    /// Bytes of neurons that neither the GPU nor a DIMM has.
+    /// Neurons that neither GPU nor DIMM has.
     pub ssd_bytes: u64,
     pub terms: Vec<TermTime>,
 }
 
-/// Where the bound has a neuron.
+/// Tier of a neuron in the bound.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tier {
     Gpu,
@@ -68,27 +65,25 @@ enum Tier {
     Ssd,
 }
 
-/// Time per byte and unit of frequency on each device, and capacities.
+/// Time per byte and unit of frequency by device, and capacities.
 struct Rates {
     gpu: f64,
     dimms: f64,
     ssd: f64,
     sync_us: f64,
     gpu_bytes: f64,
-    /// What attention leaves of the DIMMs.
+    /// The DIMMs without attention.
     dimm_bytes: f64,
 }
 
-/// The bound at two prices.
 struct Point {
     us: f64,
     prices: [f64; 2],
     weights: Vec<f64>,
-    /// Bytes that are used of GPU and DIMMs.
+    /// Bytes used of GPU and DIMMs.
     used: [f64; 2],
 }
 
-/// Sums over a part of a block.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     us: f64,
@@ -99,31 +94,29 @@ struct Sums {
 
 ndp_config::sums!(Sums: us, gpu_bytes, gpu_work, dimm_bytes);
 
-/// The costs of a byte of a neuron on each tier, `constant + slope x frequency`; none where it cannot be.
+/// Cost of a neuron's byte by tier, `constant + slope x frequency`. Attention has the DIMM twice, in place of the SSD.
 type Costs = [(Tier, f64, f64); 3];
 
-/// The part of the first of two that makes so much of both, 0 to 1.
+/// Share of the first of two values in a mix that gives `wanted`, 0 to 1.
 fn share(wanted: f64, [first, second]: [f64; 2]) -> f64 {
     if first == second { 1.0 } else { ((wanted - second) / (first - second)).clamp(0.0, 1.0) }
 }
 
-/// So much of both.
 fn mix(part: f64, [first, second]: [f64; 2]) -> f64 {
     part * first + (1.0 - part) * second
 }
 
-/// The cheapest tier at a frequency.
 fn cheapest(costs: &[(Tier, f64, f64)], frequency: f64) -> (Tier, f64, f64) {
     let cost = |&(_, constant, slope): &(Tier, f64, f64)| constant + slope * frequency;
-    // Of equal ones the last.
+    // Among equals the last.
     costs.iter().copied().rev().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or((Tier::Dimm, 0.0, 0.0))
 }
 
-/// In which order neurons are taken from which the bound gains the same.
+/// Order of neurons with equal gain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     Hottest,
-    /// Those first whose copies make room in the DIMMs.
+    /// First those whose copies make room in the DIMMs.
     HottestMlp,
     ColdestMlp,
 }
@@ -132,7 +125,7 @@ struct Dual<'a> {
     instance: &'a Instance,
     rates: Rates,
     kinds: Vec<BlockKind>,
-    /// Sums of the frequencies in front of each position of a block.
+    /// Sum of the frequencies before each position of a block.
     before: Vec<Vec<u64>>,
 }
 
@@ -173,10 +166,10 @@ impl<'a> Dual<'a> {
         [(Tier::Gpu, gpu, slope), on_dimm, on_ssd]
     }
 
-    /// What the bound has of a block.
+    /// A block's part of the bound.
     fn block(&self, block: usize, costs: &Costs) -> Sums {
         let of = &self.instance.blocks()[block];
-        // Between two crossings one tier is the cheapest.
+        // One tier is the cheapest between two crossings.
         let mut borders = vec![0.0, f64::from(ONE) + 1.0];
         for (index, (_, constant, slope)) in costs.iter().enumerate() {
             for (_, other, rises) in &costs[..index] {
@@ -208,7 +201,6 @@ impl<'a> Dual<'a> {
         sums
     }
 
-    /// A term at prices and a weight.
     fn term(&self, term: usize, prices: [f64; 2], weight: f64) -> Sums {
         let mut sums = Sums::default();
         for block in self.instance.terms()[term].clone() {
@@ -219,7 +211,7 @@ impl<'a> Dual<'a> {
         sums
     }
 
-    /// The best weight of each term at prices.
+    /// Optimises each term's weight at these prices.
     fn at(&self, prices: [f64; 2]) -> Point {
         let Rates { gpu, dimms, sync_us, gpu_bytes, dimm_bytes, .. } = self.rates;
         let mut point = Point {
@@ -240,7 +232,7 @@ impl<'a> Dual<'a> {
             }
             let [below, above] = [low, high].map(|weight| self.term(term, prices, weight));
             let (weight, us) = if below.us >= above.us { (low, below.us) } else { (high, above.us) };
-            // Where many neurons change sides at this weight, both sides are equal with a part of them.
+            // If many neurons change sides at this weight, a part of them makes both sides equal.
             let equal = (dimms * work - 2.0 * sync_us) / (gpu + dimms);
             let part = share(equal, [below.gpu_work, above.gpu_work]);
             point.us += us;
@@ -252,14 +244,14 @@ impl<'a> Dual<'a> {
     }
 
     fn best(&self) -> Point {
-        // Beyond these nothing is on the GPU, and nothing of the MLP in the DIMMs.
+        // Beyond these the GPU is empty, and the DIMMs have no MLP neurons.
         let Rates { dimms, ssd, gpu_bytes, dimm_bytes, .. } = self.rates;
         let most = [2.0 * (dimms + ssd), 2.0 * ssd].map(|rate| rate * f64::from(ONE));
         let at = |dimms: f64| self.search((0, most[0], gpu_bytes), |gpu| self.at([gpu, dimms]));
         self.search((1, most[1], dimm_bytes), at)
     }
 
-    /// The best of the points between prices 0 and `most`: the first at which no more than the capacity is used.
+    /// Best point for a price in 0..=`most`: the first that keeps the capacity.
     fn search(&self, (device, most, capacity): (usize, f64, f64), at: impl Fn(f64) -> Point) -> Point {
         let mut below = at(0.0);
         if below.used[device] <= capacity {
@@ -275,19 +267,19 @@ impl<'a> Dual<'a> {
                 (high, above) = (middle, point)
             }
         }
-        // Where many neurons go at this price, a part of them fits.
+        // If many neurons go at this price, a part of them fits.
         let part = share(capacity, [below.used[device], above.used[device]]);
         let used = [0, 1].map(|device| mix(part, [below.used[device], above.used[device]]));
         let best = if below.us >= above.us { below } else { above };
         Point { used, ..best }
     }
 
-    /// Neurons of each group that are on the GPU, the group's hottest ones: by what the bound gains from each byte, of equal ones in this order.
+    /// Neurons of each group on the GPU, hottest first: by gain of the bound per byte, among equals by `order`.
     fn select(&self, point: &Point, order: Order) -> Vec<u32> {
         let instance = self.instance;
         let groups = instance.groups();
         let Rates { gpu, dimms, ssd, .. } = self.rates;
-        // Differences below this are those of rounding.
+        // Smaller differences are rounding.
         let unit = 1e-7 * ((gpu + dimms + ssd) * f64::from(ONE) + point.prices[0] + point.prices[1]);
         let gain = |index: usize| {
             let group = &groups[index];
@@ -303,7 +295,7 @@ impl<'a> Dual<'a> {
         }
         let last = |index| order != Order::Hottest && is_attention(index);
         sorted.sort_by_key(|(gain, index)| (std::cmp::Reverse(*gain), last(*index)));
-        // Where the GPU is the slower side whatever is there, as much as the bound wants.
+        // Where the GPU is always the slower side, as much as the bound wants.
         let room = |term: usize| match point.weights[term] > 1.0 - 1e-6 {
             true => u64::MAX,
             false => instance.saturation(term) as u64,
@@ -323,7 +315,7 @@ impl<'a> Dual<'a> {
         taken
     }
 
-    /// Of each block, from which position in its order on neurons that are not on the GPU are on the SSD.
+    /// By block: position from which neurons off the GPU are on the SSD.
     fn resident(&self, taken: &[u32]) -> Vec<u32> {
         let instance = self.instance;
         let machine = instance.machine();
@@ -332,7 +324,7 @@ impl<'a> Dual<'a> {
         let mut until = len.clone();
         let all = machine.dimm_bytes.saturating_mul(machine.dimms.into());
         let room = all.saturating_sub(instance.attention_bytes());
-        // Slots of all DIMMs for those in front of a position.
+        // Slots of all DIMMs for neurons before a position.
         let bytes = |block: usize, until: u32| {
             instance.slot_bytes(block, cold(instance, taken, block, until)) * u64::from(machine.dimms)
         };
@@ -341,13 +333,13 @@ impl<'a> Dual<'a> {
         };
         let all_above =
             |frequency: u32| mlps().map(|block| bytes(block, above(block, frequency))).sum::<u64>();
-        // The least frequency above which all have room; 0 stands for all that are ever active.
+        // Least frequency above which all have room; at 0 this is all that are ever active.
         let low = least(|frequency| all_above(frequency) <= room);
         let mut free = room.saturating_sub(all_above(low));
         for block in mlps() {
             let first = above(block, low);
             let last = if low == 0 { len[block] } else { above(block, low - 1) };
-            // Of those that have just this frequency, as many as still have room.
+            // As many neurons of exactly this frequency as still fit.
             let before = bytes(block, first);
             let fits = |until: u32| bytes(block, until) - before <= free;
             let (mut some, mut most) = (first, last);
@@ -356,7 +348,7 @@ impl<'a> Dual<'a> {
                 if fits(middle) { some = middle } else { most = middle - 1 }
             }
             free -= bytes(block, some) - before;
-            // And what there are slots for.
+            // Fill slots that exist anyway.
             while some < len[block] && bytes(block, some + 1) == bytes(block, some) {
                 some += 1;
             }
@@ -378,7 +370,7 @@ pub fn place_tiers(instance: &Instance) -> Result<(Placement, TierCertificate)> 
     };
     let tried = try_all(instance);
     let exhaustive = tried.is_some();
-    // The hottest ones, too, as on two tiers.
+    // Includes the hottest first, as on two tiers.
     let orders =
         [Order::Hottest, Order::HottestMlp, Order::ColdestMlp].map(|order| dual.select(&point, order));
     let found =
@@ -415,7 +407,7 @@ fn try_all(instance: &Instance) -> Option<(Placement, crate::placement::Evaluati
     let mut count = 1u64;
     for (block, of) in instance.shape().blocks().iter().enumerate() {
         for neuron in 0..of.neurons as usize {
-            // Attention: a DIMM, with or without a copy. MLP: a DIMM or the SSD, with or without a copy.
+            // Attention: a DIMM; MLP: a DIMM or the SSD. Both with or without a copy.
             let places = dimms * if of.kind == BlockKind::Attention { 2 } else { 4 };
             count = count.checked_mul(places).filter(|count| *count <= MOST_TRIED)?;
             neurons.push((block, neuron, places));

@@ -1,7 +1,7 @@
-//! One trait over what can say which neurons of a block are computed.
+//! The trait of predictors of active neurons.
 //!
-//! [`Predictor`] (Hermes: states and parents) learns from what was active and needs no weights; [`LowRank`]
-//! (PowerInfer, LLM in a flash) looks at the input of the block and never learns; [`Exact`] predicts nothing.
+//! [`Predictor`] (Hermes: states and parents) learns from activity and needs no weights. [`LowRank`] (PowerInfer, LLM
+//! in a flash) uses the block's input and never learns. [`Exact`] predicts nothing.
 
 use crate::predictor::lightweight::Predictor;
 use crate::predictor::low_rank::LowRank;
@@ -9,21 +9,17 @@ use ndp_files::{Result, refusal};
 use ndp_numerics::f16;
 use std::fmt::Debug;
 
-/// Says which neurons of a block are computed, before they are.
+/// Says which neurons of a block to compute.
 pub trait ActivityPredictor: Debug + Send {
-    /// Its name on command lines and in reports.
     fn name(&self) -> &'static str;
 
-    /// Writes one bit per neuron of a block into `out`, and says that it did. Where it does not (`false`),
-    /// nothing is left out: what is active in the block is known without a prediction, or all of it is
-    /// computed. `input` is the vector that the block's first matrix is multiplied with, for whom it matters.
+    /// Writes one bit per neuron of a block into `out` and returns `true`, or `false` to skip nothing: the activity is
+    /// already known, or all is computed. `input` is the vector that the block's first matrix is multiplied with.
     ///
-    /// # Errors
-    /// A block that the shape does not have, data that have not the length which the shape implies; no input for a low-rank
-    /// predictor.
+    /// Fails for an unknown block, data of the wrong length, and a low-rank predictor without input.
     fn predict(&self, block: usize, input: Option<&[f16]>, out: &mut [u64]) -> Result<bool>;
 
-    /// Takes what was active in a block, for who learns.
+    /// Learns from what was active in a block.
     fn observe(&mut self, _block: usize, _actual: &[u64]) -> Result<()> {
         Ok(())
     }
@@ -61,7 +57,7 @@ impl ActivityPredictor for LowRank {
         "low-rank"
     }
 
-    /// Of the MLP; what is active in front of attention is known, as it is that block's input.
+    /// Predicts MLPs only; attention's active neurons are known, as its input.
     fn predict(&self, block: usize, input: Option<&[f16]>, out: &mut [u64]) -> Result<bool> {
         let Some(layer) = self.layer_of(block)? else { return Ok(false) };
         let bits = LowRank::predict(
@@ -83,7 +79,7 @@ impl ActivityPredictor for LowRank {
     }
 }
 
-/// Predicts nothing: all neurons that are active take part.
+/// Predicts nothing: all active neurons take part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exact;
 

@@ -1,11 +1,10 @@
-//! Words that begin at a cache line, so that a vector register's worth of them never lies in two lines.
+//! Words from the start of a cache line, so that no vector register's worth lies in two lines.
 
 use std::ops::{Deref, DerefMut};
 
-/// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// A fixed number of 64-bit words, 0 at first.
+/// A fixed number of 64-bit words, initially 0.
 #[derive(Debug)]
 pub(crate) struct AlignedWords {
     words: Vec<u64>,
@@ -16,7 +15,7 @@ pub(crate) struct AlignedWords {
 impl AlignedWords {
     pub(crate) fn new(len: usize) -> Self {
         let words = vec![0u64; len + LINE_BYTES / 8];
-        // The standard allows an offset that cannot be reached; then the words are only slower.
+        // The offset may be unreachable by the standard; unaligned words are only slower.
         let start = words.as_ptr().align_offset(LINE_BYTES);
         Self { start: if start + len <= words.len() { start } else { 0 }, words, len }
     }

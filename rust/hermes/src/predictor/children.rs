@@ -1,37 +1,35 @@
-//! The correlation table the other way round: for each neuron of the previous block where its activity is looked at.
+//! The inverse correlation table: children of each neuron of the previous block.
 //!
-//! A block keeps the activity of its neurons' parents as bits, first parents and second parents. From one token to the next few
-//! neurons change, so only these neurons' children are visited, and the bits of their parents inverted.
+//! A block stores the activity of its neurons' parents as bits. Few neurons change from token to token, so only their
+//! children are visited, and their parent bits inverted.
 
 use crate::predictor::kernel::{self, GROUP, LANES, PARENT_WORDS};
 use crate::predictor::table::NONE;
 
 /// Neurons whose two bits fit 16-bit positions.
 const TILE: usize = 1 << 15;
-/// Words of a tile's parents.
 const TILE_WORDS: usize = TILE / GROUP * PARENT_WORDS;
 
-/// Where the neurons of the previous block are parents, for one block.
+/// Children of the previous block's neurons in one block.
 #[derive(Clone, Debug)]
 pub(crate) struct Children {
     tiles: Vec<Tile>,
 }
 
-/// The same for at most [`TILE`] children.
+/// At most [`TILE`] children.
 #[derive(Clone, Debug)]
 struct Tile {
     /// One bit per parent, in whole groups: whether it has children here.
     has: Vec<u64>,
-    /// First position of each parent, and the number of positions, modulo 2^16. There are at most 2^16 of them, and a parent has
-    /// at most half of them, so the difference of neighbours is the number of a parent's positions.
+    /// First position of each parent, and the number of positions, modulo 2^16. A parent has at most half of the at
+    /// most 2^16 positions, so the difference of neighbours is its number.
     starts: Vec<u16>,
-    /// Bits of the block's parent words; behind the last one as many zeros as are copied at once.
+    /// Bits of the block's parent words, padded with zeros for one copy.
     positions: Vec<u16>,
     /// Whether parents have more than two children on average.
     many: bool,
 }
 
-/// Room for the work on one block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
     changed: Vec<u32>,
@@ -40,22 +38,20 @@ pub(crate) struct Room {
     queue: Vec<u16>,
 }
 
-/// Positions that are copied at once, whether a parent has that many or not, so that no branch depends on their number.
+/// Positions copied at once, even if a parent has fewer, so that no branch depends on their number.
 const FEW: usize = 4;
 const MANY: usize = 16;
 
-/// Bit of a child in the parent words of its tile.
 fn position(child: usize, which: usize) -> u16 {
     (child / GROUP * PARENT_WORDS * 64 + which * GROUP + child % GROUP) as u16
 }
 
 impl Children {
-    /// From the parents of all children, which lie in a block of `previous` neurons.
+    /// Parents are in a block of `previous` neurons.
     pub(crate) fn new(parents: &[[u32; 2]], previous: u32) -> Self {
         Self { tiles: parents.chunks(TILE).map(|parents| Tile::new(parents, previous as usize)).collect() }
     }
 
-    /// Makes enough room for [`Children::invert`].
     pub(crate) fn reserve(&self, room: &mut Room) {
         for tile in &self.tiles {
             let changed = room.changed.len().max(tile.starts.len() + 4);
@@ -65,7 +61,7 @@ impl Children {
         }
     }
 
-    /// Inverts the bits of all children of the parents whose bits are set.
+    /// Inverts the bits of all children of the `flipped` parents.
     pub(crate) fn invert(&self, flipped: &[u64], parent_words: &mut [u64], room: &mut Room) {
         for (tile, words) in self.tiles.iter().zip(parent_words.chunks_mut(TILE_WORDS)) {
             let found = if tile.many {
@@ -107,8 +103,8 @@ impl Tile {
         Self { has, starts, positions, many: total > 2 * previous }
     }
 
-    /// Puts the positions of all children of these parents into the queue and returns how many. In three passes, so that in each
-    /// of them many loads that miss the cache can be under way at once.
+    /// Queues the positions of all children of the `flipped` parents; returns their number. Three passes let many loads
+    /// that miss the cache overlap.
     fn gather<const STEP: usize>(&self, flipped: &[u64], room: &mut Room) -> usize {
         let changed = kernel::list_ones(flipped, &self.has, &mut room.changed);
         let (changed, spans) = (&room.changed[..changed], &mut room.spans[..changed]);

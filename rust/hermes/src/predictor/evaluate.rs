@@ -1,4 +1,4 @@
-//! How good predictions are: each neuron and token counted by what was predicted and what was.
+//! Quality of predictions, counted by neuron and token.
 
 use crate::predictor::lightweight::Predictor;
 use crate::predictor::rules::{PredictorKind, PredictorRules};
@@ -11,7 +11,6 @@ use ndp_traces::{Activity, NeuronShape, ones};
 use serde::Serialize;
 use std::borrow::Borrow;
 
-/// Counts of predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Confusion {
     pub true_positives: u64,
@@ -23,7 +22,7 @@ pub struct Confusion {
 }
 
 impl Confusion {
-    /// Counts the predictions for a block of so many neurons. Bits behind them have to be 0.
+    /// Bits past the block's `neurons` have to be 0.
     pub fn count(&mut self, neurons: u32, predicted: &[u64], actual: &[u64]) {
         let ones = |f: fn(u64, u64) -> u64| -> u64 {
             predicted.iter().zip(actual).map(|(&p, &a)| u64::from(f(p, a).count_ones())).sum()
@@ -37,7 +36,6 @@ impl Confusion {
         };
     }
 
-    /// All predictions.
     pub fn total(&self) -> u64 {
         self.true_positives + self.false_positives + self.false_negatives + self.true_negatives
     }
@@ -60,25 +58,18 @@ impl Confusion {
 
 ndp_config::sums!(Confusion: true_positives, false_positives, false_negatives, true_negatives);
 
-/// Counts for each kind of block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evaluation {
-    /// Blocks in front of attention.
     pub attention: Confusion,
-    /// Blocks of the MLP.
     pub mlp: Confusion,
 }
 
 impl Evaluation {
-    /// Both kinds together.
     pub fn all(&self) -> Confusion {
         self.attention + self.mlp
     }
 
-    /// Predicts, counts and observes tokens one after the other.
-    ///
-    /// # Errors
-    /// Activity that does not fit the shape.
+    /// Predicts, counts and observes tokens one by one; an error for activity of another shape.
     pub fn of(
         shape: &NeuronShape,
         predictor: &mut Predictor,
@@ -105,11 +96,9 @@ impl Evaluation {
     }
 }
 
-/// Plays a sequence of tokens: the first `prefill` ones set the states by how often each neuron is active and the parents by the
-/// last of them; each later one is predicted, counted and observed.
-///
-/// # Errors
-/// A prefill of 0 or one longer than the sequence, a table of another shape, activity that does not fit the shape.
+/// Plays a sequence: the first `prefill` tokens set states by frequency and parents by the last of them; later ones are
+/// predicted, counted and observed. Fails for a prefill of 0 or longer than the sequence, and if table or activity have
+/// another shape.
 pub fn evaluate(
     shape: &NeuronShape,
     table: &LayerTable,

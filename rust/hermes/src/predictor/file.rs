@@ -1,7 +1,7 @@
 //! The correlation table as a file.
 //!
-//! All numbers little-endian: the magic `NDPTABL1`; layers, neurons of an attention block, neurons of an MLP block, `u32` each; then for
-//! each block and neuron two `u32`, its parents, `0xffff_ffff` for none; then the 64-bit FNV-1a hash of everything before.
+//! Little-endian: the magic `NDPTABL1`; layers, neurons of an attention block and of an MLP block, `u32` each; for each
+//! block and neuron two `u32`, its parents, `0xffff_ffff` for none; the 64-bit FNV-1a hash of all that.
 
 use crate::predictor::lightweight::describe;
 use crate::predictor::table::LayerTable;
@@ -13,13 +13,13 @@ use std::path::Path;
 const MAGIC: &[u8; 8] = b"NDPTABL1";
 const HEADER_BYTES: usize = MAGIC.len() + 3 * 4;
 const HASH_BYTES: usize = 8;
-/// Most layers, and neurons of a block: more than any model has, few enough that sizes cannot overflow.
+/// Most layers, and neurons of a block; keeps sizes from overflowing.
 const LIMIT: u32 = 1 << 20;
 
 /// Longest file: parents of 2^27 neurons.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// 64-bit FNV-1a: every single changed byte changes it.
+/// 64-bit FNV-1a: any changed byte changes it.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
@@ -30,10 +30,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
 }
 
 impl LayerTable {
-    /// Writes the table; the file appears complete or not at all.
-    ///
-    /// # Errors
-    /// A shape whose layers differ.
+    /// Writes the table; the file appears complete or not at all. Fails if layers differ in shape.
     pub fn save(&self, path: &Path) -> Result<()> {
         let shape = self.shape();
         let layers = shape.blocks().last().map_or(0, |block| block.layer + 1);
@@ -53,10 +50,7 @@ impl LayerTable {
         OutputFile::create(path).and_then(|file| file.finish(|out| out.write_all(&bytes)))
     }
 
-    /// Reads a table.
-    ///
-    /// # Errors
-    /// A file that is damaged or holds no table; a parent that does not exist, or one parent twice.
+    /// Fails for files that are damaged or hold no table, and for parents that do not exist or are equal.
     pub fn load(path: &Path) -> Result<Self> {
         let bytes = read_bytes(path, MAX_BYTES).with_context(|| path.display().to_string())?;
         let wrong = |reason: String| refusal!("{}: {reason}", path.display());

@@ -1,9 +1,9 @@
-//! The logic of states and predictions on 512 neurons at once.
+//! States and predictions of 512 neurons at once.
 //!
-//! A state's four bits lie in four planes: bit `i` of word `w` of plane `p` is bit `p` of the state of neuron `64 w + i` of the
-//! group. Additions and comparisons become a few logic operations for all neurons of a word. The loops over the eight
-//! words of a group are for the compiler to turn into vector instructions; each function exists for AVX-512, for AVX2 and for
-//! any processor, and the right one is taken at run time. The paper's rules are constants of a function of their own.
+//! A state's four bits are in four planes: bit `i` of word `w` of plane `p` is bit `p` of neuron `64 w + i` of the
+//! group. Additions and comparisons are a few logic operations for all neurons of a word. The compiler vectorises the
+//! loops over a group's eight words; each function has versions for AVX-512, AVX2 and any processor, chosen at run
+//! time. The paper's rules are constants of a separate function.
 
 use crate::predictor::rules::{PredictorKind, PredictorRules};
 use multiversion::multiversion;
@@ -13,7 +13,7 @@ pub(crate) const LANES: usize = 8;
 pub(crate) const GROUP: usize = 64 * LANES;
 /// Words of a group's states.
 pub(crate) const STATE_WORDS: usize = 4 * LANES;
-/// Words of a group's parents: the activity of the first ones, then of the second ones.
+/// Words of a group's parents: activity of the first ones, then of the second ones.
 pub(crate) const PARENT_WORDS: usize = 2 * LANES;
 
 /// Rules as masks: 0 or all ones for each bit of a constant.
@@ -21,11 +21,9 @@ pub(crate) const PARENT_WORDS: usize = 2 * LANES;
 pub(crate) struct Masks {
     gain: [u64; 4],
     least: [Least; 3],
-    /// A neuron with state 0 is never predicted.
     zero_is_never: bool,
 }
 
-/// The comparison `state >= least`.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     bits: [u64; 4],
@@ -48,8 +46,8 @@ impl Least {
         Self { bits: bits(least), possible: if least > 15 { 0 } else { u64::MAX } }
     }
 
-    /// One bit per neuron. From the lowest bit up: where the constant's bit is 1, the state's bit has to be 1 and the lower
-    /// bits at least the constant's; where it is 0, one of both is enough.
+    /// One bit per neuron, from the lowest state bit up: where the constant has a 1, the state needs a 1 and lower bits
+    /// that reach the constant's; where it has a 0, one of both is enough.
     #[inline(always)]
     fn reached(&self, planes: [u64; 4]) -> u64 {
         let mut reached = u64::MAX;
@@ -72,10 +70,10 @@ impl Masks {
     }
 }
 
-/// The paper's rules: gain 4; never without a parent, from state 10 on with one, from 4 on with two.
+/// The paper's rules: gain 4; least state 10 with one active parent, 4 with two, never with none.
 const PAPER: Masks = Masks::of(4, [16, 10, 4]);
 
-/// States after one token: `active` ones gain, saturating at 15, the others lose 1, saturating at 0.
+/// States after a token: active neurons gain, saturating at 15, others lose 1, saturating at 0.
 #[inline(always)]
 fn next_states(gain: &[u64; 4], planes: [u64; 4], active: u64) -> [u64; 4] {
     let (mut carry, mut borrow) = (0, u64::MAX);
@@ -99,7 +97,7 @@ fn planes_of(states: &[u64; STATE_WORDS], lane: usize) -> [u64; 4] {
     [states[lane], states[LANES + lane], states[2 * LANES + lane], states[3 * LANES + lane]]
 }
 
-/// Updates the states of a group. Returns whether all of them are 0 now.
+/// Updates the states of a group; whether all are 0 now.
 #[inline(always)]
 fn update_group(gain: &[u64; 4], states: &mut [u64; STATE_WORDS], active: &[u64; LANES]) -> bool {
     let mut any = [0; LANES];
@@ -113,7 +111,7 @@ fn update_group(gain: &[u64; 4], states: &mut [u64; STATE_WORDS], active: &[u64;
     any == [0; LANES]
 }
 
-/// A copy of at most eight words, with 0 behind them.
+/// At most eight words, padded with 0.
 #[inline(always)]
 fn padded(words: &[u64]) -> [u64; LANES] {
     let mut copy = [0; LANES];
@@ -171,7 +169,7 @@ fn observe_with(
             *flipped = [0; LANES];
             continue;
         }
-        // A state of 0 means that the neuron was not active: a quiet group's last activity is 0.
+        // State 0 implies inactive: a quiet group's last activity is 0.
         *quiet = update_group(gain, states, &active);
         for lane in 0..LANES {
             flipped[lane] = active[lane] ^ last[lane];
@@ -219,7 +217,7 @@ impl Masks {
         self.gain == PAPER.gain && self.least.iter().zip(&PAPER.least).all(same)
     }
 
-    /// Predictions of a block from its states, parents' activity and quiet groups (those of which all states are 0).
+    /// Predictions of a block. All states of a `quiet` group are 0.
     pub(crate) fn predict(&self, states: &[u64], parents: &[u64], quiet: &[bool], out: &mut [u64]) {
         if self.is_the_papers() {
             predict_by_the_paper(states, parents, quiet, out);
@@ -228,7 +226,7 @@ impl Masks {
         }
     }
 
-    /// Updates a block's states, its quiet groups and its last activity; `flipped` becomes the difference to the one before.
+    /// Updates states, quiet groups and last activity of a block; `flipped` gets the change of activity.
     pub(crate) fn observe(
         &self,
         states: &mut [u64],
@@ -245,7 +243,6 @@ impl Masks {
     }
 }
 
-/// Updates the states of a block and nothing else.
 pub(crate) fn update(gain: u8, states: &mut [u64], active: &[u64]) {
     let (states, _) = states.as_chunks_mut::<STATE_WORDS>();
     for (states, active) in states.iter_mut().zip(active.chunks(LANES)) {
@@ -253,7 +250,7 @@ pub(crate) fn update(gain: u8, states: &mut [u64], active: &[u64]) {
     }
 }
 
-/// Writes which neurons of a block have at least a state.
+/// Writes which neurons of a block have state `least` or more.
 pub(crate) fn at_least(least: u8, states: &[u64], out: &mut [u64]) {
     let least = Least::new(least);
     let (states, _) = states.as_chunks::<STATE_WORDS>();
@@ -264,8 +261,8 @@ pub(crate) fn at_least(least: u8, states: &[u64], out: &mut [u64]) {
     }
 }
 
-/// Lists the places of all bits that are 1 in both, ascending, and returns how many there are. Both have whole groups; `places` has
-/// to have room for four more.
+/// Lists places of bits set in both, ascending; returns their number. Both have whole groups; `places` needs room for
+/// four more.
 #[multiversion(targets("x86_64+avx2+bmi1+bmi2+popcnt"))]
 pub(crate) fn list_ones(words: &[u64], mask: &[u64], places: &mut [u32]) -> usize {
     let mut found = 0;
@@ -281,7 +278,7 @@ pub(crate) fn list_ones(words: &[u64], mask: &[u64], places: &mut [u32]) -> usiz
         for (mut rest, lane) in ones.into_iter().zip(0u32..) {
             let base = GROUP as u32 * group + 64 * lane;
             let count = rest.count_ones() as usize;
-            // Four at once without asking whether they exist: a branch per bit would be mispredicted in every word.
+            // Four at once, existing or not: a branch per bit would be mispredicted in every word.
             for place in &mut places[found..found + 4] {
                 *place = base + rest.trailing_zeros();
                 rest &= rest.wrapping_sub(1);

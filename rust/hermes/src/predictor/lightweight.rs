@@ -1,4 +1,4 @@
-//! The predictor: states, parents' activity, and what is predicted from both, block by block.
+//! The predictor: states and parents' activity, block by block.
 
 use crate::predictor::aligned::AlignedWords;
 use crate::predictor::children::{Children, Room};
@@ -11,8 +11,8 @@ use ndp_traces::{Activity, NeuronShape};
 
 /// Predicts the active neurons of a block before it is computed.
 ///
-/// For each token and each block in order: [`Predictor::predict`], then [`Predictor::observe`] with what was active. A block's
-/// prediction uses what was observed last of the block before it.
+/// For each token and block in order: [`Predictor::predict`], then [`Predictor::observe`]. A prediction uses the last
+/// observation of the block before.
 ///
 /// ```
 /// # use ndp_hermes::predictor::*;
@@ -35,15 +35,14 @@ pub struct Predictor {
     kind: PredictorKind,
     masks: Masks,
     children: Vec<Children>,
-    /// First group of each block.
     starts: Vec<usize>,
     /// Activity of the parents of each group's neurons.
     parents: AlignedWords,
-    /// Activity of each group's neurons when they were observed last.
+    /// Last observed activity.
     last: AlignedWords,
-    /// Groups of which all states, and the last activity, are 0.
+    /// Groups whose states and last activity are all 0.
     quiet: Vec<bool>,
-    /// Which neurons of a block changed.
+    /// Changed neurons of a block.
     flipped: AlignedWords,
     room: Room,
 }
@@ -56,10 +55,7 @@ ndp_config::getters!(Predictor {
 });
 
 impl Predictor {
-    /// A predictor that begins with these states; no neuron has been observed active.
-    ///
-    /// # Errors
-    /// If states and table are of different shapes.
+    /// Starts with these states and no active neurons. Fails if states and table differ in shape.
     pub fn new(
         states: NeuronStates,
         table: &LayerTable,
@@ -100,7 +96,7 @@ impl Predictor {
         Ok(predictor)
     }
 
-    /// Says what was active last in a block without updating its states: behind the prefill, for its last token.
+    /// Sets a block's last activity without updating states: for the last token of the prefill.
     pub fn set_activity(&mut self, block: usize, actual: &[u64]) -> Result<()> {
         check_bits(self.states.shape(), block, actual)?;
         let groups = self.starts[block]..self.starts[block + 1];
@@ -114,12 +110,12 @@ impl Predictor {
         Ok(())
     }
 
-    /// Sets the last activity of all blocks without updating states.
+    /// [`Self::set_activity`] for all blocks.
     pub fn set_last(&mut self, shape: &NeuronShape, last: &Activity) -> Result<()> {
         (0..shape.blocks().len()).try_for_each(|block| self.set_activity(block, last.block(shape, block)))
     }
 
-    /// Writes one bit per neuron of a block: whether it is predicted active.
+    /// Writes one bit per neuron of a block: predicted active.
     pub fn predict(&self, block: usize, out: &mut [u64]) -> Result<()> {
         check_length(self.states.shape(), block, out.len())?;
         let groups = self.starts[block]..self.starts[block + 1];
@@ -128,7 +124,7 @@ impl Predictor {
         Ok(())
     }
 
-    /// Takes which neurons of a block were active: updates their states, and what the next block's neurons know of them.
+    /// Updates a block's states, and the next block's activity of parents, with the neurons that were active.
     pub fn observe(&mut self, block: usize, actual: &[u64]) -> Result<()> {
         check_bits(self.states.shape(), block, actual)?;
         let groups = self.starts[block]..self.starts[block + 1];
@@ -139,7 +135,7 @@ impl Predictor {
         Ok(())
     }
 
-    /// Inverts what the next block knows of the neurons of `block` that are in `flipped`.
+    /// Inverts the next block's activity of the parents in `flipped`.
     fn tell_children(&mut self, block: usize) {
         if self.kind == PredictorKind::TokenOnly {
             return;
@@ -163,7 +159,6 @@ impl Predictor {
     }
 }
 
-/// A shape in a few words.
 pub(crate) fn describe(shape: &NeuronShape) -> String {
     format!("{} blocks with {} neurons", shape.blocks().len(), shape.neurons())
 }

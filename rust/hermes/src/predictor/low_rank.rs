@@ -1,9 +1,8 @@
-//! Low-rank predictors of the MLP (PowerInfer, section 5.1; LLM in a flash, section 3.1): two small products
-//! of a block's input.
+//! Low-rank predictors of the MLP (PowerInfer, section 5.1; LLM in a flash, section 3.1): two small products.
 //!
-//! `t = A a`, `s = B t + bias` in the numerics of docs/numerics.md, every dot product rounded once; a neuron
-//! is predicted active if `s > 0`. `golden/predictor.py` trains the matrices and stores them as
-//! `predictor.safetensors` beside the model's weights.
+//! `t = A a`, `s = B t + bias` for the block's input `a`, every dot product rounded once (docs/numerics.md); `s > 0`
+//! predicts the neuron active. `golden/predictor.py` trains the matrices into `predictor.safetensors` beside the
+//! weights.
 
 use ndp_config::BlockKind;
 use ndp_files::{Context, Result, bail, ensure, refusal};
@@ -13,7 +12,6 @@ use safetensors::{Dtype, SafeTensors};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Longest file.
 const MAX_BYTES: u64 = 1 << 32;
 
 /// The predictors of a model's layers. Copies share the matrices.
@@ -36,7 +34,6 @@ pub struct LowRank {
     layers: Arc<[LowRankLayer]>,
 }
 
-/// The predictor of one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LowRankLayer {
     width: usize,
@@ -53,13 +50,11 @@ pub struct LowRankLayer {
 ndp_config::getters!(LowRankLayer {
     /// Rows of `A`.
     rank: usize,
-    /// What is added for each neuron.
     bias: &[f16],
 });
 
 impl LowRankLayer {
-    /// From `A` `[rank x width]`, `B` `[neurons x rank]` and the bias `[neurons]`, row-major; the rank is at
-    /// least 1.
+    /// `A` is `[rank x width]`, `B` `[neurons x rank]`, the bias `[neurons]`, row-major; the rank is at least 1.
     pub fn new(width: usize, neurons: usize, a: Vec<f16>, b: Vec<f16>, bias: Vec<f16>) -> Result<Self> {
         let rank = (a.len() / width.max(1)).max(1);
         for (what, found, expected) in [
@@ -72,27 +67,25 @@ impl LowRankLayer {
         Ok(Self { width, neurons, rank, a, b, bias })
     }
 
-    /// Row of `A`.
     pub fn input_row(&self, row: usize) -> &[f16] {
         &self.a[row * self.width..][..self.width]
     }
 
-    /// Row of `B`, that of a neuron.
+    /// Row of `B`.
     pub fn row(&self, neuron: usize) -> &[f16] {
         &self.b[neuron * self.rank..][..self.rank]
     }
 
-    /// Bytes of `A`, and of rows of `B` and bias of so many neurons.
+    /// Bytes of `A`, and of rows of `B` and bias for `neurons` neurons.
     pub fn bytes_of(&self, neurons: usize) -> u64 {
         2 * (self.a.len() + neurons * (self.rank + 1)) as u64
     }
 
-    /// Bytes of the matrices and the bias.
     pub fn bytes(&self) -> u64 {
         self.bytes_of(self.neurons)
     }
 
-    /// A bit for each neuron: whether it is predicted active.
+    /// One bit per neuron: predicted active.
     fn predict(&self, input: &[f16]) -> Vec<u64> {
         let input = Decoded::new(input);
         let t: Vec<f16> = self.a.chunks(self.width).map(|row| input.dot(row)).collect();
@@ -105,17 +98,14 @@ impl LowRankLayer {
     }
 }
 
-/// Whether `s > 0`, which a NaN is not.
+/// False for NaN.
 fn is_positive(s: f16) -> bool {
     !fp16::is_nan(s) && !fp16::is_zero(s) && !fp16::is_sign_negative(s)
 }
 
 impl LowRank {
-    /// For a model of this shape, whose attention blocks are as wide as the input of its MLPs; one predictor
-    /// for each layer.
-    ///
-    /// # Errors
-    /// Another number of layers, inputs or neurons.
+    /// One predictor per layer of a shape whose attention blocks are as wide as the MLP's input. Fails for another
+    /// number of layers, inputs or neurons.
     pub fn new(shape: &NeuronShape, layers: Vec<LowRankLayer>) -> Result<Self> {
         crate::predictor::same_length("layers of low-rank predictors", layers.len(), layers_of(shape))?;
         for (index, layer) in layers.iter().enumerate() {
@@ -126,14 +116,11 @@ impl LowRank {
         Ok(Self { shape: shape.clone(), layers: layers.into() })
     }
 
-    /// Reads `layers.{i}.a`, `layers.{i}.b` and `layers.{i}.bias` of each layer from a safetensors file in
-    /// FP16. Each layer has its own rank; other tensors are ignored.
+    /// Reads `layers.{i}.a`, `layers.{i}.b` and `layers.{i}.bias` of each layer from a safetensors file in FP16. Each
+    /// layer has its own rank; other tensors are ignored.
     ///
-    /// # Errors
-    /// A file that cannot be read or written, a file that is no safetensors file, or a damaged one, a tensor that a
-    /// predictor needs and the file does not hold, a tensor of another element type, a tensor of another shape and an
-    /// infinity or a NaN among the numbers of a tensor, all with the file's name and, as far as there is one, the
-    /// tensor's.
+    /// Fails for unreadable or damaged files, missing tensors, other element types or shapes, infinities and NaN.
+    /// Errors name the file and, if known, the tensor.
     pub fn load(path: &Path, shape: &NeuronShape) -> Result<Self> {
         let bytes = ndp_files::read_bytes(path, MAX_BYTES).with_context(|| path.display().to_string())?;
         let tensors = SafeTensors::deserialize(&bytes)
@@ -150,10 +137,7 @@ impl LowRank {
         Self::new(shape, layers.collect::<Result<_, _>>()?)
     }
 
-    /// A bit for each neuron of a layer's MLP, whose input this is: whether it is predicted active.
-    ///
-    /// # Errors
-    /// An input of another length.
+    /// One bit per neuron of a layer's MLP: predicted active. Fails for an input of another length.
     pub fn predict(&self, layer: usize, input: &[f16]) -> Result<Vec<u64>> {
         let layers = self.layers.len();
         let layer = self
@@ -164,17 +148,15 @@ impl LowRank {
         Ok(layer.predict(input))
     }
 
-    /// The predictors, layer after layer.
     pub fn layers(&self) -> &[LowRankLayer] {
         &self.layers
     }
 
-    /// Bytes of all of them.
     pub fn bytes(&self) -> u64 {
         self.layers.iter().map(LowRankLayer::bytes).sum()
     }
 
-    /// The layer whose MLP a block is; none for a block in front of attention.
+    /// Layer of an MLP block; `None` for attention.
     pub(crate) fn layer_of(&self, block: usize) -> Result<Option<usize>> {
         let blocks = self.shape.blocks();
         let found = blocks
@@ -197,14 +179,13 @@ fn sizes(shape: &NeuronShape, layer: usize) -> (usize, usize) {
     (of(BlockKind::Attention), of(BlockKind::Mlp))
 }
 
-/// A file of tensors.
 struct File<'a> {
     path: &'a Path,
     tensors: SafeTensors<'a>,
 }
 
 impl File<'_> {
-    /// The first dimension and the numbers of a tensor; a dimension that is not given is at least 1.
+    /// First dimension and numbers of a tensor; `None` is any dimension of at least 1.
     fn tensor(&self, name: &str, shape: &[Option<usize>]) -> Result<(usize, Vec<f16>)> {
         let (path, tensor) = (self.path.to_owned(), name.to_owned());
         let sizes: Vec<String> =

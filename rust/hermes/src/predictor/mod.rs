@@ -1,10 +1,9 @@
-//! Which neurons the next token needs: the lightweight predictor of Hermes (section IV-C1) at the paper's scale, and others.
+//! Neurons that the next token needs: Hermes' lightweight predictor (section IV-C1) at the paper's scale, and others.
 //!
-//! Between what says which neurons were active (traces, or the monitor of a running system) and who decides where neurons lie
-//! and what is computed where. Reading order: [`PredictorRules`] (the numbers), [`NeuronStates`] (4 bits per neuron),
-//! [`LayerTable`] (two parents per neuron, sampled from a trace), [`Predictor`] (both together), [`evaluate`] (how good it is).
-//! How it became fast is told in `docs/predictor.md`. [`LowRank`] predicts from the input of the MLP instead, as PowerInfer and LLM in a
-//! flash do; [`ActivityPredictor`] is what both are to a text that is being generated.
+//! Reading order: [`PredictorRules`] (constants), [`NeuronStates`] (4 bits per neuron), [`LayerTable`] (two parents per
+//! neuron, sampled from a trace), [`Predictor`] (both together), [`evaluate`] (quality). `docs/predictor.md` says how
+//! it became fast. [`LowRank`] predicts from the MLP's input, as PowerInfer and LLM in a flash do.
+//! [`ActivityPredictor`] is their common trait.
 
 mod activity;
 mod aligned;
@@ -28,7 +27,6 @@ pub use rules::{MAX_STATE, PredictorKind, PredictorRules, first_state};
 pub use states::NeuronStates;
 pub use table::{LayerTable, Parents, previous_block};
 
-/// Refuses data of another length; `what` names them.
 fn same_length(what: &str, found: usize, expected: usize) -> Result<()> {
     ensure!(found == expected, "{what}: {found} entries, expected {expected}");
     Ok(())

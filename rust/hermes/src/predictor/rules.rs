@@ -1,30 +1,29 @@
-//! The numbers of the predictor, and what they come to: the least state for each number of active parents.
+//! Constants of the predictor, and the least state for each number of active parents.
 
 use ndp_files::{Result, in_range};
 
-/// Largest state of a neuron; the least one is 0.
+/// Largest state of a neuron; the least is 0.
 pub const MAX_STATE: u8 = 15;
 
-/// Frequency below which a neuron's first state is 0 (Hermes, section IV-C1).
+/// First state 0 below this frequency (Hermes, section IV-C1).
 const COLDEST: f64 = 0.02;
-/// Frequency above which a neuron's first state is 15 (Hermes, section IV-C1).
+/// First state 15 above this frequency (Hermes, section IV-C1).
 const HOTTEST: f64 = 0.90;
 
 ndp_config::named! {
-    /// What a prediction is made from.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum PredictorKind {
         /// State and parents: `s1 + lambda * s2 > T` (Hermes, section IV-C1).
         Both,
-        /// The state alone. The paper names this variant but does not define it. Here: predicted when hot (`s1 > T_h`), the
-        /// only threshold of the paper for a state alone.
+        /// State only. The paper names this variant without a definition. Here: hot (`s1 > T_h`), its only threshold
+        /// for a state.
         TokenOnly,
-        /// The parents alone. Not defined in the paper either. Here: predicted when both parents are active (`s2 = 2`).
+        /// Parents only, not defined in the paper either. Here: both parents active (`s2 = 2`).
         LayerOnly,
     }
 }
 
-/// The numbers of the predictor; those of the paper by default.
+/// By default the paper's.
 ///
 /// ```
 /// let rules = ndp_hermes::predictor::PredictorRules::default();
@@ -46,9 +45,9 @@ impl Default for PredictorRules {
 }
 
 ndp_config::getters!(PredictorRules {
-    /// `s`: added to the state of an active neuron, which saturates at [`MAX_STATE`]. An inactive one loses 1, down to 0.
+    /// `s`: gain of an active neuron's state, up to [`MAX_STATE`]. An inactive one loses 1, down to 0.
     gain: u8,
-    /// `lambda`: what an active parent adds.
+    /// `lambda`: weight of an active parent.
     lambda: u8,
     /// `T`: a sum above it predicts the neuron active.
     threshold: u8,
@@ -57,10 +56,8 @@ ndp_config::getters!(PredictorRules {
 });
 
 impl PredictorRules {
-    /// Rules with `s` (gain of an active neuron), `lambda` (weight of a parent), `T` and `T_h`.
-    ///
-    /// # Errors
-    /// A parameter outside its range: `s` in `1..=15`, `lambda` in `0..=15`, `T` in `0..=45`, `T_h` in `0..=14`.
+    /// Fails outside these ranges: `gain` (`s`) 1..=15, `lambda` 0..=15, `threshold` (`T`) 0..=45, `hot_threshold`
+    /// (`T_h`) 0..=14.
     pub fn new(gain: u8, lambda: u8, threshold: u8, hot_threshold: u8) -> Result<Self> {
         in_range("gain", gain, 1, 15)?;
         in_range("lambda", lambda, 0, 15)?;
@@ -69,7 +66,7 @@ impl PredictorRules {
         Ok(Self { gain, lambda, threshold, hot_threshold })
     }
 
-    /// Least state with which a neuron is predicted, for 0, 1 and 2 active parents; 16 where no state is enough.
+    /// Least predicted state for 0, 1 and 2 active parents; 16 if no state is enough.
     pub fn least_states(&self, kind: PredictorKind) -> [u8; 3] {
         match kind {
             PredictorKind::Both => [0, 1, 2].map(|parents: u8| {
@@ -81,10 +78,10 @@ impl PredictorRules {
     }
 }
 
-/// First state of a neuron that was active in this share of the prefill's tokens.
+/// First state of a neuron, from the share of prefill tokens for which it was active.
 ///
-/// Below 2 % it is 0, above 90 % it is 15 (Hermes, section IV-C1). The paper leaves the 14 states between open; here they
-/// are equal parts: state `k` from `2 % + (k - 1) * 88 % / 14`, each part with its lower end, the last one with both.
+/// Below 2 % it is 0, above 90 % 15 (Hermes, section IV-C1). The paper leaves the 14 states between open; here they are
+/// equal parts: state `k` from `2 % + (k - 1) * 88 % / 14`, each part with its lower end, the last one with both.
 pub fn first_state(frequency: f64) -> u8 {
     if frequency < COLDEST {
         return 0;
@@ -130,7 +127,7 @@ mod tests {
         let states: Vec<u8> = (0..=1000).map(|i| first_state(f64::from(i) / 1000.0)).collect();
         assert!(states.is_sorted());
         for state in 1..=14 {
-            // 880 / 14 = 62.9 of the thousandths.
+            // 880 / 14 = 62.9 thousandths.
             let found = states.iter().filter(|&&s| s == state).count();
             assert!((62..=64).contains(&found), "state {state}: {found}");
         }

@@ -1,20 +1,19 @@
 //! Samples the correlation table from a trace.
 //!
-//! The paper does not say how it measures correlation. Here it is the Jaccard index: of the tokens for which at least one of
-//! two neurons was active, the share for which both were. It is high only if each predicts the other, and it is defined for
-//! neurons that are always active, for which the correlation coefficient is not. All comparisons are exact, ties go to the
-//! lower number.
+//! The paper does not say how it measures correlation. Here it is the Jaccard index: the share of tokens with both
+//! neurons active among those with at least one. It is high only if each predicts the other, and defined for neurons
+//! that are always active, unlike the correlation coefficient. Comparisons are exact; ties go to the lower number.
 //!
-//! Every pair of neurons of neighbouring blocks is a candidate, but not every pair is counted: with `a` and `b` active tokens the
-//! index is at most `min(a, b) / max(a, b)`. So candidates are tried outwards from the child's own number of active tokens until
-//! none can be better than the second best.
+//! All pairs of neurons of neighbouring blocks are candidates, but not all are counted: with `a` and `b` active tokens
+//! the index is at most `min(a, b) / max(a, b)`. Candidates are tried outwards from the child's own count until none
+//! can beat the second best.
 
 use crate::predictor::table::{LayerTable, NONE, previous_block};
 use multiversion::multiversion;
 use ndp_files::{Result, map_on_threads};
 use ndp_traces::{Activity, NeuronShape};
 
-/// A candidate: tokens for which both were active, at least one was active, and the parent's number.
+/// Tokens with both active, with at least one active, and the parent's number.
 #[derive(Clone, Copy)]
 struct Candidate {
     both: u64,
@@ -33,7 +32,6 @@ impl Candidate {
 
 /// Activity of a block's neurons over the tokens: bit `t % 64` of word `t / 64`.
 struct History {
-    /// Words of a neuron.
     words: usize,
     bits: Vec<u64>,
 }
@@ -43,7 +41,7 @@ impl History {
         &self.bits[neuron * self.words..(neuron + 1) * self.words]
     }
 
-    /// Without the first token: token `t` becomes `t - 1`.
+    /// Drops the first token: token `t` becomes `t - 1`.
     fn without_first(&self) -> Self {
         let mut bits = Vec::with_capacity(self.bits.len());
         for neuron in self.bits.chunks(self.words) {
@@ -53,7 +51,7 @@ impl History {
         Self { words: self.words, bits }
     }
 
-    /// Without the last one of so many tokens.
+    /// Drops the last of `tokens` tokens.
     fn without_last(&self, tokens: usize) -> Self {
         let mut bits = self.bits.clone();
         for neuron in bits.chunks_mut(self.words) {
@@ -78,13 +76,10 @@ fn transpose(words: &mut [u64; 64]) {
 }
 
 impl LayerTable {
-    /// Samples the table from the activity of tokens in their order.
+    /// Samples the table from the activity of consecutive tokens; an error for another shape.
     ///
-    /// A neuron that was never active has no parents, and nobody is a parent who was never active together with the child. Takes
-    /// memory for the trace as bits. Blocks are sampled in parallel; the result does not depend on it.
-    ///
-    /// # Errors
-    /// An activity of another shape.
+    /// A neuron that was never active has no parents, and a parent was active together with the child. Memory holds the
+    /// trace as bits. Blocks are sampled in parallel, without effect on the result.
     pub fn sample(shape: &NeuronShape, tokens: impl Iterator<Item = Activity>) -> Result<Self> {
         let tokens: Vec<Activity> = tokens.collect();
         for token in &tokens {
@@ -126,7 +121,7 @@ fn history(shape: &NeuronShape, block: usize, tokens: &[Activity]) -> History {
     History { words, bits }
 }
 
-/// In how many tokens both are active.
+/// Number of tokens with both active.
 #[inline(always)]
 fn both_active(a: &[u64], b: &[u64]) -> u64 {
     let (words, mut both) = (a.len().min(b.len()), 0);
@@ -138,14 +133,14 @@ fn both_active(a: &[u64], b: &[u64]) -> u64 {
     both
 }
 
-/// Possible parents, by how many tokens they are active in.
+/// Possible parents, by number of active tokens.
 struct Parents {
     active: Vec<(u64, u32)>,
-    /// Their histories, in this order: they are read one after the other.
+    /// Histories in this order, read one after the other.
     bits: Vec<u64>,
 }
 
-/// Compares a parent with the best two so far. False if neither it nor any behind it, on its side, can be one of them.
+/// Compares a parent with the best two so far. False if neither it nor any further on its side can be one of them.
 #[inline(always)]
 fn visit(bits: &[u64], active: u64, parents: &Parents, at: usize, best: &mut [Candidate; 2]) -> bool {
     let (other, parent) = parents.active[at];
@@ -163,8 +158,8 @@ fn visit(bits: &[u64], active: u64, parents: &Parents, at: usize, best: &mut [Ca
     true
 }
 
-/// The two most correlated parents of each child. Counts bits for most of its time, hence versions with instructions for that. The compiler
-/// inlines no iterators into them; so the inner loops count.
+/// The two most correlated parents of each child. Mostly counts bits, hence the multiversions; the inner loops use
+/// indices because the compiler inlines no iterators into these.
 #[multiversion(targets("x86_64+avx512f+avx512vpopcntdq+popcnt", "x86_64+avx2+popcnt"))]
 fn most_correlated(children: &History, previous: &History) -> Vec<[u32; 2]> {
     let mut parents = Parents { active: Vec::new(), bits: Vec::with_capacity(previous.bits.len()) };

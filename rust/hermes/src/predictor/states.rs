@@ -1,4 +1,4 @@
-//! The neuron state table: exactly 4 bits per neuron (Hermes, section IV-C1, figure 7a), as four planes of bits.
+//! The neuron state table: 4 bits per neuron (Hermes, section IV-C1, figure 7a), as four planes of bits.
 
 use crate::predictor::aligned::AlignedWords;
 use crate::predictor::kernel::{self, GROUP, LANES, STATE_WORDS};
@@ -8,14 +8,10 @@ use ndp_files::{Result, bail, ensure};
 use ndp_traces::NeuronShape;
 use std::ops::Range;
 
-/// States of all neurons of a model.
-///
-/// Groups of 512 neurons of a block have four planes of eight words; a block's last group is filled up with neurons that stay
-/// at 0.
+/// States of all neurons. Groups of 512 neurons have four planes of eight words; a block's last group is padded with 0.
 #[derive(Clone, Debug)]
 pub struct NeuronStates {
     shape: NeuronShape,
-    /// First group of each block, and the number of groups.
     starts: Vec<usize>,
     words: AlignedWords,
 }
@@ -37,7 +33,7 @@ impl NeuronStates {
         Self { shape: shape.clone(), starts, words }
     }
 
-    /// First states behind the prefill, from the share of its tokens for which each neuron was active; block after block.
+    /// States after the prefill, from the share of its tokens for which each neuron was active, block after block.
     pub fn from_frequencies(shape: &NeuronShape, frequencies: &[f64]) -> Result<Self> {
         let neurons: usize = shape.blocks().iter().map(|block| block.neurons as usize).sum();
         same_length("frequencies", frequencies.len(), neurons)?;
@@ -61,15 +57,12 @@ impl NeuronStates {
         &self.shape
     }
 
-    /// Bytes of the table: half a byte per neuron, each block rounded up to 256 bytes.
+    /// Half a byte per neuron, each block rounded up to 256 bytes.
     pub fn bytes(&self) -> usize {
         self.words.len() * 8
     }
 
-    /// State of a neuron, `0..=15`.
-    ///
-    /// # Panics
-    /// If there is no such block or neuron.
+    /// State of a neuron, `0..=15`. Panics if it does not exist.
     pub fn state(&self, block: usize, neuron: u32) -> u8 {
         assert!(
             neuron < self.shape.blocks()[block].neurons,
@@ -79,10 +72,7 @@ impl NeuronStates {
         (0..4).map(|plane| ((self.words[first + plane * LANES] >> bit & 1) as u8) << plane).sum()
     }
 
-    /// Sets a neuron's state.
-    ///
-    /// # Errors
-    /// A neuron that does not exist or a state above 15.
+    /// Fails for a neuron that does not exist or a state above 15.
     pub fn set_state(&mut self, block: usize, neuron: u32, state: u8) -> Result<()> {
         let blocks = self.shape.blocks();
         let Some(limits) = blocks.get(block) else {
@@ -94,21 +84,20 @@ impl NeuronStates {
         Ok(())
     }
 
-    /// Updates the states of a block: `s` more for active neurons, 1 less for the others (figure 7a).
+    /// Active neurons gain `s`, the others lose 1 (figure 7a).
     pub fn update(&mut self, rules: &PredictorRules, block: usize, active: &[u64]) -> Result<()> {
         check_bits(&self.shape, block, active)?;
         kernel::update(rules.gain(), self.block_mut(block), active);
         Ok(())
     }
 
-    /// Writes one bit per neuron of a block: whether it is hot, `state > T_h`.
+    /// Writes one bit per neuron of a block: `state > T_h`.
     pub fn hot(&self, rules: &PredictorRules, block: usize, out: &mut [u64]) -> Result<()> {
         check_length(&self.shape, block, out.len())?;
         kernel::at_least(rules.hot_threshold() + 1, self.block(block), out);
         Ok(())
     }
 
-    /// Words of a block's states.
     pub(crate) fn block(&self, block: usize) -> &[u64] {
         &self.words[self.range(block)]
     }
@@ -137,14 +126,14 @@ impl NeuronStates {
     }
 }
 
-/// That a block exists and has so many words.
+/// Checks that a block exists and has this many words.
 pub(crate) fn check_length(shape: &NeuronShape, block: usize, words: usize) -> Result<()> {
     let blocks = shape.blocks().len();
     ensure!(block < blocks, "block {block} does not exist, the shape has {blocks}");
     same_length("words of the block", words, shape.words(block).len())
 }
 
-/// That a block exists, has so many words, and no bits behind its last neuron.
+/// [`check_length`], and that no bits are set past the block's last neuron.
 pub(crate) fn check_bits(shape: &NeuronShape, block: usize, bits: &[u64]) -> Result<()> {
     check_length(shape, block, bits.len())?;
     let neurons = shape.blocks()[block].neurons;

@@ -1,36 +1,32 @@
-//! The neuron correlation table: for each neuron the two most correlated ones of the previous block (Hermes, figure 7b).
+//! The neuron correlation table: the two most correlated neurons of the previous block for each (Hermes, figure 7b).
 
 use crate::predictor::same_length;
 use ndp_files::{Error, Result, refusal};
 use ndp_traces::NeuronShape;
 
-/// The parents of a neuron, the more correlated one first. A neuron may have one or none.
+/// Up to two, the more correlated one first.
 pub type Parents = [Option<u32>; 2];
 
-/// What stands for "no parent" in memory and in files.
+/// "No parent" in memory and files.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Parents of all neurons of a model.
+/// Parents of all neurons.
 ///
-/// The previous block is the one computed before: for the MLP of a layer its attention, for attention the MLP of the layer
-/// before, and for the first block the last block of the previous token.
+/// The previous block is the one computed before: a layer's attention for its MLP, the layer before's MLP for
+/// attention, and for the first block the last block of the previous token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerTable {
     shape: NeuronShape,
-    /// Per block and neuron.
+    /// By block and neuron.
     parents: Vec<Vec<[u32; 2]>>,
 }
 
-/// The block computed before: for the first one the last one (of the previous token).
 pub fn previous_block(shape: &NeuronShape, block: usize) -> usize {
     block.checked_sub(1).unwrap_or(shape.blocks().len() - 1)
 }
 
 impl LayerTable {
-    /// A table of which the parents are known: per block, per neuron.
-    ///
-    /// # Errors
-    /// A parent that does not exist, two equal ones, or a second one without a first.
+    /// From parents by block and neuron. Fails for a parent that does not exist, two equal ones, or only a second.
     pub fn new(shape: &NeuronShape, parents: &[Vec<Parents>]) -> Result<Self> {
         let raw = parents.iter().map(|block| block.iter().map(|p| p.map(|p| p.unwrap_or(NONE))).collect());
         Self::from_raw(shape, raw.collect())
@@ -58,10 +54,7 @@ impl LayerTable {
         &self.shape
     }
 
-    /// Parents of a neuron.
-    ///
-    /// # Panics
-    /// If there is no such block or neuron.
+    /// Panics if there is no such block or neuron.
     pub fn parents(&self, block: usize, neuron: u32) -> Parents {
         self.parents[block][neuron as usize].map(some)
     }

@@ -1,23 +1,22 @@
-//! Hot and cold neurons change places while tokens are generated (Hermes, section IV-C2).
+//! Hot and cold neurons swap places while tokens are generated (Hermes, section IV-C2).
 //!
-//! A neuron that the predictor finds hot and the GPU lacks is copied there, over the coldest one of its block that the GPU has. It
-//! happens while the GPU computes the projection and DIMMs are idle, and no more is copied than the bus can carry in that time.
+//! A neuron that the predictor finds hot and the GPU lacks is copied over the coldest one of its block on the GPU. This
+//! happens while the GPU computes the projection and DIMMs are idle, up to what the bus carries in that time.
 
 use crate::scheduler::residency::Residency;
 use ndp_traces::ones;
 
-/// A neuron that is copied to the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upload {
     pub neuron: u32,
-    /// The one of the same block that it replaces; `None` if the GPU had room.
+    /// Neuron of the same block that it replaces; `None` if the GPU had room.
     pub over: Option<u32>,
 }
 
-/// Copies the hottest of `hot` that the GPU lacks, at most `most` of them, and returns what it did.
+/// Copies the hottest of `hot` that the GPU lacks, at most `most`, and returns them.
 ///
-/// `score` says how hot a neuron is; hotter ones go first, and of equal ones the lower number. A neuron never replaces one that is
-/// as hot as itself, so nothing is copied back and forth.
+/// A higher `score` goes first, among equals the lower number. A neuron never replaces an equally hot one, so none go
+/// back and forth.
 pub fn adjust(
     residency: &mut Residency,
     block: usize,
@@ -45,7 +44,7 @@ pub fn adjust(
     if wanted == 0 {
         return uploads;
     }
-    // The coldest as many as there are candidates; the others need no order.
+    // As many of the coldest as there are candidates; the others need no order.
     victims.select_nth_unstable(wanted - 1);
     victims.truncate(wanted);
     victims.sort_unstable();

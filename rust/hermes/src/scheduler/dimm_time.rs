@@ -1,12 +1,11 @@
-//! How long a DIMM takes for the neurons of a block, as the scheduler estimates it: programs of [`ndp_isa::planner`], run by the cycle model of the core.
+//! Estimated time of a DIMM for the neurons of a block: programs of [`ndp_isa::planner`] on the core's cycle model.
 //!
-//! The neurons are a number of active ones out of those that a DIMM stores. The cycle model moves no data, so all that it is given of the
-//! data is which rows a list names: so many rows, spread at random over the DIMM's matrix and put into the order that
-//! [`ndp_isa::layout::order_rows`] finds. A refresh may fall anywhere into a program, and other rows collide a little differently, so
-//! two shares of one size differ by some cycles; a time here is that of one such list.
+//! The only data that the cycle model needs are the active rows of a list: random rows of the DIMM's matrix in the
+//! order of [`ndp_isa::layout::order_rows`]. A refresh may fall anywhere, and other rows collide differently, so shares
+//! of one size differ by some cycles; a time here is that of one list.
 //!
-//! Programs are run for numbers of neurons on a grid, when they are first asked for, and what lies between two points of the
-//! grid is interpolated. [`DimmTimes::measure`] is the exact time of any number, which says how far the interpolation is off.
+//! Programs run for numbers of neurons on a grid, when first needed; between grid points times are interpolated.
+//! [`DimmTimes::measure`] is exact for any number, and shows the interpolation's error.
 
 use ndp_config::{BlockKind, DesignConfig, LlmShape};
 use ndp_cycles::{ClockRelation, CycleModel, run_program};
@@ -17,17 +16,16 @@ use ndp_isa::{Activation, Instruction, block_words};
 use ndp_numerics::SplitMix64;
 use std::collections::BTreeMap;
 
-/// Points of the grid between no neuron and all of a DIMM.
+/// Grid points between none and all neurons of a DIMM.
 const GRID_POINTS: u32 = 48;
 
-/// Cycles of the NDP core.
 pub type Cycles = u64;
 
 /// The times of one model's layers on one DIMM.
 pub struct DimmTimes {
     design: DesignConfig,
     model: LlmShape,
-    /// Neurons of a block that a DIMM stores: rows of its matrices.
+    /// Neurons of each kind of block on a DIMM: rows of its matrices.
     stored: [u32; 2],
     seed: u64,
     batch: u32,
@@ -35,39 +33,36 @@ pub struct DimmTimes {
 }
 
 impl DimmTimes {
-    /// The times of `model` on DIMMs with the core `design`, when every block is spread over `dimms` of them.
+    /// Times of `model` with every block spread over `dimms` DIMMs.
     pub fn new(design: &DesignConfig, model: &LlmShape, dimms: u32, seed: u64) -> Self {
         let stored =
             [BlockKind::Attention, BlockKind::Mlp].map(|kind| model.block_neurons(kind).div_ceil(dimms));
         Self { design: design.clone(), model: model.clone(), stored, seed, batch: 1, grid: BTreeMap::new() }
     }
 
-    /// The same for products with so many vectors: each row is read once, and multiplied by all of them.
+    /// For products with `batch` vectors: each row is read once and multiplied by all.
     #[must_use]
     pub fn with_batch(self, batch: u32) -> Self {
         Self { batch, grid: BTreeMap::new(), ..self }
     }
 
-    /// Neurons of a block of that kind that a DIMM is taken to store.
     pub fn stored(&self, kind: BlockKind) -> u32 {
         self.stored[kind as usize]
     }
 
-    /// Distance of the grid's points for a kind of block.
+    /// Distance of grid points.
     fn step(&self, kind: BlockKind) -> u32 {
         self.stored(kind).div_ceil(GRID_POINTS).max(1)
     }
 
-    /// Cycles for `active` neurons of a block: between grid points linear.
-    ///
-    /// # Errors
-    /// A model that the design cannot compute.
+    /// Cycles for `active` neurons of a block, linear between grid points. Fails if the design cannot compute the
+    /// model.
     pub fn neurons(&mut self, kind: BlockKind, active: u32) -> Result<Cycles> {
         if active == 0 {
             return Ok(0);
         }
         let step = self.step(kind);
-        // One neuron is the first point: a program that does nothing takes no time at all.
+        // The first point is one neuron: an empty program takes no time at all.
         let (low, high) =
             if active < step { (1, step) } else { (active / step * step, (active / step + 1) * step) };
         let first = self.grid_point(kind, low)?;
@@ -88,10 +83,8 @@ impl DimmTimes {
         Ok(cycles)
     }
 
-    /// Cycles for `active` neurons of a block, from the cycle model and not from the grid.
-    ///
-    /// A block in front of attention is one AXPY over the rows of Q, K and V of each neuron; the MLP is a DOT with its ReLU (two, and
-    /// their product, with a gate) and an AXPY.
+    /// Cycles for `active` neurons of a block, from the cycle model. Attention is one AXPY over the rows of Q, K and V
+    /// of each neuron; the MLP a DOT with ReLU (two and their product, with a gate) and an AXPY.
     pub fn measure(&self, kind: BlockKind, active: u32) -> Result<Cycles> {
         let hidden = self.model.hidden();
         match kind {
@@ -111,7 +104,6 @@ impl DimmTimes {
         }
     }
 
-    /// Cycles of one product over `active` of the DIMM's rows.
     fn product(&self, mode: Mode, kind: BlockKind, active: u32, cols: u32, relu: bool) -> Result<Cycles> {
         let rows = self.stored(kind).max(active);
         let sizes = Sizes { rows, cols, count: active, batch: self.batch, listed: true };
@@ -149,7 +141,7 @@ impl DimmTimes {
         self.run(&plan.instructions, entries)
     }
 
-    /// Cycles of the product of two vectors of `elements` elements, element by element, in as many pieces as the buffer asks for.
+    /// Cycles of an element-wise product of two vectors, in as many pieces as the buffer needs.
     fn multiply(&self, elements: u32) -> Result<Cycles> {
         let (mut map, batch) = (DimmMap::new(&self.design), self.batch);
         let words = self.design.gemv().slice_words();
@@ -184,7 +176,6 @@ impl DimmTimes {
         self.run(&program, |_| [0; 16])
     }
 
-    /// Runs a program on the cycle model.
     fn run(&self, instructions: &[Instruction], entries: impl FnMut(u32) -> [u32; 16]) -> Result<Cycles> {
         let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
         let mut core = CycleModel::new(&self.design, ClockRelation::after_reset(&self.design));
@@ -198,7 +189,7 @@ impl DimmTimes {
     }
 }
 
-/// `count` different numbers below `rows` in ascending order, one at random in each of `count` equal parts.
+/// `count` numbers below `rows`, ascending, one at random in each of `count` equal parts.
 fn spread(rows: u32, count: u32, seed: u64) -> Vec<u32> {
     let mut rng = SplitMix64::new(seed);
     let bound = |k: u32| (u64::from(k) * u64::from(rows) / u64::from(count)) as u32;

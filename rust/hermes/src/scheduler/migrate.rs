@@ -1,26 +1,25 @@
-//! Neurons on their way from DIMM to DIMM, as far as links and time allow.
+//! Neurons that move between DIMMs, as links and time allow.
 //!
-//! A DIMM sends over its link no faster than the link carries, and receives no faster. Moves wait in the order in which they were
-//! planned and are made in the gaps in which DIMMs are idle (the projection on the GPU, Hermes section IV-A2); a move is made
-//! whole or not at all, and a neuron that is on its way is computed where it was.
+//! A DIMM's link limits what it sends and what it receives. Moves are made in order, in gaps in which DIMMs are idle
+//! (the projection on the GPU, Hermes section IV-A2), and whole or not at all; a moving neuron is computed where it
+//! was.
 
 use crate::scheduler::remap::Move;
 use crate::scheduler::residency::Residency;
 use std::collections::VecDeque;
 
-/// Moves that wait, and what has become of the others.
 #[derive(Clone, Debug, Default)]
 pub struct Migration {
     waiting: VecDeque<Move>,
     pub moved: u64,
-    /// Bytes that went over links.
+    /// Bytes sent over links.
     pub bytes: u64,
-    /// Moves that were dropped: replaced by a newer plan, of neurons that the GPU has got meanwhile, or to a DIMM that was full.
+    /// Dropped moves: replaced by a newer plan, of neurons that the GPU got meanwhile, or to a full DIMM.
     pub dropped: u64,
 }
 
 impl Migration {
-    /// Takes a new plan; what still waits of the old one is dropped.
+    /// Replaces the plan; drops moves that still wait.
     pub fn plan(&mut self, moves: impl IntoIterator<Item = Move>) {
         self.dropped += self.waiting.len() as u64;
         self.waiting.clear();
@@ -31,8 +30,8 @@ impl Migration {
         self.waiting.len()
     }
 
-    /// Moves neurons during a gap in which every link carries `link_bytes` bytes in each direction. Returns the bytes that went over
-    /// the busiest link.
+    /// Moves neurons in a gap in which every link carries `link_bytes` in each direction; returns the busiest link's
+    /// bytes.
     pub fn advance(&mut self, residency: &mut Residency, link_bytes: u64) -> u64 {
         let dimms = residency.dimm_count() as usize;
         let (mut sent, mut received) = (vec![0u64; dimms], vec![0u64; dimms]);
@@ -45,7 +44,7 @@ impl Migration {
                 self.dropped += 1;
             } else if ends.iter().any(|used| **used + bytes > link_bytes) {
                 kept.push_back(step);
-                // Once no link has room for a neuron the rest can wait unseen.
+                // No link has room for another neuron.
                 if sent.iter().all(|used| used + bytes > link_bytes) {
                     break;
                 }

@@ -1,8 +1,8 @@
-//! What the host does about where neurons are while a model runs on one GPU and several NDP-DIMMs.
+//! Placement decisions of the host while a model runs on one GPU and several NDP-DIMMs.
 //!
-//! Reading order: [`dimm_time`] (the neurons of a block on a DIMM, in cycles), [`system_time`] (what fits into a projection), [`residency`] (where neurons are), [`adjust`](mod@adjust) and
-//! [`remap`](mod@remap) (who ought to be elsewhere), [`migrate`] (how they get there),
-//! [`policy`] (who does what), [`session`] (one text, token after token).
+//! Reading order: [`dimm_time`] (cycles of a block's neurons on a DIMM), [`system_time`] (what fits into a projection),
+//! [`residency`] (where neurons are), [`adjust`](mod@adjust) and [`remap`](mod@remap) (who should move), [`migrate`]
+//! (moves), [`policy`] (settings), [`session`] (one text, token by token).
 
 pub mod adjust;
 pub mod dimm_time;

@@ -1,10 +1,10 @@
-//! What the host does about placement while tokens are generated: the settings that Hermes compares in its Fig. 13.
+//! Placement policies during generation: the settings that Hermes compares in Fig. 13.
 
 use crate::predictor::PredictorKind;
 use serde::{Deserialize, Serialize};
 
 ndp_config::named! {
-    /// A setting of section V-C, each with what the ones before it have unless said otherwise.
+    /// Settings of section V-C; each extends the ones before unless it says otherwise.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Policy {
@@ -24,7 +24,7 @@ ndp_config::named! {
 }
 
 impl Policy {
-    /// What adjustment goes by; `None` if there is none.
+    /// Predictor that adjustment uses, if any.
     pub fn adjusts_by(self) -> Option<PredictorKind> {
         match self {
             Self::Random | Self::Partition => None,
@@ -34,7 +34,6 @@ impl Policy {
         }
     }
 
-    /// Whether cold neurons change DIMMs.
     pub fn remaps(self) -> bool {
         self == Self::Hermes
     }

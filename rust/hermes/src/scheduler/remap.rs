@@ -1,30 +1,28 @@
-//! Cold neurons change DIMMs once in a window of tokens: Algorithm 1 of Hermes (section IV-D).
+//! Cold neurons change DIMMs once per window of tokens: Algorithm 1 of Hermes (section IV-D).
 //!
-//! Of each block, the activations of a window are added up for each DIMM. The DIMM with most is paired with the one with fewest,
-//! the second with the second last, and so on; in each pair the most active neurons go to the other DIMM until both are balanced.
-//! Pairs do not share a DIMM, so each uses a bridge of its own.
+//! A window's activations are summed for each block and DIMM. The DIMM with most is paired with that with fewest, the
+//! second with the second last, and so on; in each pair the most active neurons move until both are balanced. Pairs
+//! share no DIMM, so each uses its own bridge.
 //!
-//! The paper prints the loop as `while Z[id] <= Z[J - id]`, which would never run for the pair it has just chosen, and `J - id` is
-//! one past the last for `id = 0`. Implemented is what the text describes: `while Z[id] > Z[J - 1 - id]`. "Until balanced" is taken
-//! to mean that no neuron is moved that would leave the pair less balanced than before.
+//! The paper prints the loop as `while Z[id] <= Z[J - id]`, which would never run for the chosen pair, and `J - id` is
+//! past the end for `id = 0`. This implements the text: `while Z[id] > Z[J - 1 - id]`. We read "until balanced" as: no
+//! move may leave the pair less balanced than before.
 
 use crate::scheduler::residency::Residency;
 use ndp_traces::ones;
 
-/// Tokens in a window (section IV-D).
+/// Section IV-D.
 pub const WINDOW_TOKENS: u32 = 5;
 
-/// A neuron that is to change DIMMs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     pub block: usize,
     pub neuron: u32,
     pub from: u8,
-    /// Where it goes.
     pub to: u8,
 }
 
-/// How often each neuron was active in the tokens since the last [`WindowCounts::clear`].
+/// Activations of each neuron since the last [`WindowCounts::clear`].
 #[derive(Clone, Debug)]
 pub struct WindowCounts {
     blocks: Vec<Vec<u8>>,
@@ -32,7 +30,6 @@ pub struct WindowCounts {
 }
 
 impl WindowCounts {
-    /// Nothing counted, for the blocks of `residency`.
     pub fn new(residency: &Residency) -> Self {
         let blocks = residency.shape().blocks().iter().map(|block| vec![0; block.neurons as usize]).collect();
         Self { blocks, tokens: 0 }
@@ -44,13 +41,12 @@ impl WindowCounts {
         ones(active).for_each(|neuron| counts[neuron as usize] = counts[neuron as usize].saturating_add(1));
     }
 
-    /// One token is complete. `true` if that fills the window.
+    /// Ends a token; whether that fills the window.
     pub fn end_token(&mut self, window: u32) -> bool {
         self.tokens += 1;
         self.tokens >= window
     }
 
-    /// The counts of a block.
     pub fn block(&self, block: usize) -> &[u8] {
         &self.blocks[block]
     }
@@ -61,7 +57,7 @@ impl WindowCounts {
     }
 }
 
-/// Activations of the cold neurons of a block on each DIMM: `Z` of Algorithm 1, without those that the GPU has.
+/// Activations on each DIMM, without neurons that the GPU has: `Z` of Algorithm 1.
 pub fn window_load(residency: &Residency, block: usize, counts: &[u8]) -> Vec<u64> {
     let mut load = vec![0; residency.dimm_count() as usize];
     let gpu = residency.gpu(block);
@@ -72,13 +68,13 @@ pub fn window_load(residency: &Residency, block: usize, counts: &[u8]) -> Vec<u6
     load
 }
 
-/// The moves that balance a block after a window in which its neurons were active `counts` times.
+/// Moves that balance a block after a window with these activations.
 pub fn remap(residency: &Residency, block: usize, counts: &[u8]) -> Vec<Move> {
     let mut load = window_load(residency, block, counts);
     let mut order: Vec<usize> = (0..load.len()).collect();
     order.sort_by_key(|&dimm| (std::cmp::Reverse(load[dimm]), dimm));
     let most = usize::from(counts.iter().copied().max().unwrap_or(0));
-    // Cold neurons that were active at all, by DIMM and by how often.
+    // Cold active neurons, by DIMM and activations.
     let mut active = vec![vec![Vec::new(); most + 1]; load.len()];
     let gpu = residency.gpu(block);
     for (neuron, (&count, &dimm)) in counts.iter().zip(residency.dimms(block)).enumerate() {
@@ -91,7 +87,7 @@ pub fn remap(residency: &Residency, block: usize, counts: &[u8]) -> Vec<Move> {
         let to = order[order.len() - 1 - id];
         'pair: for count in (1..=most).rev() {
             for &neuron in &active[from][count] {
-                // Moving it takes twice its count off the difference: it has to stay smaller than it was.
+                // Moving it takes twice its count off the difference, which has to shrink.
                 if load[from] <= load[to] + count as u64 {
                     continue 'pair;
                 }

@@ -1,46 +1,41 @@
-//! Where every neuron is: on exactly one DIMM, and perhaps in the GPU's memory as well.
+//! Where every neuron is: on exactly one DIMM, perhaps with a copy on the GPU.
 //!
-//! DIMMs keep all neurons (Hermes, section IV-C2), so the GPU's copy can be overwritten at any time and only a neuron that the GPU
-//! lacks costs a DIMM time. Who moves what when is left to [`adjust`](mod@crate::scheduler::adjust) and [`remap`](mod@crate::scheduler::remap); here capacities are kept.
+//! DIMMs keep all neurons (Hermes, section IV-C2), so the GPU's copies can be overwritten, and only neurons that the
+//! GPU lacks cost DIMM time. Capacities are kept here; [`mod@super::adjust`] and [`mod@super::remap`] decide moves.
 
 use crate::placement::Placement;
 use ndp_config::{LlmShape, SystemConfig};
 use ndp_files::{Error, Result, ensure, refusal};
 use ndp_traces::{NeuronShape, ones};
 
-/// The neurons of a block that a token needs, by where they are computed.
+/// Active neurons of a block, by where they are computed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Load {
-    /// Active neurons that the GPU has.
     pub gpu: u32,
-    /// Active neurons that only a DIMM has, of each DIMM.
+    /// Active neurons that only a DIMM has, by DIMM.
     pub dimms: Vec<u32>,
 }
 
 impl Load {
-    /// The most that a DIMM has.
     pub fn most(&self) -> u32 {
         self.dimms.iter().copied().max().unwrap_or(0)
     }
 
-    /// All that the DIMMs have.
     pub fn cold(&self) -> u32 {
         self.dimms.iter().sum()
     }
 }
 
-/// The place of every neuron of a model, and how full the GPU and each DIMM are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Residency {
     placement: Placement,
-    /// Bytes of a neuron of each block.
+    /// By block.
     neuron_bytes: Vec<u64>,
     used: Used,
     gpu_capacity: u64,
     dimm_capacity: u64,
 }
 
-/// Bytes of neurons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Used {
     gpu: u64,
@@ -62,10 +57,7 @@ impl Used {
 }
 
 impl Residency {
-    /// Takes over a placement.
-    ///
-    /// # Errors
-    /// A placement of another model, a DIMM that the system does not have, more neurons than the GPU or a DIMM holds.
+    /// Fails for a placement of another model, a DIMM that the system does not have, and full memories.
     pub fn new(model: &LlmShape, system: &SystemConfig, placement: Placement) -> Result<Self> {
         let shape = NeuronShape::of(model);
         ensure!(
@@ -88,12 +80,10 @@ impl Residency {
         Ok(residency)
     }
 
-    /// Where each neuron is.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// The blocks of the model.
     pub fn shape(&self) -> &NeuronShape {
         self.placement.shape()
     }
@@ -102,17 +92,16 @@ impl Residency {
         self.used.dimms.len() as u32
     }
 
-    /// Bytes of a neuron of a block.
     pub fn neuron_bytes(&self, block: usize) -> u64 {
         self.neuron_bytes[block]
     }
 
-    /// The neurons of a block that the GPU has.
+    /// Neurons of a block that the GPU has.
     pub fn gpu(&self, block: usize) -> &[u64] {
         self.placement.gpu_bits(block)
     }
 
-    /// The DIMM of each neuron of a block.
+    /// DIMM of each neuron of a block.
     pub fn dimms(&self, block: usize) -> &[u8] {
         self.placement.dimms(block)
     }
@@ -122,12 +111,10 @@ impl Residency {
         &self.used.dimms
     }
 
-    /// Whether the GPU has room for one more neuron of a block.
     pub fn gpu_has_room(&self, block: usize) -> bool {
         self.used.gpu + self.neuron_bytes[block] <= self.gpu_capacity
     }
 
-    /// Whether a DIMM has room for one more neuron of a block.
     pub fn dimm_has_room(&self, block: usize, dimm: u8) -> bool {
         self.used.dimms[usize::from(dimm)] + self.neuron_bytes[block] <= self.dimm_capacity
     }
@@ -148,13 +135,12 @@ impl Residency {
         load
     }
 
-    /// Whether the GPU has a neuron.
     pub fn on_gpu(&self, block: usize, neuron: u32) -> bool {
         self.placement.on_gpu(block, neuron as usize)
     }
 
-    /// Copies a neuron to the GPU, over another one of its block if one is named. Nothing happens, and `false` is returned, if
-    /// the GPU has the first, does not have the second, or has no room.
+    /// Copies a neuron to the GPU, perhaps over another of its block. `false`, without a change, if the GPU has the
+    /// first, lacks the second, or is full.
     pub fn upload(&mut self, block: usize, neuron: u32, over: Option<u32>) -> bool {
         let replaced = over.is_some_and(|over| self.on_gpu(block, over));
         if self.on_gpu(block, neuron)
@@ -171,7 +157,7 @@ impl Residency {
         true
     }
 
-    /// Moves a neuron to another DIMM. Nothing happens, and `false` is returned, if it is there already or there is no room.
+    /// Moves a neuron to another DIMM; `false`, without a change, if it is there already or there is no room.
     pub fn migrate(&mut self, block: usize, neuron: u32, to: u8) -> bool {
         let from = self.placement.dimm(block, neuron as usize);
         if from == to || !self.dimm_has_room(block, to) {
@@ -183,10 +169,8 @@ impl Residency {
         true
     }
 
-    /// Counts everything again: bytes on the GPU and on each DIMM, DIMMs that exist, capacities.
-    ///
-    /// # Errors
-    /// More neurons than a place holds, a DIMM that the system does not have, or wrong books.
+    /// Recounts bytes on the GPU and each DIMM. Fails for exceeded capacities, DIMMs that do not exist, and wrong
+    /// counts.
     pub fn check(&self) -> Result<()> {
         let used = Used::of(&self.placement, &self.neuron_bytes, self.dimm_count())?;
         ensure!(used == self.used, "bytes of neurons in the books = {:?} must be {used:?}", self.used);

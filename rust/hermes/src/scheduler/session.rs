@@ -1,9 +1,9 @@
-//! One text generated under one policy: token after token, layer after layer, where neurons are computed and which of them move.
+//! One text under one policy, token by token and layer by layer: where neurons are computed and which move.
 //!
-//! The order of a layer (Hermes, section IV-A2): Q, K, V on GPU and DIMMs; attention on the DIMMs; the projection on the GPU, while
-//! hot neurons are copied to the GPU and cold ones change DIMMs, no more than bus and links carry in that time; the MLP on GPU and
-//! DIMMs; partials merged on the DIMMs. Which neurons are computed is what the trace says was active: policies differ in where,
-//! not in what, and a wrong prediction costs a worse place.
+//! A layer (Hermes, section IV-A2): Q, K, V on GPU and DIMMs; attention on the DIMMs; the projection on the GPU, while
+//! hot neurons are copied to the GPU and cold ones change DIMMs, as far as bus and links allow; the MLP on GPU and
+//! DIMMs; partials merged on the DIMMs. The trace says which neurons are computed: policies differ in where, not in
+//! what, and a wrong prediction only costs a worse place.
 
 use crate::predictor::{LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
 use crate::scheduler::adjust::adjust;
@@ -18,32 +18,28 @@ use ndp_traces::Activity;
 use serde::Serialize;
 use std::rc::Rc;
 
-/// Where the neurons of one token were computed, and what was moved, over all layers.
+/// Where the neurons of a token were computed, and what moved, over all layers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TokenRecord {
-    /// Active neurons that the GPU computed.
     pub gpu_neurons: u64,
-    /// Active neurons that each DIMM computed.
+    /// Active neurons by DIMM.
     pub dimm_neurons: Vec<u64>,
-    /// Active neurons of the most loaded DIMM, summed over blocks, over the mean of all DIMMs; 1 if nothing was cold.
+    /// Active neurons of the most loaded DIMM over the mean, both summed over blocks; 1 if none were cold.
     pub imbalance: f64,
-    /// Neurons copied to the GPU.
     pub uploads: u64,
-    /// Bytes copied to the GPU.
     pub upload_bytes: u64,
     pub migrations: u64,
-    /// Bytes that changed DIMMs.
     pub migration_bytes: u64,
-    /// Time of the busiest link in microseconds, which lies inside of the projections.
+    /// Time of the busiest link, within the projections.
     pub link_us: f64,
 }
 
-/// Balance of the DIMMs over windows: the most loaded one over the mean, of all blocks' windows, weighted with their load.
+/// The most loaded DIMM over the mean, over windows of all blocks, weighted with their load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct WindowBalance {
-    /// In windows as they were computed.
+    /// As computed.
     pub before: f64,
-    /// In the same windows, had the moves planned behind them been made before.
+    /// In the same windows, had their planned moves been made before.
     pub planned: f64,
     pub windows: u64,
     most_before: f64,
@@ -66,22 +62,19 @@ impl WindowBalance {
     }
 }
 
-/// What a session begins with.
 pub struct Start<'a> {
     pub model: &'a LlmShape,
-    /// Where neurons are.
     pub residency: Residency,
-    /// States behind the prefill.
+    /// States after the prefill.
     pub states: NeuronStates,
     pub table: Rc<LayerTable>,
     pub rules: PredictorRules,
     /// The last token of the prompt.
     pub last: &'a Activity,
-    /// Tokens in a window of remapping.
+    /// Tokens per window of remapping.
     pub window: u32,
 }
 
-/// A text under one policy.
 pub struct Session {
     policy: Policy,
     residency: Residency,
@@ -93,26 +86,20 @@ pub struct Session {
     window: u32,
     balance: WindowBalance,
     migration: Migration,
-    /// The last activity of every block, and the block that was computed last.
+    /// Last activity of every block, and the block computed last.
     last: Activity,
     previous: usize,
 }
 
 ndp_config::getters!(Session {
     policy: Policy,
-    /// Where neurons are now.
     residency: &Residency,
-    /// How DIMMs were balanced over windows.
     balance: WindowBalance,
-    /// Moves between DIMMs so far.
     migration: &Migration,
 });
 
 impl Session {
-    /// Begins behind the prefill.
-    ///
-    /// # Errors
-    /// If states, table and activity are of different models.
+    /// Begins after the prefill. Fails if states, table and activity are of different models.
     pub fn new(policy: Policy, start: Start<'_>) -> Result<Self> {
         let Start { model, residency, states, table, rules, last, window } = start;
         let mut predictor = match policy.adjusts_by() {
@@ -140,15 +127,13 @@ impl Session {
         })
     }
 
-    /// One token has been computed, of which `activity` says what was active.
+    /// Records one computed token; `activity` has its active neurons.
     pub fn token(&mut self, times: &mut SystemTimes, activity: &Activity) -> Result<TokenRecord> {
         self.token_with(times, activity, |_, _, _| Ok(()))
     }
 
-    /// The same; `each` is told every block's number and load, when neurons are where they are computed.
-    ///
-    /// # Errors
-    /// As [`Session::token`], and those of `each`.
+    /// [`Session::token`] that passes every block's number and load to `each`, with neurons where they are computed.
+    /// Fails as these do.
     pub fn token_with(
         &mut self,
         times: &mut SystemTimes,
@@ -186,7 +171,7 @@ impl Session {
         Ok(record)
     }
 
-    /// What is moved during the projection of a layer.
+    /// Moves neurons during a layer's projection.
     fn between(
         &mut self,
         times: &mut SystemTimes,
@@ -196,7 +181,7 @@ impl Session {
     ) -> Result<()> {
         let gap = times.projection_us();
         if let Some(index) = blocks.iter().position(|b| b.layer == layer && b.kind == BlockKind::Mlp) {
-            // The MLP of this layer comes next; what is left of the bus's time goes to the neurons of its attention.
+            // This layer's MLP comes next; the rest of the bus's time is for its attention.
             let mut bytes = times.bus_bytes(gap);
             bytes -= self.adjust_block(times, index, true, bytes, record)?;
             if let Some(own) = blocks.iter().position(|b| b.layer == layer && b.kind == BlockKind::Attention)
@@ -214,8 +199,9 @@ impl Session {
         Ok(())
     }
 
-    /// Copies hot neurons of a block to the GPU, `bytes` bytes at most and no more than make it as slow as the DIMMs; returns the bytes. `next`: the block is the one that follows
-    /// [`Self::previous`], so that the activity of parents is known for this token; else only states count.
+    /// Copies at most `bytes` of a block's hot neurons to the GPU, not making it slower than the DIMMs; returns the
+    /// bytes. `next`: the block follows [`Self::previous`], so parents' activity is known for this token; else states
+    /// count.
     fn adjust_block(
         &mut self,
         times: &mut SystemTimes,
@@ -239,7 +225,7 @@ impl Session {
             predictor.predict(block, &mut predicted)?;
             hot.iter_mut().zip(&predicted).for_each(|(hot, predicted)| *hot |= predicted);
         }
-        // The last token says best how much this one will need: predictions miss some, and cold ones more often.
+        // The last token is the best estimate: predictions miss some, cold ones more often.
         let load = self.residency.load(block, self.last.block(self.residency.shape(), block));
         let most = times.room_on_gpu(self.residency.shape().blocks()[block].kind, &load)?;
         let previous = self.last.block(self.residency.shape(), self.previous);
@@ -263,7 +249,7 @@ impl Session {
         Ok(uploads * each)
     }
 
-    /// The window is full: balances are taken, and neurons chosen that shall change DIMMs.
+    /// Records balances at the end of a window, and plans moves between DIMMs.
     fn end_window(&mut self) {
         let mut plan = Vec::new();
         for block in 0..self.residency.shape().blocks().len() {

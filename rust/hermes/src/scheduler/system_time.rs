@@ -1,27 +1,25 @@
-//! What the scheduler goes by when it decides what moves: how long a projection is, what is carried meanwhile, and how much the GPU can take over
-//! (Hermes, section IV-B, eq. 1 to 5, with DIMM times from the cycle model).
+//! Estimates of the host for its decisions: time of a projection, bytes carried meanwhile, and neurons that the GPU can
+//! take over (Hermes, section IV-B, eq. 1 to 5, with DIMM times from the cycle model).
 //!
-//! These are estimates of the host. How long a token takes is the co-simulation's to say.
+//! The co-simulation computes real times.
 
 use crate::scheduler::dimm_time::DimmTimes;
 use crate::scheduler::residency::Load;
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_files::Result;
 
-/// Bytes that a GB/s carries in a microsecond.
+/// Bytes per microsecond of 1 GB/s.
 const BYTES_PER_US: f64 = 1e3;
 
-/// The times of one model on one system.
 pub struct SystemTimes {
     system: SystemConfig,
     model: LlmShape,
     dimm: DimmTimes,
-    /// Microseconds of a core cycle.
     cycle_us: f64,
 }
 
 impl SystemTimes {
-    /// The times of `model` on `system`, whose DIMMs have the core `design`. `seed` deals the rows of lists.
+    /// `seed` deals the rows of lists.
     pub fn new(design: &DesignConfig, model: &LlmShape, system: &SystemConfig, seed: u64) -> Self {
         let dimm = DimmTimes::new(design, model, system.dimms().count, seed);
         let cycle_us = design.core().clock_ps() as f64 / 1e6;
@@ -32,20 +30,16 @@ impl SystemTimes {
         self.system.gpu_ns(bytes, 1) / 1e3 + 2.0 * self.system.bus().sync_us
     }
 
-    /// Microseconds of a block with such a load: the longer one of the GPU's time and that of the slowest DIMM (eq. 1).
-    ///
-    /// # Errors
-    /// A model that the DIMMs cannot compute.
+    /// Microseconds of a block: the slower one of the GPU and the slowest DIMM (eq. 1). Fails if the DIMMs cannot
+    /// compute the model.
     pub fn block_us(&mut self, kind: BlockKind, load: &Load) -> Result<f64> {
         let gpu = self.gpu_us(u64::from(load.gpu) * self.model.neuron_bytes(kind));
         Ok(gpu.max(self.dimm.neurons(kind, load.most())? as f64 * self.cycle_us))
     }
 
-    /// How many of the cold neurons of a block of which `load` is active the GPU ought to take over: as many as leave it no slower
-    /// than the slowest DIMM, were they taken from all DIMMs in proportion. More would make the block slower (eq. 1).
-    ///
-    /// # Errors
-    /// A model that the DIMMs cannot compute.
+    /// Cold neurons of a block that the GPU should take over: as many as leave it no slower than the slowest DIMM,
+    /// taken from all DIMMs in proportion. More make the block slower (eq. 1). Fails if the DIMMs cannot compute the
+    /// model.
     pub fn room_on_gpu(&mut self, kind: BlockKind, load: &Load) -> Result<u32> {
         let (cold, most) = (load.cold(), u64::from(load.most()));
         let (mut fits, mut exceeds) = (0, cold + 1);
@@ -62,17 +56,17 @@ impl SystemTimes {
         Ok(fits)
     }
 
-    /// The projection behind attention, on the GPU: the time in which DIMMs are idle.
+    /// The projection after attention, on the GPU; DIMMs are idle.
     pub fn projection_us(&self) -> f64 {
         self.gpu_us(self.model.projection_bytes())
     }
 
-    /// Bytes that a DIMM-link carries in that time, in each direction.
+    /// Bytes that a DIMM-link carries in this time, in each direction.
     pub fn link_bytes(&self, us: f64) -> u64 {
         (us * self.system.dimms().link_gbps * BYTES_PER_US) as u64
     }
 
-    /// Bytes that the bus to the GPU carries in that time.
+    /// Bytes that the bus to the GPU carries in this time.
     pub fn bus_bytes(&self, us: f64) -> u64 {
         (us * self.system.bus().bandwidth_gbps * BYTES_PER_US) as u64
     }

@@ -10,10 +10,9 @@ use ndp_hermes::placement::{
 };
 use ndp_numerics::SplitMix64;
 
-/// Rounding of sums in f64.
 const ROUNDING: f64 = 1e-9;
 
-/// Equation 1 from the frequencies themselves, neuron by neuron.
+/// Equation 1 from the frequencies, neuron by neuron.
 fn objective(instance: &Instance, frequencies: &[Vec<f32>], placement: &Placement) -> f64 {
     let machine = instance.machine();
     let term = |blocks: &std::ops::Range<usize>| {
@@ -33,7 +32,7 @@ fn objective(instance: &Instance, frequencies: &[Vec<f32>], placement: &Placemen
     instance.terms().iter().map(term).sum()
 }
 
-/// The least objective of all placements there are.
+/// Least objective of all placements.
 fn optimum(instance: &Instance) -> f64 {
     let neurons: Vec<(usize, usize)> = (0..instance.blocks().len())
         .flat_map(|block| (0..instance.blocks()[block].order.len()).map(move |neuron| (block, neuron)))
@@ -146,7 +145,7 @@ fn problems_of_some_hundred_neurons_are_solved_closely() {
         })
         .collect();
     gaps.sort_by(f64::total_cmp);
-    // Many of them have equal neurons, of which a DIMM has 100 or 200: one more is 0.5 %.
+    // Many have equal neurons, 100 or 200 per DIMM: one more is 0.5 %.
     assert!(gaps[50] < 5e-3 && gaps[99] < 5e-2, "median {}, worst {}", gaps[50], gaps[99]);
 }
 
@@ -170,7 +169,6 @@ fn the_bars_for_three_models_and_4_8_and_16_dimms_are_met() {
     }
 }
 
-/// What a program of PowerInfer is made of, at random.
 struct Drawn {
     least: Vec<Option<u32>>,
     memory: HostMemory,
@@ -181,14 +179,13 @@ fn drawn(instance: &Instance, seed: u64) -> Drawn {
     let least =
         instance.blocks().iter().map(|_| Some(below(&mut rng, 9) as u32).filter(|&n| n < 8)).collect();
     let predictors = instance.blocks().iter().map(|_| below(&mut rng, instance.bytes() / 8 + 1)).collect();
-    // Room for everything, three times out of four.
+    // Room for everything in three of four cases.
     let cpu_bytes = below(&mut rng, 4 * instance.bytes());
     Drawn { least, memory: HostMemory { cpu_bytes, predictors } }
 }
 
-/// The most impact that whole groups can have on the GPU by equations 1 to 8, tried one by one; none if no choice keeps them.
+/// Largest impact of whole groups on the GPU by equations 1 to 8, by trying all; `None` if none is feasible.
 fn most_impact(instance: &Instance, Drawn { least, memory }: &Drawn) -> Option<f64> {
-    // Predictors first, each where it fits.
     let (mut gpu, mut cpu) = (instance.machine().gpu_bytes as i64, memory.cpu_bytes as i64);
     for &bytes in &memory.predictors {
         *if bytes as i64 <= gpu { &mut gpu } else { &mut cpu } -= bytes as i64;
@@ -253,7 +250,6 @@ fn powerinfers_impact_is_within_its_gap_of_the_optimum() {
             let on: u32 = placement.gpu_bits(block).iter().map(|word| word.count_ones()).sum();
             assert!(on == 0 || least.is_some_and(|least| on >= least), "seed {seed}, block {block}: {on}");
         }
-        // Each neuron is in one memory, and each predictor.
         let on_gpu = placement.evaluate(&instance).unwrap().gpu_bytes;
         assert_eq!((report.gpu_bytes, report.gpu_bytes + report.cpu_bytes), (on_gpu, instance.bytes()));
         let predictors: u64 = drawn.memory.predictors.iter().sum();
@@ -271,7 +267,7 @@ fn powerinfers_impact_is_within_its_gap_of_the_optimum() {
         placed > 200 && infeasible > 20 && optimal * 2 > placed,
         "{placed}: {optimal} optimal, {infeasible}"
     );
-    // Whole groups and least numbers leave less to the GPU than it has room for.
+    // Whole groups and least numbers leave the GPU partly empty.
     assert!(missed * 20 < placed, "{missed} of {placed} have a placement that was not found");
 }
 
@@ -291,7 +287,7 @@ fn powerinfers_exported_program_has_its_optimum_and_the_placement_as_a_solution(
         let binaries: Vec<&str> = text.split_once("Binaries\n").unwrap().1.split_whitespace().collect();
         let variables = 2 * groups + drawn.least.iter().flatten().count();
         assert_eq!(binaries.len(), variables + 1, "seed {seed}: {binaries:?} and the end");
-        // Every choice of all its variables but those that equation 3 settles.
+        // Every choice of its variables, except those that equation 3 settles.
         let free: Vec<&str> = binaries[..variables].iter().copied().filter(|x| !x.ends_with("_c")).collect();
         let mut best: Option<f64> = None;
         for set in 0u32..1 << free.len() {

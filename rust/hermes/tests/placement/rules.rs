@@ -163,7 +163,7 @@ fn problems_that_make_no_sense_are_refused_with_their_numbers() {
     ] {
         assert!(found.contains(expected), "{found}");
     }
-    // Enough in all, but each DIMM has room for two neurons and a half.
+    // Enough in all, but each DIMM has room for two and a half neurons.
     let (shape, machine) = (NeuronShape::new(1, 0, 10), Machine { dimm_bytes: 25, ..machine() });
     let instance = Instance::with_machine(shape, [10, 10], machine, &[vec![0.5; 10]], &Options::default());
     let error = place_structured(&instance.unwrap()).unwrap_err();
@@ -215,7 +215,7 @@ fn options_of_the_other_methods_are_checked() {
         "{neurons} bytes of neurons and 42 of predictors fit neither GPU nor CPU: they have {gpu} and 0 bytes"
     );
     assert_eq!(program(&[None; 6]).to_string(), text);
-    // No block may have neurons on the GPU, and the CPU has room for all but one byte.
+    // No block may have neurons on the GPU, and the CPU lacks one byte.
     let memory = HostMemory { cpu_bytes: neurons - 1, predictors: Vec::new() };
     let program = PowerInferProgram::new(&instance, &[None; 6], &memory).unwrap();
     let error = place_powerinfer(&program).unwrap_err();
@@ -271,7 +271,7 @@ fn the_exported_problem_has_the_placement_as_a_solution_with_its_objective() {
             let us = if form == LpForm::Full { time.us() } else { time.gpu_us.max(time.dimm_mean_us) };
             values.insert(format!("t{term}"), us);
         }
-        // Every row holds, and of each term's rows one holds with equality: no smaller times would do.
+        // Every row holds, one of each term with equality: times cannot be smaller.
         let mut tight = vec![false; evaluation.terms.len()];
         for (name, row, relation, right) in rows(&text).1 {
             let left: f64 = row.iter().map(|(x, c)| c * values.get(x).copied().unwrap_or(0.0)).sum();

@@ -10,10 +10,8 @@ use ndp_numerics::SplitMix64;
 use ndp_testkit::{amount, whole};
 use ndp_traces::NeuronShape;
 
-/// Rounding of sums in f64.
 const ROUNDING: f64 = 1e-9;
 
-/// A problem of which everything is known without the instance that is made of it.
 struct Problem {
     shape: NeuronShape,
     bytes: [u64; 2],
@@ -36,7 +34,7 @@ impl Problem {
         Self { shape, bytes, machine, frequencies, terms, instance }
     }
 
-    /// One in which DIMMs have room for attention and a part of the MLP.
+    /// DIMMs have room for attention and a part of the MLP.
     fn drawn(seed: u64, sizes: Sizes) -> Self {
         let mut rng = SplitMix64::new(seed);
         let shape = NeuronShape::new(sizes.layers, sizes.attention, sizes.mlp);
@@ -62,13 +60,12 @@ impl Problem {
         Self::new(shape, bytes, machine, frequencies, (terms, sizes.group))
     }
 
-    /// Frequencies as the problem has them: multiples of 2^-23.
+    /// Multiples of 2^-23.
     fn frequency(&self, block: usize, neuron: usize) -> f64 {
         let scale = f64::from(1 << 23);
         (f64::from(self.frequencies[block][neuron]) * scale).round_ties_even() / scale
     }
 
-    /// Blocks that are one term.
     fn terms(&self) -> Vec<Vec<usize>> {
         let mut terms: Vec<Vec<usize>> = Vec::new();
         for (number, block) in self.shape.blocks().iter().enumerate() {
@@ -84,8 +81,8 @@ impl Problem {
         terms
     }
 
-    /// What a placement takes; nothing if it exceeds a memory or has attention on the SSD. DIMMs are divided alike: each has as many slots of a block as
-    /// the fullest one needs.
+    /// Time of a placement; `None` if it exceeds a memory or has attention on the SSD. Each DIMM has as many slots of a
+    /// block as the fullest one needs.
     fn objective(&self, placement: &Placement) -> Option<f64> {
         let machine = &self.machine;
         let (mut on_gpu, mut slots) = (0, 0);
@@ -123,7 +120,7 @@ impl Problem {
         (on_gpu <= machine.gpu_bytes && slots <= machine.dimm_bytes).then_some(us)
     }
 
-    /// The formula of the certificate, with any prices and weights.
+    /// The certificate's formula, for any prices and weights.
     fn bound(&self, certificate: &TierCertificate) -> f64 {
         let machine = &self.machine;
         let TierCertificate { gpu_price, dimm_price, weights, .. } = certificate;
@@ -143,7 +140,7 @@ impl Problem {
                     let gpu = gpu_price * bytes + a * work / machine.gpu_gbps;
                     let dimm = dimm_price * bytes;
                     us += match kind {
-                        // The original takes room whether there is a copy or not.
+                        // The original takes room with or without a copy.
                         BlockKind::Attention => dimm + gpu.min(elsewhere),
                         BlockKind::Mlp => {
                             gpu.min(elsewhere + dimm).min(elsewhere + work / machine.ssd_gbps.unwrap())
@@ -155,7 +152,7 @@ impl Problem {
         us
     }
 
-    /// Checks a certificate by its formula and its placement by its neurons.
+    /// Checks a certificate by its formula, and its placement by its neurons.
     fn verify(&self, (placement, certificate): &(Placement, TierCertificate)) {
         let objective = self.objective(placement).expect("the placement keeps the capacities");
         let size = certificate.objective_us.max(1e-9);
@@ -168,7 +165,6 @@ impl Problem {
         assert!(certificate.bound_us <= objective * (1.0 + ROUNDING), "{certificate:?}");
     }
 
-    /// The least time of all placements.
     fn optimum(&self) -> f64 {
         let blocks = self.shape.blocks().iter().enumerate();
         let neurons: Vec<(usize, usize)> = blocks
@@ -220,7 +216,7 @@ fn no_placement_of_tiny_problems_is_below_the_bound_and_ours_is_the_best() {
         cases += 1;
         tight += u32::from(certificate.bound_us >= best * 0.99);
     }
-    // The bound has neurons in parts.
+    // The bound splits neurons.
     assert!(tight > 0 && (tight * 10 > cases || !whole()), "{tight} of {cases}");
 }
 
@@ -237,7 +233,7 @@ fn placements_of_some_hundred_neurons_are_near_their_bounds() {
         gaps.push(placed.1.gap);
     }
     gaps.sort_by(f64::total_cmp);
-    // Where nearly all neurons of a block are equally often active, only parts of them attain the bound.
+    // If nearly all neurons of a block are equally active, only parts of them attain the bound.
     let part = |tenths: u64| gaps[(count * tenths / 10) as usize];
     assert!(part(5) < 0.01 && part(8) < 0.03, "{gaps:?}");
     assert!(on_ssd * 3 > count, "{on_ssd}");
@@ -258,7 +254,7 @@ fn any_prices_and_weights_are_a_bound() {
             other.weights.iter_mut().for_each(|weight| *weight = (*weight * factor()).min(1.0));
             let bound = problem.bound(&other);
             assert!(bound <= objective * (1.0 + ROUNDING), "{bound} {objective}");
-            // And none is better than the certificate's but for the last bits of the search.
+            // None is better than the certificate's, up to the search's last bits.
             assert!(bound <= certificate.bound_us + 1e-4 * objective, "{bound} {}", certificate.bound_us);
         }
     }
@@ -294,19 +290,19 @@ fn dimms_have_as_many_slots_as_the_fullest_one_needs() {
     let sizes = Sizes { layers: 2, attention: 60, mlp: 240, dimms: 3, group: 8 };
     let drawn = Problem::drawn(2, sizes);
     let attention = 2 * 20 * drawn.bytes[0];
-    // Slots for 50 neurons of each MLP, of which there are 80 a DIMM.
+    // Slots for 50 of each MLP's 80 neurons per DIMM.
     let capacity = attention + 100 * drawn.bytes[1];
     let machine = Machine { dimm_bytes: capacity, gpu_bytes: 0, ..drawn.machine };
     let problem = Problem::new(drawn.shape, drawn.bytes, machine, drawn.frequencies, (drawn.terms, 8));
     let placed = place_tiers(&problem.instance).unwrap();
     problem.verify(&placed);
     let (placement, certificate) = placed;
-    // All slots are used but what is too little for one more neuron of every DIMM.
+    // The free slots are too few for one more neuron on every DIMM.
     assert!(
         certificate.dimm_bytes.iter().all(|&bytes| bytes + 3 * drawn.bytes[1] > capacity),
         "{certificate:?}"
     );
-    // A neuron of each MLP to another DIMM: one is lighter, another heavier than before in the first, and the other way round in the second.
+    // Moving one neuron of each MLP makes a DIMM lighter and one heavier in the first, and the reverse in the second.
     let mut moved = placement;
     for (block, from, to) in [(1, 0, 1), (3, 1, 0)] {
         let neuron = (0..240).find(|&n| moved.dimm(block, n) == from && !moved.on_ssd(block, n)).unwrap();
@@ -329,7 +325,6 @@ fn what_the_dimms_hold_needs_no_ssd() {
         problem.verify(&placed);
         let two = place_structured(&problem.instance).unwrap().1;
         assert_eq!((placed.1.ssd_bytes, placed.1.dimm_price), (0, 0.0));
-        // The bounds are the same program.
         assert!((placed.1.bound_us - two.bound_us).abs() <= 1e-6 * two.bound_us, "{:?} {two:?}", placed.1);
         assert!(placed.1.objective_us <= two.objective_us * 1.02, "{:?} {two:?}", placed.1);
     }

@@ -14,7 +14,7 @@ fn golden(model: &str, file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(model).join(file)
 }
 
-/// Software that takes down what is predicted from each input of FC1.
+/// Software that records predictions for each input of FC1.
 struct Watched {
     predictor: LowRank,
     layer: usize,
@@ -72,7 +72,6 @@ fn bits_are_those_of_the_reference_in_python() {
     }
 }
 
-/// Random numbers, finite ones.
 fn numbers(random: &mut SplitMix64, count: usize) -> Vec<f16> {
     let number = |_| {
         f16::from_bits((random.next_u64() as u16 & 0x83FF) | 0x3000 | (random.next_u64() as u16 & 0x0C00))
@@ -96,7 +95,7 @@ fn a_neuron_is_predicted_if_its_score_is_above_zero() {
             let s = add(dot(&b[neuron * rank..][..rank], &t), bias[neuron]).to_f32();
             assert_eq!(bits[neuron / 64] >> (neuron % 64) & 1 == 1, s > 0.0, "neuron {neuron}, score {s}");
         }
-        // Behind the trait the same; attention is left alone.
+        // The trait gives the same, and leaves attention alone.
         let mut out = vec![0; 3];
         assert!(ActivityPredictor::predict(&predictor, 1, Some(&input), &mut out).unwrap());
         assert_eq!(out, bits);
@@ -144,7 +143,7 @@ fn questions_that_have_no_answer_are_refused() {
 /// Name, dtype, shape and data.
 type Tensor = (&'static str, &'static str, &'static [usize], Vec<u16>);
 
-/// What a model of one layer with two inputs and three neurons has.
+/// Tensors of a model of one layer with two inputs and three neurons.
 fn whole() -> Vec<Tensor> {
     vec![
         ("layers.0.a", "F16", &[2, 2], vec![1; 4]),
@@ -153,7 +152,6 @@ fn whole() -> Vec<Tensor> {
     ]
 }
 
-/// The bytes of a safetensors file.
 fn file(tensors: &[Tensor]) -> Vec<u8> {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::<u8>::new());
     for (name, dtype, shape, values) in tensors {

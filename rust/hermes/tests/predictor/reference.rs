@@ -4,7 +4,7 @@ use ndp_hermes::predictor::{LayerTable, NeuronStates, Parents, Predictor, Predic
 use ndp_numerics::SplitMix64;
 use ndp_traces::{Activity, NeuronShape};
 
-/// Hermes, section IV-C1, read literally: no planes, no lists of children.
+/// Hermes, section IV-C1, literally: no planes, no lists of children.
 struct Naive {
     sizes: Vec<usize>,
     states: Vec<Vec<i32>>,
@@ -52,7 +52,7 @@ fn random_parents(rng: &mut SplitMix64, limit: u32) -> Parents {
     }
 }
 
-/// Streams in which neurons change rarely, so that states reach both ends, with a token of something else now and then.
+/// Streams that change rarely, so that states reach both ends, with an occasional different token.
 fn compare(shape: &NeuronShape, rules: PredictorRules, kind: PredictorKind, tokens: usize, seed: u64) {
     println!("seed {seed}, {rules:?}, {kind:?}, {} neurons", shape.neurons());
     let mut rng = SplitMix64::new(seed);
@@ -69,7 +69,7 @@ fn compare(shape: &NeuronShape, rules: PredictorRules, kind: PredictorKind, toke
         sizes: sizes.clone(),
         parents,
     };
-    // The last tenth of each block begins at 0 and stays there for a while, so that some groups are quiet.
+    // The last tenth of each block stays at 0 for a while, so that some groups are quiet.
     for (block, &size) in sizes.iter().enumerate() {
         for neuron in 0..size * 9 / 10 {
             let state = (rng.next_u64() % 16) as u8;
@@ -149,7 +149,6 @@ fn every_state_moves_and_predicts_as_the_rules_say() {
     let shape = NeuronShape::new(1, 2, 16 * 2 * 3);
     for gain in 1..=15 {
         let rules = PredictorRules::new(gain, 6, 15, 10).unwrap();
-        // Neuron 6 state + 3 active + parents: all combinations.
         let children =
             (0..96u32).map(|n| [[None, None], [Some(0), None], [Some(0), Some(1)]][n as usize % 3]);
         let table = LayerTable::new(&shape, &[vec![[None; 2]; 2], children.collect()]).unwrap();

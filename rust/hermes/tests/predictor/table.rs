@@ -13,7 +13,7 @@ fn random_tokens(shape: &NeuronShape, count: usize, seed: u64) -> Vec<Activity> 
     for _ in 0..count {
         for (number, block) in shape.blocks().iter().enumerate() {
             for neuron in 0..block.neurons {
-                // Neuron 0 never, neuron 1 always, the others from rarely to often, and rarely changing.
+                // Neuron 0 never, neuron 1 always, the others from rarely to often, with rare changes.
                 let active = neuron == 1 || rng.next_u64() % 64 < u64::from(neuron);
                 if rng.next_u64().is_multiple_of(3) || neuron == 1 {
                     let word = &mut token.block_mut(shape, number)[neuron as usize / 64];
@@ -26,7 +26,7 @@ fn random_tokens(shape: &NeuronShape, count: usize, seed: u64) -> Vec<Activity> 
     tokens
 }
 
-/// The Jaccard index of all pairs, in the order of their definition.
+/// Jaccard index of all pairs, by definition.
 fn naive_parents(shape: &NeuronShape, tokens: &[Activity], block: usize, child: u32) -> Parents {
     let before = previous_block(shape, block);
     let bit =

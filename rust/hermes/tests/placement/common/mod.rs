@@ -5,12 +5,10 @@ use ndp_numerics::SplitMix64;
 use ndp_traces::NeuronShape;
 use std::collections::BTreeMap;
 
-/// A number in 0..n.
 pub fn below(rng: &mut SplitMix64, n: u64) -> u64 {
     rng.next_u64() % n
 }
 
-/// What a random problem is drawn from.
 #[derive(Clone, Copy)]
 pub struct Sizes {
     pub layers: u32,
@@ -20,7 +18,6 @@ pub struct Sizes {
     pub group: u32,
 }
 
-/// The frequencies of each block; many neurons are never active.
 pub fn frequencies(rng: &mut SplitMix64, shape: &NeuronShape) -> Vec<Vec<f32>> {
     let mut block = |neurons: u32| {
         let skew = below(rng, 4) as i32;
@@ -31,7 +28,7 @@ pub fn frequencies(rng: &mut SplitMix64, shape: &NeuronShape) -> Vec<Vec<f32>> {
     shape.blocks().iter().map(|of| block(of.neurons)).collect()
 }
 
-/// A problem in which a GPU of random size competes with the DIMMs; the DIMMs have room for `spare` times the neurons.
+/// A GPU of random size competes with DIMMs, which have room for `spare` times the neurons.
 pub fn problem(seed: u64, sizes: Sizes, spare: f64) -> (Instance, Vec<Vec<f32>>) {
     let mut rng = SplitMix64::new(seed);
     let shape = NeuronShape::new(sizes.layers, sizes.attention, sizes.mlp);
@@ -54,10 +51,9 @@ pub fn problem(seed: u64, sizes: Sizes, spare: f64) -> (Instance, Vec<Vec<f32>>)
     (instance, frequencies)
 }
 
-/// A row of a problem in LP format: name, coefficients, relation, right side.
+/// A row in LP format: name, coefficients, relation, right side.
 pub type Row = (String, BTreeMap<String, f64>, String, f64);
 
-/// The objective and the rows of a problem in LP format.
 pub fn rows(text: &str) -> (BTreeMap<String, f64>, Vec<Row>) {
     let body = &text[text.find(" obj:").unwrap()..text.find("Binaries").unwrap()];
     let words: Vec<&str> = body.split_whitespace().filter(|word| !["Subject", "To"].contains(word)).collect();
