@@ -1,7 +1,5 @@
-//! What each step of Hermes' scheduling gains (Hermes, Fig. 13), by the scheduler alone: on a synthetic trace, with times of the MLP blocks from
-//! the cycle model of the core and the GPU's bandwidth.
-//!
-//! The whole machine says the same in more time (`ndp evaluate`); here a setting takes seconds, so that many can be compared.
+//! Gain of each step of Hermes' scheduling (Hermes, Fig. 13) by the scheduler alone: a synthetic trace, MLP times from
+//! the core's cycle model and the GPU's bandwidth. A setting takes seconds, unlike the whole machine (`ndp evaluate`).
 
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_files::Result;
@@ -16,20 +14,19 @@ use ndp_traces::{Activity, NeuronShape, Phase, Profile};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-/// Which trace, and how much of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceOptions {
     pub profiled: u64,
     pub prompt: u64,
-    /// Tokens that are generated behind the prompt of the last text.
+    /// Tokens generated after the prompt of the last text.
     pub tokens: u64,
     /// Seed of trace and random placement.
     pub seed: u64,
-    /// Statistics of the trace, if they are not those of the model's family.
+    /// Statistics of the trace; `None` for the model's family.
     pub targets: Option<Targets>,
     /// Neighbours in a block that a text favours together.
     pub cluster: u32,
-    /// Whether each DIMM has a piece of every block instead of what the placement gives it.
+    /// Whether each DIMM has a piece of every block, instead of the placement.
     pub contiguous: bool,
 }
 
@@ -42,34 +39,33 @@ impl Default for TraceOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyTimes {
     pub policy: Policy,
-    /// Microseconds of the MLP blocks of a token.
+    /// Of a token.
     pub mlp_us: f64,
     /// The most loaded DIMM over the mean.
     pub imbalance: f64,
-    /// The same over windows of remapping, and had the moves been made before.
+    /// Imbalance over windows of remapping, and had their moves been made before.
     pub windows: [f64; 2],
-    /// Bytes that changed DIMMs for a token.
+    /// Bytes per token that changed DIMMs.
     pub migrated: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceStudy {
-    /// The policies, in the order of Fig. 13.
+    /// In the order of Fig. 13.
     pub policies: Vec<PolicyTimes>,
-    /// Microseconds of the MLP blocks of a token, had the GPU the neurons that are best there for each token (the oracle of section III-B).
+    /// Of a token, with the best neurons on the GPU for each token (the oracle of section III-B).
     pub oracle_us: f64,
-    /// Similarity of adjacent tokens, and at a distance of 11.
+    /// Of adjacent tokens, and at a distance of 11.
     pub similarity: [f64; 2],
     /// Share of the hot neurons that cease to be hot.
     pub hot_change: f64,
     /// Chance that a neuron is active if its most correlated one of the layer before is.
     pub layer: f64,
-    /// Share of the neurons that the predictor is right about.
+    /// Share of right predictions.
     pub accuracy: f64,
 }
 
 impl TraceStudy {
-    /// Time of one policy over that of another.
     pub fn ratio(&self, from: Policy, to: Policy) -> f64 {
         let us = |policy| {
             self.policies.iter().find(|found| found.policy == policy).map_or(f64::NAN, |found| found.mlp_us)
@@ -89,10 +85,8 @@ fn frequencies(profile: &Profile, shape: &NeuronShape) -> Vec<Vec<f32>> {
         .collect()
 }
 
-/// Generates the trace and runs all policies on it.
-///
-/// # Errors
-/// A model that does not fit the system or that the DIMMs cannot compute.
+/// Generates the trace and runs all policies. Fails if the model does not fit the system, or the DIMMs cannot compute
+/// it.
 pub fn study(
     design: &DesignConfig,
     model: &LlmShape,
@@ -190,8 +184,8 @@ pub fn study(
     })
 }
 
-/// Time of the MLP blocks if for each token the GPU has those active neurons with which GPU and DIMMs end at the same time, as far as it has room,
-/// and the others lie evenly over the DIMMs.
+/// Time of the MLP blocks if for each token the GPU has those active neurons with which GPU and DIMMs end together, as
+/// far as they fit, and the others are evenly on the DIMMs.
 fn oracle_us(
     times: &mut SystemTimes,
     shape: &NeuronShape,
@@ -209,7 +203,7 @@ fn oracle_us(
         let bytes =
             |block: usize| f64::from(active[block]) * model.neuron_bytes(shape.blocks()[block].kind) as f64;
         let all: f64 = (0..active.len()).map(bytes).sum();
-        // Each block has a share of the room that goes with what it needs.
+        // In proportion to the block's needs.
         let room = (capacity / all).min(1.0);
         for (block, &count) in active.iter().enumerate() {
             if shape.blocks()[block].kind != BlockKind::Mlp {
@@ -225,7 +219,7 @@ fn oracle_us(
     Ok(us / text.len().max(1) as f64)
 }
 
-/// Share of the neurons that the predictor is right about, over all tokens of the text.
+/// Share of right predictions over all tokens of the text.
 fn accuracy(
     shape: &NeuronShape,
     states: &NeuronStates,

@@ -1,4 +1,4 @@
-//! How often the neurons of a block are active: what hot neurons do, and how many a batch needs.
+//! Frequencies of a block's neurons: work of hot neurons, and needs of a batch.
 
 use ndp_traces::Profile;
 use ndp_traces::synth::power_law::bisect;
@@ -6,26 +6,26 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Parts of a block that have a frequency each.
+/// Parts of a block, with one frequency each.
 const PARTS: usize = 400;
 
-/// Halvings of an interval in which a number is looked for.
+/// Bisection steps.
 const HALVINGS: u32 = 40;
 
-/// Frequencies of the neurons of a block, hottest first, each of an equal part of the block.
+/// Frequencies of equal parts of a block, hottest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frequencies {
     parts: Rc<[f64]>,
 }
 
 thread_local! {
-    /// Power laws that were asked for, by the bits of what they were asked for with.
+    /// Cache, by the bits of the arguments.
     static LAWS: RefCell<BTreeMap<[u64; 3], Frequencies>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 impl Frequencies {
-    /// A power law of the rank, capped at 1, with `active` as its mean, of which the hottest `hot` of the neurons have `work` of the
-    /// activations. Where these three exclude each other (`active * work > hot`), hot neurons are as active as they can be.
+    /// Power law of the rank, capped at 1, with mean `active`; the hottest `hot` of the neurons have `work` of the
+    /// activations. Where this is impossible (`active * work > hot`), hot neurons are as active as they can be.
     pub fn power_law(active: f64, hot: f64, work: f64) -> Self {
         let asked = [active, hot, work].map(f64::to_bits);
         if let Some(found) = LAWS.with_borrow(|laws| laws.get(&asked).cloned()) {
@@ -51,7 +51,7 @@ impl Frequencies {
         of(exponent)
     }
 
-    /// Those that were counted in one block of a profile.
+    /// From one block of a profile.
     pub fn measured(profile: &Profile, block: usize) -> Self {
         let mut all: Vec<f64> =
             (0..profile.counts(block).len()).map(|neuron| profile.frequency(block, neuron as u32)).collect();
@@ -63,12 +63,12 @@ impl Frequencies {
         self.parts.iter().map(|&frequency| value(frequency)).sum::<f64>() / self.parts.len().max(1) as f64
     }
 
-    /// Mean over the hottest `share` of the neurons, and over the others, each as a share of all neurons.
+    /// Means over the hottest `share` of the neurons, and over the others, as shares of all neurons.
     fn split(&self, share: f64, value: impl Fn(f64) -> f64) -> [f64; 2] {
         let count = self.parts.len().max(1) as f64;
         let mut sums = [0.0; 2];
         for (index, &frequency) in self.parts.iter().enumerate() {
-            // A part that the border cuts counts for both sides.
+            // A part at the border counts for both sides.
             let hot = (share * count - index as f64).clamp(0.0, 1.0);
             sums[0] += hot * value(frequency) / count;
             sums[1] += (1.0 - hot) * value(frequency) / count;
@@ -80,24 +80,23 @@ impl Frequencies {
         self.mean(|frequency| frequency)
     }
 
-    /// Share of the neurons that are active more often than that.
     pub fn share_above(&self, frequency: f64) -> f64 {
         self.mean(|of| if of > frequency { 1.0 } else { 0.0 })
     }
 
-    /// Share of the activations that the hottest `share` of the neurons has.
+    /// Share of the activations in the hottest `share` of the neurons.
     pub fn work_of(&self, share: f64) -> f64 {
         let [hot, cold] = self.split(share, |frequency| frequency);
         hot / (hot + cold).max(f64::MIN_POSITIVE)
     }
 
-    /// Of all neurons, the active hot and the active cold ones, if the hottest `share` is hot.
+    /// Active hot and active cold neurons, as shares of all, if the hottest `share` is hot.
     pub fn active_by(&self, share: f64) -> [f64; 2] {
         self.split(share, |frequency| frequency)
     }
 
-    /// Of all neurons, the hot and the cold ones that at least one of `batch` sequences needs. Sequences are taken to be independent of each other
-    /// once the frequencies are given.
+    /// Hot and cold neurons that at least one of `batch` sequences needs, as shares of all. Given the frequencies,
+    /// sequences are independent.
     pub fn union_by(&self, share: f64, batch: u32) -> [f64; 2] {
         self.split(share, |frequency| 1.0 - (1.0 - frequency).powi(batch as i32))
     }
@@ -138,7 +137,6 @@ mod tests {
         use ndp_traces::synth::{SynthOptions, Synthesizer};
         let model = ndp_config::LlmShape::opt_like("small", 2, 512, 4, 4096, 256).unwrap();
         const TEXTS: usize = 256;
-        // Each token is the first of a text of its own.
         let options = SynthOptions { sequence_tokens: 1, ..SynthOptions::default() };
         let mut texts = Synthesizer::new(&model, options);
         let shape = texts.shape().clone();

@@ -1,27 +1,25 @@
-//! What the papers do not state: named numbers, each with a unit, a range and the value that follows if only stated parameters are used.
+//! What the papers do not state: named numbers with a unit, a range and a neutral value.
 //!
-//! A set of assumptions gives values to some of them, with a reason for each. `stated` gives none: every device reaches its peak,
-//! and nothing waits for anything. The sets `hermes`, `powerinfer` and `flash` have one value for all figures of a paper.
+//! A set gives values to some of them, with reasons. `stated` gives none: every device reaches its peak, and nothing
+//! waits. The sets `hermes`, `powerinfer` and `flash` have one value for all figures of a paper.
 
 use ndp_config::NameRule;
 use ndp_files::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A value and why it is that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assumption {
-    /// The value, in the unit of its key.
+    /// In the unit of its key.
     pub value: f64,
     pub reason: String,
 }
 
-/// Declares the keys: variant, key in files, value when nothing is assumed, range, unit, meaning.
+/// Variant, key in files, neutral value, range, unit, meaning.
 macro_rules! keys {
     ($($(#[doc = $doc:literal])+ $key:ident $name:literal = $stated:literal in $low:literal, $high:literal $unit:literal;)+) => {
         ndp_config::named! {
-            /// What can be assumed.
             #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
             pub enum Key {
                 $($(#[doc = $doc])+ #[serde(rename = $name)] $key = $name,)+
@@ -29,12 +27,11 @@ macro_rules! keys {
         }
 
         impl Key {
-            /// The value of the set `stated`.
             pub fn stated(self) -> f64 {
                 match self { $(Self::$key => $stated,)+ }
             }
 
-            /// Least and greatest value that is accepted.
+            /// Accepted range.
             pub fn range(self) -> [f64; 2] {
                 match self { $(Self::$key => [$low, $high],)+ }
             }
@@ -48,7 +45,6 @@ macro_rules! keys {
                 match self { $(Self::$key => $unit,)+ }
             }
 
-            /// What it is, in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$key => concat!($($doc),+),)+ }
             }
@@ -160,7 +156,7 @@ keys! {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assumptions {
     pub name: String,
-    /// The set that has what this one leaves out, for a file.
+    /// In a file: the set that has the missing keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     base: Option<String>,
     #[serde(flatten)]
@@ -179,11 +175,7 @@ ndp_config::presets!(
 );
 
 impl Assumptions {
-    /// Parses and checks a set.
-    ///
-    /// # Errors
-    /// Text that is no such file, an unknown key, and one without a reason; a quantity with a unit is outside of its
-    /// range.
+    /// Fails for unknown keys, missing reasons, and values outside their range.
     pub fn from_toml(text: &str) -> Result<Self> {
         let set: Self = ndp_config::parse(text)?;
         ndp_config::name_is(NameRule::Title, "name", &set.name)?;
@@ -198,10 +190,8 @@ impl Assumptions {
         Ok(set)
     }
 
-    /// The set that a command takes, by name or file. A key that a file leaves out has its value in the set that `base` names, or else in `default`.
-    ///
-    /// # Errors
-    /// As [`Assumptions::load`], and for an unknown `base`.
+    /// A preset or file. Keys that a file leaves out come from its `base`, else from `default`. Fails as
+    /// [`Assumptions::load`], and for an unknown `base`.
     pub fn chosen(preset_or_path: &str, default: &str) -> Result<Self> {
         let mut own = Self::load(preset_or_path)?;
         if preset_or_path.ends_with(".toml") {
@@ -216,22 +206,21 @@ impl Assumptions {
         Ok(own)
     }
 
-    /// The value of a key: that of the set, or the stated one.
+    /// The set's value of a key, or the stated one.
     pub fn get(&self, key: Key) -> f64 {
         self.values.get(key.name()).map_or_else(|| key.stated(), |assumption| assumption.value)
     }
 
-    /// Whether the set says something of a key.
     pub fn names(&self, key: Key) -> bool {
         self.values.contains_key(key.name())
     }
 
-    /// Why a key has its value, if the set says something of it.
+    /// Reason of a key's value, if the set has it.
     pub fn reason(&self, key: Key) -> Option<&str> {
         self.values.get(key.name()).map(|assumption| assumption.reason.as_str())
     }
 
-    /// The same set with another value for a key, as sensitivity studies need it.
+    /// Changes one value, for sensitivity studies.
     #[must_use]
     pub fn with(&self, key: Key, value: f64) -> Self {
         let mut set = self.clone();

@@ -6,20 +6,19 @@ use ndp_hermes::scheduler::DimmTimes;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// Seed that deals the rows of lists.
+/// Seed of the rows of lists.
 const SEED: u64 = 1;
 
-/// Which model, DIMMs and batch a table of times is of.
+/// Model, DIMMs and batch of a table of times.
 type Which = (u32, String, u32, u32);
 
-/// Times that were asked for once are kept: none of them depends on an assumption.
+/// Caches times, since none depends on an assumption.
 pub struct DimmModel {
     design: DesignConfig,
     times: RefCell<BTreeMap<Which, DimmTimes>>,
 }
 
 impl DimmModel {
-    /// DIMMs with this core.
     pub fn new(design: &DesignConfig) -> Self {
         Self { design: design.clone(), times: RefCell::default() }
     }
@@ -28,10 +27,8 @@ impl DimmModel {
         &self.design
     }
 
-    /// Nanoseconds in which each of `dimms` DIMMs takes `active` of its neurons of a block, each with `batch` vectors.
-    ///
-    /// # Errors
-    /// A model that the core cannot compute.
+    /// Nanoseconds for `active` of a block's neurons on each of `dimms` DIMMs, with `batch` vectors. Fails if the core
+    /// cannot compute the model.
     pub fn neurons_ns(
         &self,
         model: &LlmShape,
@@ -50,7 +47,7 @@ impl DimmModel {
         Ok(cycles as f64 * self.design.core().clock_ps() as f64 / 1e3)
     }
 
-    /// Bytes a nanosecond at which one DIMM streams the dense MLP of a model with `batch` vectors.
+    /// Bytes per nanosecond of one DIMM that streams a model's dense MLP with `batch` vectors.
     pub fn dense_rate(&self, model: &LlmShape, dimms: u32, batch: u32) -> Result<f64> {
         let stored = model.ffn().div_ceil(dimms);
         let ns = self.neurons_ns(model, dimms, BlockKind::Mlp, stored, batch)?;

@@ -1,20 +1,18 @@
-//! Energy of a run: devices times their time in each state, and bytes that are read or carried.
+//! Energy of a run: time of devices in each state, and bytes read or carried.
 
 use crate::machine::Machine;
 use crate::run::{Device, Run, Steps};
 use ndp_config::DesignConfig;
 use ndp_energy::{CoreCosts, CoreUse, DramCosts, Energy, EnergyConstants, SystemCosts};
 
-/// Bytes of a DRAM burst.
 const BURST: f64 = 64.0;
 
-/// Bursts of a row of a rank: eight devices with 1 KB each.
+/// Eight devices with 1 KB each.
 const ROW_BURSTS: u64 = 128;
 
-/// Ranks of 16 GB that the host's memory is made of.
+/// Ranks of the host's memory have 16 GB.
 const RANK_GB: f64 = 16.0;
 
-/// What time and work cost on a system.
 #[derive(Clone, Debug)]
 pub struct RunCosts {
     dram: DramCosts,
@@ -26,7 +24,6 @@ pub struct RunCosts {
 }
 
 impl RunCosts {
-    /// Of a design of the DIMMs.
     pub fn new(design: &DesignConfig, constants: &EnergyConstants) -> Self {
         Self {
             dram: DramCosts::new(&constants.dram, design.dram()),
@@ -38,7 +35,7 @@ impl RunCosts {
         }
     }
 
-    /// Reading so many bytes from DRAM, each row from its first to its last burst, bus included.
+    /// Reads from DRAM, bus included, with whole rows from first to last burst.
     fn reads(&self, bytes: f64) -> Energy {
         let bursts = (bytes / BURST).ceil() as u64;
         self.dram.read * bursts
@@ -46,7 +43,6 @@ impl RunCosts {
             + self.dram.activate * bursts.div_ceil(ROW_BURSTS)
     }
 
-    /// Energy of each device over steps.
     pub fn of(&self, machine: &Machine<'_>, steps: &Steps) -> Vec<(Device, Energy)> {
         let ns = steps.ns().round() as u64;
         let states = |device| {
@@ -61,7 +57,7 @@ impl RunCosts {
         let clocks = ns * 1000 / self.dram_clock_ps;
         let host_ranks = (machine.system.host().memory_gb / RANK_GB).ceil() as u64;
         let carried = steps.bytes(Device::Bus);
-        // What the bus carries was read from the host's memory.
+        // The bus carries data from the host's memory.
         let read = steps.bytes(Device::Host) + carried;
         let host = sum(self.system.host(idle, busy))
             + self.reads(read)
@@ -92,7 +88,7 @@ impl RunCosts {
         .collect()
     }
 
-    /// Energy of each device for a generated token, its share of the prefill included.
+    /// Energy per generated token and device, with its share of the prefill.
     pub fn per_token(&self, machine: &Machine<'_>, run: &Run) -> Vec<(Device, Energy)> {
         let tokens = u64::from(run.output);
         let [prefill, token] = [&run.prefill, &run.token].map(|steps| self.of(machine, steps));

@@ -1,10 +1,9 @@
 //! The papers' systems end to end: Hermes, its baselines and its reduced versions, on the devices of a [`SystemConfig`](ndp_config::SystemConfig).
 //!
-//! A [`Policy`] says who computes what; a [`Machine`] how long a device takes, given [`Assumptions`] on what the papers do not state. Times of
-//! NDP-DIMMs come from the cycle model of the core, all others from bandwidths and throughputs. [`figures`] compares with what the papers
-//! state.
+//! A [`Policy`] says who computes what; a [`Machine`] how long a device takes under [`Assumptions`]. Times of NDP-DIMMs
+//! come from the core's cycle model, all others from bandwidths and throughputs. [`figures`] compares with the papers.
 //!
-//! Reading order: [`assumption`](Key), [`Machine`], [`Policy`], [`Run`], [`figures`], [`serving`] (requests that arrive over time).
+//! Reading order: [`assumption`](Key), [`Machine`], [`Policy`], [`Run`], [`figures`], [`serving`] (requests over time).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

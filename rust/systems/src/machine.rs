@@ -1,4 +1,4 @@
-//! A system with assumptions: the devices' times for work that is given in bytes.
+//! A system with assumptions: times of its devices for work in bytes.
 
 use crate::activity::Frequencies;
 use crate::assumption::{Assumptions, Key};
@@ -7,7 +7,6 @@ use crate::run::{Run, Steps};
 use ndp_config::{BlockKind, LlmShape, SystemConfig, WeightFormat};
 use ndp_files::{Result, ensure};
 
-/// Bytes of a GB.
 pub(crate) const GB: f64 = 1e9;
 
 pub(crate) const US: f64 = 1e3;
@@ -16,21 +15,17 @@ pub(crate) const US: f64 = 1e3;
 pub struct Workload {
     pub model: LlmShape,
     pub prompt: u32,
-    /// Tokens that are generated for each.
     pub output: u32,
     /// Sequences at the same time.
     pub batch: u32,
 }
 
 impl Workload {
-    /// Most tokens of a prompt or an output.
+    /// Of a prompt or an output.
     pub const MAX_TOKENS: u32 = 1 << 20;
     pub const MAX_BATCH: u32 = 1024;
 
-    /// Requests for a model.
-    ///
-    /// # Errors
-    /// A number that is 0 or too large.
+    /// Fails for numbers that are 0 or too large.
     pub fn new(model: &LlmShape, prompt: u32, output: u32, batch: u32) -> Result<Self> {
         for (key, value, max) in [
             ("prompt", prompt, Self::MAX_TOKENS),
@@ -42,56 +37,55 @@ impl Workload {
         Ok(Self { model: model.clone(), prompt, output, batch })
     }
 
-    /// The run with the steps of the prompt and of a token. `resident` is the share of the weights in the GPU's memory, 0 to 1.
+    /// `resident` is the share of the weights in GPU memory, 0 to 1.
     pub(crate) fn run(&self, prefill: Steps, token: Steps, resident: f64) -> Run {
         Run { batch: self.batch, output: self.output, prefill, token, resident }
     }
 
-    /// Bytes of all weights, embeddings included.
+    /// All weights, embeddings included.
     pub fn weight_bytes(&self) -> f64 {
         (self.model.neurons_bytes() + self.model.resident_bytes()) as f64
     }
 
-    /// Bytes of a weight of the layers, its part of a scale included.
+    /// Bytes per weight of the layers, its part of a scale included.
     pub fn element_bytes(&self) -> f64 {
         self.model.weight_bytes(1 << 20) as f64 / f64::from(1 << 20)
     }
 
-    /// Bytes of all layers, without embeddings.
+    /// All layers, without embeddings.
     pub fn layer_bytes(&self) -> f64 {
         self.block_bytes(BlockKind::Attention) + self.block_bytes(BlockKind::Mlp) + self.projection_bytes()
     }
 
-    /// Bytes of the neurons of a kind, in all layers.
+    /// Neurons of a kind, in all layers.
     pub fn block_bytes(&self, kind: BlockKind) -> f64 {
         let of_layer = u64::from(self.model.block_neurons(kind)) * self.model.neuron_bytes(kind);
         (u64::from(self.model.layers()) * of_layer) as f64
     }
 
-    /// Bytes of the projections behind attention, in all layers.
+    /// Projections after attention, in all layers.
     pub fn projection_bytes(&self) -> f64 {
         (u64::from(self.model.layers()) * self.model.projection_bytes()) as f64
     }
 
-    /// Bytes of the matrix that logits are computed with.
+    /// Matrix of the logits.
     pub fn head_bytes(&self) -> f64 {
         f64::from(self.model.vocabulary()) * f64::from(self.model.hidden()) * 2.0
     }
 
-    /// Bytes of keys and values of all sequences that a token in the middle of the output reads.
+    /// Keys and values of all sequences that a token in the middle of the output reads.
     pub fn kv_bytes(&self) -> f64 {
         let positions = f64::from(self.prompt) + f64::from(self.output) / 2.0;
         f64::from(self.batch) * positions * self.model.kv_bytes_per_token() as f64
     }
 
-    /// Floating-point operations of the prompts: two for each weight and token; logits of the last token alone.
+    /// Two operations per weight and token of the prompts; logits only of the last token.
     pub fn prefill_flop(&self) -> f64 {
         let elements = self.layer_bytes() / self.element_bytes();
         2.0 * elements * f64::from(self.prompt) * f64::from(self.batch)
     }
 }
 
-/// A system, what is assumed of it, and its DIMMs.
 #[derive(Clone, Copy)]
 pub struct Machine<'a> {
     pub system: &'a SystemConfig,
@@ -100,65 +94,63 @@ pub struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// The value of an assumption.
     pub fn assumed(&self, key: Key) -> f64 {
         self.assumptions.get(key)
     }
 
-    /// GPU memory for weights in bytes.
+    /// GPU memory for weights.
     pub fn gpu_bytes(&self) -> f64 {
         let gpu = self.system.gpu();
         (self.system.gpu_weight_bytes() as f64 - f64::from(gpu.count) * self.assumed(Key::GpuReserve) * GB)
             .max(0.0)
     }
 
-    /// The GPU reads so many bytes, for products with few vectors.
+    /// GPU reads, for products with few vectors.
     pub fn gpu_read_ns(&self, bytes: f64) -> f64 {
         let gpu = self.system.gpu();
         let rate = f64::from(gpu.count) * gpu.bandwidth_gbps * gpu.bandwidth_efficiency;
         bytes / (rate * self.assumed(Key::GpuBandwidth))
     }
 
-    /// The GPU does so many floating-point operations, in products with many vectors.
+    /// GPU operations, in products with many vectors.
     pub fn gpu_flop_ns(&self, flop: f64) -> f64 {
         let gpu = self.system.gpu();
         let rate = f64::from(gpu.count) * gpu.tflops * gpu.compute_efficiency * 1e3;
         flop / (rate * self.assumed(Key::GpuCompute))
     }
 
-    /// Weights of so many bytes times the vectors of a batch, on the GPU.
+    /// Product of weights and a batch on the GPU.
     pub fn gpu_product_ns(&self, work: &Workload, bytes: f64) -> f64 {
         let flop = 2.0 * bytes / work.element_bytes() * f64::from(work.batch);
         self.gpu_read_ns(bytes).max(self.gpu_flop_ns(flop))
     }
 
-    /// The bus carries so many bytes, at a share of its bandwidth.
+    /// Transfer over the bus at a share of its bandwidth.
     pub fn bus_ns(&self, bytes: f64, share: Key) -> f64 {
         bytes / (self.system.bus().bandwidth_gbps * self.assumed(share))
     }
 
-    /// The host's processor reads so many bytes, for products with few vectors.
+    /// Reads by the host's processor, for products with few vectors.
     pub fn host_read_ns(&self, bytes: f64) -> f64 {
         bytes / (self.system.host().bandwidth_gbps * self.assumed(Key::HostBandwidth))
     }
 
-    /// The host's processor does so many floating-point operations.
     pub fn host_flop_ns(&self, flop: f64) -> f64 {
         flop / (self.system.host().tflops * 1e3 * self.assumed(Key::HostCompute))
     }
 
-    /// The host's processor reads so many bytes of whole matrices.
+    /// Reads of whole matrices by the host's processor.
     pub fn host_dense_read_ns(&self, bytes: f64) -> f64 {
         bytes / (self.system.host().bandwidth_gbps * self.assumed(Key::HostDense))
     }
 
-    /// Whole matrices of so many bytes times the vectors of a batch, on the host.
+    /// Product of whole matrices and a batch on the host.
     pub fn host_dense_ns(&self, work: &Workload, bytes: f64) -> f64 {
         let flop = 2.0 * bytes / work.element_bytes() * f64::from(work.batch);
         self.host_dense_read_ns(bytes).max(self.host_flop_ns(flop))
     }
 
-    /// Listed neurons on the host: `bytes` are needed by any sequence of the batch, `pairs` bytes by each on average.
+    /// Listed neurons on the host: any sequence of the batch needs `bytes`, each `pairs` bytes on average.
     pub fn host_neurons_ns(&self, work: &Workload, bytes: f64, pairs: f64) -> f64 {
         let read = if work.model.weights() == WeightFormat::Fp16 {
             self.host_read_ns(bytes)
@@ -168,7 +160,7 @@ impl Machine<'_> {
         read.max(self.host_flop_ns(2.0 * pairs / work.element_bytes() * f64::from(work.batch)))
     }
 
-    /// How often neurons of a kind are active.
+    /// Frequencies of a kind of neurons.
     pub fn frequencies(&self, model: &LlmShape, kind: BlockKind) -> Frequencies {
         let opt = model.is_biased();
         let key = match (kind, opt) {
@@ -180,11 +172,8 @@ impl Machine<'_> {
         Frequencies::power_law(self.assumed(key), self.assumed(Key::HotShare), self.assumed(Key::HotWork))
     }
 
-    /// Nanoseconds in which the DIMMs take `share` of the neurons of a block, on one layer, if `pairs` of its neurons are needed by each sequence on
-    /// average. The most loaded DIMM has more than the mean.
-    ///
-    /// # Errors
-    /// A model that the core cannot compute.
+    /// Nanoseconds of the DIMMs for `share` of a block's neurons in one layer, if each sequence needs `pairs` of its
+    /// neurons on average. The most loaded DIMM has more than the mean. Fails if the core cannot compute the model.
     pub fn dimm_neurons_ns(&self, work: &Workload, kind: BlockKind, share: f64, pairs: f64) -> Result<f64> {
         let dimms = self.system.dimms().count;
         let most =
@@ -194,7 +183,7 @@ impl Machine<'_> {
         if work.batch == 1 || self.assumed(Key::SkipPairs) < 0.5 {
             return ns(share, work.batch);
         }
-        // Reading is done once for each row, multiplying once for each row and vector that needs it.
+        // One read per row; one multiplication per row and vector that needs it.
         Ok(ns(share, 1)?.max(ns(pairs, work.batch)?))
     }
 }

@@ -1,9 +1,8 @@
-//! What a policy takes: steps, and in each of them the devices that work at the same time.
+//! Cost of a policy: steps, and the devices that work in each.
 
 use serde::Serialize;
 
 ndp_config::named! {
-    /// A device of the system.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Device {
@@ -11,13 +10,12 @@ ndp_config::named! {
         Gpu = "GPU",
         /// The host's processor with its memory.
         Host = "host",
-        /// The bus between host and GPU.
+        /// Between host and GPU.
         Bus = "bus",
-        /// The storage below the host's memory.
+        /// Below the host's memory.
         Ssd = "SSD",
-        /// The NDP-DIMMs.
         Dimms = "DIMMs",
-        /// Nobody: launches, synchronisations and software.
+        /// Launches, synchronisations and software.
         Software = "software",
     }
 }
@@ -26,25 +24,22 @@ ndp_config::named! {
 pub struct Use {
     pub device: Device,
     pub ns: f64,
-    /// Bytes that it reads from its memory, or carries.
+    /// Read from its memory, or carried.
     pub bytes: f64,
 }
 
-/// Devices that work at the same time; the step ends when the last of them does.
+/// Devices that work at the same time; the slowest ends the step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// What is computed or moved.
     pub name: &'static str,
     pub uses: Vec<Use>,
 }
 
 impl Step {
-    /// A step with nobody in it.
     pub fn new(name: &'static str) -> Self {
         Self { name, uses: Vec::new() }
     }
 
-    /// The same with one more device.
     #[must_use]
     pub fn with(mut self, device: Device, ns: f64, bytes: f64) -> Self {
         self.uses.push(Use { device, ns, bytes });
@@ -55,46 +50,43 @@ impl Step {
         self.uses.iter().map(|one| one.ns).fold(0.0, f64::max)
     }
 
-    /// The device that it waits for.
     pub fn slowest(&self) -> Option<Device> {
         self.uses.iter().max_by(|a, b| a.ns.total_cmp(&b.ns)).map(|one| one.device)
     }
 }
 
-/// Steps one after the other, as often as they are repeated.
+/// Consecutive steps with their repetitions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Steps {
     steps: Vec<(f64, Step)>,
 }
 
 impl Steps {
-    /// Adds a step that is repeated `times` times.
+    /// Adds a step with `times` repetitions.
     pub fn add(&mut self, times: f64, step: Step) {
         self.steps.push((times, step));
     }
 
-    /// Adds a step of one device that is repeated `times` times.
+    /// Adds a step of one device with `times` repetitions.
     pub fn alone(&mut self, times: f64, name: &'static str, device: Device, ns: f64, bytes: f64) {
         self.add(times, Step::new(name).with(device, ns, bytes));
     }
 
-    /// How long all of them take.
     pub fn ns(&self) -> f64 {
         self.steps.iter().map(|(times, step)| times * step.ns()).sum()
     }
 
-    /// Time of the steps of a name.
     pub fn ns_of(&self, name: &str) -> f64 {
         self.steps.iter().filter(|(_, step)| step.name == name).map(|(times, step)| times * step.ns()).sum()
     }
 
-    /// Time of the steps that wait for a device.
+    /// Time of the steps in which a device is the slowest.
     pub fn ns_waiting_for(&self, device: Device) -> f64 {
         let waiting = self.steps.iter().filter(|(_, step)| step.slowest() == Some(device));
         waiting.map(|(times, step)| times * step.ns()).sum()
     }
 
-    /// Time for which a device works, alone or with others.
+    /// Time in which a device works.
     pub fn busy_ns(&self, device: Device) -> f64 {
         self.uses(device).map(|(times, one)| times * one.ns).sum()
     }
@@ -103,7 +95,6 @@ impl Steps {
         self.uses(device).map(|(times, one)| times * one.bytes).sum()
     }
 
-    /// Bytes of a device in the steps of a name.
     pub fn bytes_of(&self, name: &str, device: Device) -> f64 {
         let steps = self.steps.iter().filter(|(_, step)| step.name == name);
         let uses = steps.flat_map(|(times, step)| step.uses.iter().map(move |one| (times, one)));
@@ -115,7 +106,7 @@ impl Steps {
         all.filter(move |(_, one)| one.device == device)
     }
 
-    /// Names of the steps, in order, each once.
+    /// Distinct names in order.
     pub fn names(&self) -> Vec<&'static str> {
         let mut names = Vec::new();
         for (_, step) in &self.steps {
@@ -127,36 +118,35 @@ impl Steps {
     }
 }
 
-/// A request, or a batch of them, from the first to the last token.
+/// A batch of requests from the first to the last token.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
     pub batch: u32,
-    /// Tokens that are generated for each.
+    /// Of each request.
     pub output: u32,
     pub prefill: Steps,
-    /// A token of each sequence, in the middle of the output.
+    /// One token of each sequence, in the middle of the output.
     pub token: Steps,
-    /// Share of the weights that is in the GPU's memory while tokens are generated.
+    /// Share of the weights in GPU memory while tokens are generated.
     pub resident: f64,
 }
 
 impl Run {
-    /// Nanoseconds from the first byte of the prompt to the last token.
+    /// From the first byte of the prompt to the last token.
     pub fn ns(&self) -> f64 {
         self.prefill.ns() + f64::from(self.output) * self.token.ns()
     }
 
-    /// Tokens a second, prefill included.
+    /// Prefill included.
     pub fn tokens_per_second(&self) -> f64 {
         f64::from(self.batch * self.output) / self.ns() * 1e9
     }
 
-    /// Tokens a second without the prefill.
+    /// Without the prefill.
     pub fn decode_tokens_per_second(&self) -> f64 {
         f64::from(self.batch) / self.token.ns() * 1e9
     }
 
-    /// Share of the time that the prefill takes.
     pub fn prefill_share(&self) -> f64 {
         self.prefill.ns() / self.ns()
     }

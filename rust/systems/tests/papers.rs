@@ -14,7 +14,7 @@ fn named<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     rows.iter().map(|row| row.item).collect()
 }
 
-/// Whatever differs or is not computed says why; whatever agrees does not.
+/// Rows have a cause exactly if they do not agree.
 fn causes_are_complete(rows: &[Row]) {
     for row in rows {
         assert_eq!(row.cause.is_empty(), row.agrees(), "{}, {}: {}", row.figure, row.item, row.cause);
@@ -30,7 +30,7 @@ fn two_thirds_of_powerinfer_s_numbers_agree_with_one_set_of_assumptions() {
     let agree = |of: &[&Row]| of.iter().filter(|row| row.agrees()).count();
     let all: Vec<&Row> = rows.iter().filter(|row| row.computed()).collect();
     assert!(all.len() >= 95 && agree(&all) >= 67, "{} of {}", agree(&all), all.len());
-    // Without sizes of models and predictors, traces, and bounds: end to end.
+    // End to end: without sizes of models and predictors, traces, and bounds.
     let timed: Vec<&Row> = all
         .into_iter()
         .filter(|row| {
@@ -39,7 +39,6 @@ fn two_thirds_of_powerinfer_s_numbers_agree_with_one_set_of_assumptions() {
         })
         .collect();
     assert!(agree(&timed) >= 28, "{} of {}", agree(&timed), timed.len());
-    // Stated parameters alone give much less.
     let stated = rows.iter().filter(|row| (row.stated / row.paper - 1.0).abs() < 0.15).count();
     assert!(stated < 30, "{stated}");
 }
@@ -56,12 +55,12 @@ fn all_numbers_of_llm_in_a_flash_agree_but_those_that_others_exclude() {
     assert_eq!(differ.len(), 4, "{:?}", named(&differ));
     let computed = rows.iter().filter(|row| row.computed()).count();
     assert!(computed >= 55, "{computed}");
-    // Table 2: five configurations, four numbers each.
+    // Five configurations, four numbers each.
     let table: Vec<&Row> = rows.iter().filter(|row| row.figure == "Table 2").collect();
     assert_eq!((table.len(), table.iter().filter(|row| row.agrees()).count()), (20, 20));
 }
 
-/// A policy on a system by name, with an SSD, under a set of assumptions.
+/// A policy on a system with an SSD, under a set of assumptions.
 fn run_with(
     set: &str,
     system: &SystemConfig,
@@ -86,7 +85,7 @@ fn flash(policy: Policy, system: &SystemConfig) -> ndp_files::Result<Run> {
 
 #[test]
 fn what_does_not_fit_is_refused_with_what_it_needs() {
-    // 131 GB in FP16: 121 GB beyond the GPU, and PC-Low has 64 GB.
+    // 131 GB in FP16: 121 GB are not on the GPU, and PC-Low has 64 GB.
     for policy in [
         Policy::LlamaCpp,
         Policy::SpecInfer,
@@ -102,7 +101,7 @@ fn what_does_not_fit_is_refused_with_what_it_needs() {
     }
     let error = run("a100-80gb", Policy::VLlm, "opt-66b", 1).unwrap_err().to_string();
     assert!(error.starts_with("vllm needs 131") && error.contains("GB of GPU memory"), "{error}");
-    // Predictors of OPT-13B (Table 6) and the matrix of the logits are 2.2 GB, and have to be on the GPU.
+    // Predictors of OPT-13B (Table 6) and the logits' matrix are 2.2 GB, and have to be on the GPU.
     let small = include_str!("../../config/presets/systems/pc-low.toml")
         .replace("memory_gb = 11.81", "memory_gb = 2.0");
     let small = SystemConfig::from_toml(&small).unwrap();
@@ -112,7 +111,6 @@ fn what_does_not_fit_is_refused_with_what_it_needs() {
         assert!(error.contains(" needs 2.2 GB of GPU memory, and the system 'pc-low' has 1.5 GB"), "{error}");
     }
     assert!(run_with("powerinfer", &small, Policy::LlamaCpp, &model, [64, 128, 1]).is_ok());
-    // Four bits fit.
     let (model, system) = (LlmShape::preset("opt-66b").unwrap(), SystemConfig::preset("pc-low").unwrap());
     let model = model.with_weights(WeightFormat::Int4);
     assert!(run_with("powerinfer", &system, Policy::PowerInfer, &model, [64, 128, 1]).is_ok());
@@ -152,7 +150,7 @@ fn each_step_of_powerinfer_gains_and_batches_cost_sparsity() {
     let steps = [Policy::LlamaCpp, Policy::PowerInferOperators, Policy::PowerInferEngine, Policy::PowerInfer];
     let rates = steps.map(|policy| rate(policy, 1));
     assert!(rates.is_sorted_by(|a, b| a < b), "{rates:?}");
-    // Sequences together need more neurons than one, and fewer than each by itself.
+    // Together sequences need more neurons than one, but fewer than each alone.
     let bytes = |batch| {
         let token = run("pc-high", Policy::PowerInfer, "falcon-40b", batch).unwrap().token;
         token.bytes_of("MLP", Device::Host) + token.bytes_of("MLP", Device::Gpu)
@@ -171,7 +169,6 @@ fn prompts_are_copied_to_the_gpu_from_32_tokens_on() {
     };
     assert_eq!(prompt(31), 0.0);
     assert!(prompt(32) > 0.0 && prompt(32) == prompt(64));
-    // A prompt of one token is a token.
     let one = run_with("powerinfer", &system, Policy::PowerInfer, &model, [1, 1, 1]).unwrap();
     assert!((one.prefill.ns() / one.token.ns() - 1.0).abs() < 1e-9);
 }
@@ -189,7 +186,6 @@ fn each_technique_of_llm_in_a_flash_reads_less_or_faster() {
     .map(|policy| flash(policy, &system).unwrap().token);
     let times = runs.each_ref().map(|token| token.busy_ns(Device::Ssd));
     assert!(times.is_sorted_by(|a, b| a > b), "{times:?}");
-    // Bundles are the same bytes in half as many chunks.
     assert_eq!(runs[3].bytes(Device::Ssd), runs[4].bytes(Device::Ssd));
 }
 
@@ -198,7 +194,7 @@ fn bars(paper: Paper) -> Vec<BarRow> {
     paper.bars().into_iter().map(|bar| bar_row(paper, bar, &designs).unwrap()).collect()
 }
 
-/// Rates of bars, with stated parameters and fitted.
+/// Rates of a bar, stated and fitted.
 fn rates(bars: &[BarRow], system: &str, model: &str, batch: u32) -> [f64; 2] {
     let found: Vec<&BarRow> = bars
         .iter()
@@ -208,7 +204,7 @@ fn rates(bars: &[BarRow], system: &str, model: &str, batch: u32) -> [f64; 2] {
     [found[0].stated.tokens_per_second, found[0].fitted.tokens_per_second]
 }
 
-/// The numbers of an item, likewise.
+/// Numbers of an item, stated and fitted.
 fn numbers(paper: Paper, item: &str) -> [f64; 2] {
     let item = paper.items().iter().find(|found| found.item == item).unwrap();
     let row = row(paper, item, &Designs::default()).unwrap();
@@ -231,7 +227,7 @@ fn bars_have_the_rates_of_the_numbers_and_an_energy_with_a_range() {
             for cost in [bar.stated, bar.fitted] {
                 let [value, low, high] = cost.joules_per_token.in_joules();
                 assert!(0.0 < low && low < value && value < high, "{bar:?}");
-                // Between what one GPU draws at rest and what five with a host and DIMMs draw at most.
+                // Between one idle GPU and five busy ones with host and DIMMs.
                 let watts = value * cost.tokens_per_second;
                 assert!((5.0..3000.0).contains(&watts), "{watts} W: {bar:?}");
             }

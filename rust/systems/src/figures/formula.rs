@@ -1,7 +1,7 @@
-//! Formulas: how the table of a paper computes our value of a number.
+//! Formulas that compute our value of a paper's number.
 //!
-//! A formula has numbers, names, brackets, and `+ - * / < >` with a blank on each side; a comparison is 1 or 0. A name may have arguments in
-//! brackets. [`super::quantity`] gives names their meaning.
+//! A formula has numbers, names with optional arguments in brackets, brackets, and `+ - * / < >` between blanks; a
+//! comparison is 1 or 0. [`super::quantity`] defines the names.
 
 use ndp_files::{Result, refusal};
 use serde::Deserialize;
@@ -13,7 +13,6 @@ use std::str::SplitWhitespace;
 pub enum Formula {
     /// A number, or a name with arguments.
     Name(String, Vec<Self>),
-    /// An operator between two formulas.
     Operation(char, Box<[Self; 2]>),
 }
 
@@ -43,7 +42,7 @@ impl TryFrom<String> for Formula {
     }
 }
 
-/// How strongly an operator binds.
+/// Binding strength of an operator.
 fn strength(word: &str) -> Option<u8> {
     match word {
         "<" | ">" => Some(0),
@@ -53,7 +52,7 @@ fn strength(word: &str) -> Option<u8> {
     }
 }
 
-/// Operands with operators that bind at least so strongly, from left to right.
+/// Operands with operators of strength `least` and above, from left to right.
 fn operations(words: &mut Words<'_>, least: u8) -> Option<Formula> {
     let mut left = operand(words)?;
     while let Some(found) = words.peek().and_then(|word| strength(word)).filter(|found| *found >= least) {

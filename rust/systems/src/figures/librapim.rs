@@ -1,7 +1,7 @@
-//! Steps of LibraPIM and of the systems that it is compared with (sections 3 and 6), and areas of what slicing adds.
+//! Steps of LibraPIM and its baselines (sections 3 and 6), and the area of slicing.
 //!
-//! All systems are those of `ndp_librapim::offloading`, with the formulas of its time model. A step of all layers follows from steps of three and four
-//! layers, since every layer but the first and the last takes the same time. Attention has a row of K and V for each head of Q, as table 2 counts.
+//! Uses `ndp_librapim::offloading`. All layers follow from steps of three and four, since inner layers take equally
+//! long. Attention has a row of K and V per head of Q, as table 2 counts.
 
 use crate::assumption::{Assumptions, Key};
 use ndp_config::{HbmConfig, LlmShape};
@@ -16,19 +16,18 @@ use ndp_librapim::offloading::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub ms: f64,
-    /// MACs of the NPU over what its arrays could do.
+    /// MACs of the NPU over its arrays' peak.
     pub npu: f64,
-    /// MACs of the banks over what they could do.
+    /// MACs of the banks over their peak.
     pub pim: f64,
-    /// Share of the step for which the NPU has work.
+    /// Share of the step with work for the NPU.
     pub npu_busy: f64,
-    /// Share of the step for which the banks have work.
+    /// Share of the step with work for the banks.
     pub pim_busy: f64,
-    /// Requests of a group whose FFN is offloaded in a middle layer.
+    /// Requests of a group with an offloaded FFN in a middle layer.
     pub ffn_moved: f64,
 }
 
-/// NPU and memory under a set of assumptions.
 pub fn hardware(assumptions: &Assumptions) -> Hardware {
     let permille = |key: Key| (1000.0 * assumptions.get(key)).round() as u32;
     let plain = Hardware::default();
@@ -52,7 +51,7 @@ pub fn hardware(assumptions: &Assumptions) -> Hardware {
     }
 }
 
-/// The planned steps of three and of four layers; FFNs move if they take off more than a part of the step.
+/// Planned steps of three and four layers; FFNs move if they save more than a part of the step.
 fn steps(
     hardware: &Hardware,
     mode: Mode,
@@ -79,10 +78,7 @@ fn steps(
     Ok([step(3)?, step(4)?])
 }
 
-/// A step of `batch` requests with `sequence` tokens each.
-///
-/// # Errors
-/// An unknown model; an empty batch.
+/// A step of `batch` requests with `sequence` tokens each; an error for an unknown model or an empty batch.
 pub fn point(hardware: &Hardware, mode: Mode, model: &str, batch: u32, sequence: u32) -> Result<Point> {
     let model = self::model(model)?;
     let [three, four] = steps(hardware, mode, &model, batch, sequence, 0.0)?;
@@ -105,7 +101,7 @@ pub fn point(hardware: &Hardware, mode: Mode, model: &str, batch: u32, sequence:
     })
 }
 
-/// Energy of a step, memory and NPU.
+/// Energy of memory and NPU.
 pub(super) fn step_energy(
     assumptions: &Assumptions,
     mode: Mode,
@@ -132,16 +128,16 @@ fn model(name: &str) -> Result<Model> {
     Ok(Model::of(&LlmShape::preset(name)?))
 }
 
-/// Area of a bank's logic with slicing and without, as `ndp synth` reports it: ASAP7, module by module.
+/// Logic of a bank from `ndp synth` (ASAP7), module by module.
 const SLICED: &str = include_str!("../../../../synth/reports/librapim-pim_bank-asap7_rvt_tt.md");
 const PLAIN: &str = include_str!("../../../../synth/reports/newton-aim-pim_bank-asap7_rvt_tt.md");
 
-/// Process of the paper's area (CACTI, section 6.1), and that of the report, in nm. Areas of logic go with the square.
+/// Process of the paper's area (CACTI, section 6.1) and of the report, in nm. Logic scales with the square.
 const NODES: [f64; 2] = [22.0, 7.0];
-/// Area of a DRAM cell in squares of the process: an open-bitline cell, as CACTI's commodity DRAM has it.
+/// Squares of the process per DRAM cell: open bitline, as CACTI's commodity DRAM.
 const CELL: f64 = 6.0;
 
-/// What follows from the report with slicing, or without: um2 of a module with its children.
+/// Area of a module with its children in um2.
 pub(super) fn um2(sliced: bool, module: &str) -> Result<f64> {
     let report = if sliced { SLICED } else { PLAIN };
     let row = report.lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
@@ -165,18 +161,17 @@ mod tests {
     use super::*;
     use ndp_librapim::offloading::evaluate::{BATCHES, SEQUENCES};
 
-    /// The models of table 2.
+    /// Table 2.
     const MODELS: [&str; 2] = ["gpt3-175b", "llama3-70b"];
 
     type Value = Result<f64>;
 
-    /// The mean of a number over models, or whatever it is.
     fn mean<T: Copy>(over: &[T], value: impl Fn(T) -> Value) -> Value {
         let sum: f64 = over.iter().map(|&one| value(one)).sum::<Result<f64, _>>()?;
         Ok(sum / over.len() as f64)
     }
 
-    /// How many times as fast LibraPIM is, mean over models, batches and sequences of at least so many tokens.
+    /// Mean speed-up of LibraPIM over models, batches and sequences of at least `shortest` tokens.
     fn mean_over(hardware: &Hardware, mode: Mode, shortest: u32) -> Value {
         let sequences: Vec<u32> = SEQUENCES.into_iter().filter(|&sequence| sequence >= shortest).collect();
         mean(&MODELS, |model| {
@@ -190,21 +185,21 @@ mod tests {
         })
     }
 
-    /// What the averages become with assumptions of a set.
+    /// Averages with assumptions of a set.
     #[derive(Clone, Debug, PartialEq)]
     struct Contribution {
-        /// The assumption; none in the first line, which has stated parameters alone.
+        /// `None` in the first line: stated parameters only.
         key: Option<Key>,
-        /// LibraPIM over NPU+AiM, AttAcc and NeuPIMs with this assumption alone.
+        /// LibraPIM over NPU+AiM, AttAcc and NeuPIMs, with this assumption only.
         alone: [f64; 3],
-        /// The same with this one and those above it.
+        /// With this and all above.
         together: [f64; 3],
     }
 
-    /// The baselines of section 6.1.
+    /// Section 6.1.
     const BASELINES: [Mode; 3] = [Mode::Serial, Mode::AttAcc, Mode::NeuPims];
 
-    /// What each assumption of a set contributes to the averages of section 6.2, from stated parameters on, in the order of the keys.
+    /// Effect of each assumption on the averages of section 6.2, in the order of the keys.
     fn contributions(set: &Assumptions, shortest: u32) -> Result<Vec<Contribution>> {
         let means = |set: &Assumptions| -> Result<[f64; 3]> {
             let hardware = hardware(set);
@@ -224,9 +219,9 @@ mod tests {
         Ok(all)
     }
 
-    /// The model of Fig. 20 and 22.
+    /// Model of Fig. 20 and 22.
     const LLAMA: &str = "llama3-70b";
-    /// The model of Fig. 7 and of what section 6.2 says of large batches.
+    /// Model of Fig. 7 and of section 6.2's large batches.
     const GPT: &str = "gpt3-175b";
 
     fn at(study: &Study<'_>, mode: Mode, model: &str, batch: u32, sequence: u32) -> Result<Point> {
@@ -238,24 +233,24 @@ mod tests {
         at(study, mode, LLAMA, 128, 4096)
     }
 
-    /// What utilisations that the paper states mean, whatever the devices' rates are: MACs of both over what they could do, of two systems with the
-    /// same work.
+    /// Consequences of stated utilisations for any rates: MACs over peak of both devices, for two systems with the same
+    /// work.
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Implied {
-        /// The banks' rate over the NPU's, of a system that offloads nothing.
+        /// The banks' rate over the NPU's, in a system without offloading.
         pim_over_npu: f64,
         neupims: f64,
         attacc: f64,
         attacc_over_neupims: f64,
     }
 
-    /// What follows from Fig. 20 at 128 requests of 4096 tokens: NPU and PIM of LibraPIM, NeuPIMs and AttAcc.
+    /// From Fig. 20 at 128 requests of 4096 tokens: NPU and PIM of LibraPIM, NeuPIMs and AttAcc.
     fn implied() -> Implied {
         let [libra, neupims, attacc] = [[0.77, 0.38], [0.62, 0.21], [0.13, 0.06]];
         let (model, layers) = (model(LLAMA).unwrap(), 80);
         let products = (model.weight_bytes() / 2 * 128) as f64;
         let attention = (layers * 128 * model.attention_macs(4096)) as f64;
-        // NeuPIMs has its products on the NPU and its attention in memory.
+        // NeuPIMs has products on the NPU and attention in memory.
         let pim_over_npu = attention / neupims[1] * neupims[0] / products;
         let rate = |[npu, pim]: [f64; 2]| npu + pim * pim_over_npu;
         Implied {
@@ -299,7 +294,7 @@ mod tests {
         ] {
             assert!(near(ours, paper, 0.1), "{ours} {paper}");
         }
-        // 38 % is more than banks reach that are always busy.
+        // Even banks that are always busy do not reach 38 %.
         assert!(libra.pim < 0.34 && libra.pim / libra.pim_busy < 0.345, "{libra:?}");
         let large = at(&study, Mode::Serial, GPT, 384, 4096).unwrap();
         assert!((0.2..0.25).contains(&large.npu_busy), "{large:?}");
@@ -318,7 +313,7 @@ mod tests {
                 assert!(near(ours, expected, 0.06), "{mode:?} {shortest}: {ours} {expected}");
             }
         }
-        // Of the assumptions by themselves, the issue of commands is the one that moves NPU+AiM and AttAcc.
+        // Only the issue of commands moves NPU+AiM and AttAcc.
         let lines = contributions(&Assumptions::preset("librapim-published").unwrap(), 512).unwrap();
         let stated = lines[0].alone;
         for line in &lines[1..] {
@@ -339,12 +334,12 @@ mod tests {
         assert!(near(implied.pim_over_npu, 0.231, 0.005), "{implied:?}");
         assert!(near(implied.neupims, 1.28, 0.005) && near(implied.attacc, 5.96, 0.005), "{implied:?}");
         assert!(near(implied.attacc_over_neupims, 4.65, 0.005), "{implied:?}");
-        // Commands so slow that 6.2 follows leave Fig. 7's NPU less than 10 %.
+        // Commands slow enough for 6.2 leave Fig. 7's NPU less than 10 %.
         let set = Assumptions::preset("librapim").unwrap();
         let slow = hardware(&set.with(Key::PimIssue, 0.5));
         assert!(mean_over(&slow, Mode::Serial, 512).unwrap() > 6.2);
         assert!(point(&slow, Mode::Serial, GPT, 384, 4096).unwrap().npu_busy < 0.1);
-        // NeuPIMs with both devices one after the other, in place of its slots.
+        // NeuPIMs with sequential devices instead of slots.
         let unsliced = hardware(&set);
         let mut ratios = Vec::new();
         for model in MODELS {

@@ -1,6 +1,5 @@
-//! What synthetic traces show of numbers that are measured on models in the papers.
-//!
-//! Traces are small, but their statistics are shares, and are fitted to shares (`ndp_traces::synth::targets`). They are generated once.
+//! Synthetic traces' values of numbers that papers measure on models. Small traces suffice: statistics are shares
+//! (`ndp_traces::synth::targets`). Each is generated once.
 
 use ndp_config::{BlockKind, LlmShape};
 use ndp_traces::synth::{SynthOptions, Synthesizer, targets::Targets};
@@ -9,11 +8,11 @@ use std::sync::OnceLock;
 
 const LAYERS: u32 = 24;
 const NEURONS: u32 = 256;
-/// Texts of one token each, for shares that are means over texts.
+/// Texts of one token each.
 const TEXTS: u32 = 1500;
 const TOKENS: usize = 300;
 const WINDOW: usize = 8;
-/// The part of the activations whose smallest set of neurons is looked at.
+/// Share of the activations whose smallest set of neurons counts.
 const PART: f64 = 0.8;
 
 fn generator(targets: Targets, sequence_tokens: u64) -> Option<Synthesizer> {
@@ -29,18 +28,17 @@ fn blocks() -> impl Iterator<Item = usize> {
 /// Activity of MLPs over many texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Skew {
-    /// Smallest share of the neurons of a block of mean density that has 80 % of its activations.
+    /// Smallest share of a block's neurons with 80 % of its activations, at mean density.
     pub block: f64,
     /// The same over all blocks.
     pub model: f64,
-    /// Active share of the neurons in the first half of the layers.
+    /// Active share in the first half of the layers.
     pub first_half: f64,
 }
 
 /// Models of PowerInfer's Fig. 4.
 #[derive(Clone, Copy, Debug)]
 pub enum Skewed {
-    /// OPT-30B.
     Opt,
     /// LLaMA2(ReGLU)-70B.
     ReGlu,
@@ -49,7 +47,7 @@ pub enum Skewed {
 }
 
 impl Skewed {
-    /// Those of its family, with the density of PowerInfer's Tables 1 and 3. No paper has what SwiGLU's other figures are: as ReGLU's.
+    /// The family's, with density from PowerInfer's Tables 1 and 3. No paper has SwiGLU's other figures: as ReGLU's.
     fn targets(self) -> Targets {
         match self {
             Self::Opt => Targets { density: 0.03, ..Targets::of("opt") },
@@ -60,7 +58,7 @@ impl Skewed {
         }
     }
 
-    /// Measured on its trace; nothing (NaN) if there are no activations.
+    /// NaN without activations.
     pub fn skew(self) -> Skew {
         static ALL: [OnceLock<Skew>; 3] = [const { OnceLock::new() }; 3];
         *ALL[self as usize].get_or_init(|| self.measure())
@@ -94,14 +92,14 @@ impl Skewed {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Text {
-    /// Those that Hermes and PowerInfer have of OPT.
+    /// Statistics of OPT in Hermes and PowerInfer.
     Hermes,
-    /// Those of LLM in a flash: 10 % of the neurons for a token, 24 % for five, 2.4 % more for the sixth (section 3.1, Fig. 4).
+    /// LLM in a flash: 10 % of the neurons for a token, 24 % for five, 2.4 % more for the sixth (section 3.1, Fig. 4).
     Flash,
 }
 
 impl Text {
-    /// Similarities and skew of the second set are searched so that the windows are the paper's; density is 10 % in both.
+    /// The second set's similarities and skew are searched to give the paper's windows; both have a density of 10 %.
     fn targets(self) -> Targets {
         let opt = Targets::of("opt");
         match self {
@@ -112,7 +110,7 @@ impl Text {
         }
     }
 
-    /// Mean share of the MLP's neurons that `tokens` tokens in a row need together.
+    /// Mean share of MLP neurons that `tokens` consecutive tokens need.
     pub fn aggregated(self, tokens: usize) -> f64 {
         static ALL: [OnceLock<[f64; WINDOW]>; 2] = [const { OnceLock::new() }; 2];
         let all = ALL[self as usize].get_or_init(|| windows(self.targets()));
@@ -120,7 +118,7 @@ impl Text {
     }
 }
 
-/// The shares for 1 to [`WINDOW`] tokens.
+/// For 1 to [`WINDOW`] tokens.
 fn windows(targets: Targets) -> [f64; WINDOW] {
     let Some(mut synthesizer) = generator(targets, u64::MAX) else {
         return [f64::NAN; WINDOW];

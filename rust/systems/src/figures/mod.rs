@@ -1,8 +1,8 @@
 //! Every number that a paper's evaluation states, what follows here, and why it differs.
 //!
-//! An [`Item`] is one stated number with the computation of ours. It is computed twice: with the set `stated`, and with the set that has
-//! one value for all figures of a paper. What differs by more than [`BAND`] gets a cause: the one assumption whose change
-//! by itself makes it agree, or two numbers of the paper that exclude each other.
+//! An [`Item`] is one stated number with our computation, under the set `stated` and under the paper's set, which has
+//! one value for all figures. A difference above [`BAND`] gets a cause: the single assumption whose change removes it,
+//! or two numbers of the paper that exclude each other.
 
 mod bars;
 mod formula;
@@ -22,7 +22,7 @@ use quantity::Evaluation;
 use serde::{Deserialize, Serialize};
 use table::{Kept, kept};
 
-/// Share by which ours may differ before it needs a cause.
+/// Largest relative difference without a cause.
 pub const BAND: f64 = 0.15;
 
 ndp_config::named! {
@@ -43,25 +43,22 @@ ndp_config::named! {
 }
 
 impl Paper {
-    /// Our value of an item of the paper.
-    ///
-    /// # Errors
-    /// An item without a formula; the errors of its quantities.
+    /// Our value of an item; an error without a formula, or of its quantities.
     pub fn value(self, item: &Item, study: &Study<'_>) -> Result<f64> {
         let formula = item.ours.as_ref().ok_or_else(|| refusal!("nothing here computes it"))?;
         Evaluation::new(self, study, None)?.value(formula)
     }
 }
 
-/// What the number of a paper is.
+/// Kind of a paper's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     #[default]
     Exact,
-    /// No more than it.
+    /// Upper bound.
     AtMost,
-    /// No less than it.
+    /// Lower bound.
     AtLeast,
 }
 
@@ -73,7 +70,6 @@ impl Bound {
     }
 }
 
-/// One number that a paper states.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Item {
@@ -86,14 +82,14 @@ pub struct Item {
     pub paper: f64,
     #[serde(default)]
     pub bound: Bound,
-    /// Ours; none if nothing here computes it.
+    /// `None` if nothing computes it.
     ours: Option<Formula>,
-    /// Two numbers of the paper that exclude each other, if it is that.
+    /// Two numbers of the paper that exclude each other, if that is the cause.
     contradiction: Option<String>,
-    /// Why it differs or is not computed, if that is known; no assumption is looked for then.
+    /// Known cause of a difference, or reason for no value; no assumption is searched then.
     known: Option<String>,
-    /// Whether it needs a trace, which takes long: only the values of the table's `tried` are tried in search of a cause, for others a fine grid of
-    /// all assumptions.
+    /// Whether it needs a slow trace: then only the table's `tried` values are tried for a cause, otherwise a fine grid
+    /// of all assumptions.
     #[serde(default)]
     pub traced: bool,
 }
@@ -106,18 +102,17 @@ pub struct Row {
     pub unit: &'static str,
     pub paper: f64,
     pub bound: Bound,
-    /// What follows from stated parameters alone; not a number (`null` in JSON) if nothing here computes it.
+    /// With stated parameters; NaN (`null` in JSON) if nothing computes it.
     pub stated: f64,
-    /// What follows from the paper's set of assumptions, or not a number.
+    /// With the paper's set of assumptions, or NaN.
     pub fitted: f64,
-    /// Ours, fitted, over the paper's, or not a number.
+    /// Fitted over the paper's, or NaN.
     pub ratio: f64,
-    /// Why it differs by more than [`BAND`], or is not computed; empty if it agrees.
+    /// Cause of a difference above [`BAND`] or of a missing value; empty if it agrees.
     pub cause: String,
 }
 
 impl Row {
-    /// The row of an item, of which the two values and the cause are known.
     pub fn new(paper: Paper, item: &Item, (stated, fitted, cause): (f64, f64, String)) -> Self {
         let Item { figure, item, unit, paper: number, bound, .. } = *item;
         Self {
@@ -139,21 +134,17 @@ impl Row {
         self.bound.agrees(self.ratio)
     }
 
-    /// Whether there is a number of ours.
+    /// Whether we have a number.
     pub fn computed(&self) -> bool {
         !self.fitted.is_nan()
     }
 }
 
-/// Ours over the paper's; nothing agrees with nothing.
+/// 0 over 0 is 1.
 fn ratio(ours: f64, paper: f64) -> f64 {
     if ours == paper { 1.0 } else { ours / paper }
 }
 
-/// The row of an item.
-///
-/// # Errors
-/// As its computation.
 pub fn row(paper: Paper, item: &Item, designs: &Designs) -> Result<Row> {
     let sets = [Assumptions::preset("stated")?, Assumptions::preset(paper.name())?];
     let value = |set: &Assumptions| paper.value(item, &Study::new(set, designs));
@@ -177,30 +168,29 @@ pub fn row(paper: Paper, item: &Item, designs: &Designs) -> Result<Row> {
     Ok(Row::new(paper, item, (stated, fitted, cause)))
 }
 
-/// Points between the limits of an assumption at which a crossing is looked for.
+/// Points between the limits of an assumption.
 const POINTS: usize = 24;
 
-/// Values of a key between its limits: steps of equal ratio where the range has one, else of equal size.
+/// Values of a key between its limits, in equal ratios if the lower limit is positive, else in equal steps.
 fn grid(key: Key) -> Vec<f64> {
     let [low, high] = key.range();
     let point = |step: usize| {
         let part = step as f64 / POINTS as f64;
         if low > 0.0 { low * (high / low).powf(part) } else { low + (high - low) * part }
     };
-    // What is on or off has two values.
     if key.is_switch() { vec![low, high] } else { (0..=POINTS).map(point).collect() }
 }
 
-/// How far a value of a key is from another, as a part of its range.
+/// Distance of two values, as a part of the key's range.
 fn distance(key: Key, a: f64, b: f64) -> f64 {
     let [low, high] = key.range();
     if low > 0.0 { (a / b).ln().abs() / (high / low).ln() } else { (a - b).abs() / (high - low) }
 }
 
-/// Halvings of the interval between two points.
+/// Bisection steps between two points.
 const HALVINGS: usize = 30;
 
-/// The value between `low` and `high` at which `is` changes from what it is at `low`.
+/// Where between `low` and `high` the value of `is` changes.
 fn crossing(mut low: f64, mut high: f64, at_low: bool, is: impl Fn(f64) -> Option<bool>) -> Option<f64> {
     for _ in 0..HALVINGS {
         let middle = low.midpoint(high);
@@ -209,14 +199,13 @@ fn crossing(mut low: f64, mut high: f64, at_low: bool, is: impl Fn(f64) -> Optio
     Some(low.midpoint(high))
 }
 
-/// What would make an item agree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Remedy {
-    /// An assumption with this value.
+    /// The item agrees at this value of the assumption.
     Agrees(Key, f64),
-    /// An assumption with this value, and what follows from it, which is within [`BAND`].
+    /// Nearest value of the assumption, and a result within [`BAND`].
     Near(Key, f64, f64),
-    /// No assumption; this one comes nearest, and what follows from it.
+    /// No assumption suffices: the nearest one and its result.
     Far(Key, f64, f64),
     None,
 }
@@ -240,7 +229,7 @@ impl Remedy {
     }
 }
 
-/// The assumption that has to change least, relative to its range, to make an item agree.
+/// The assumption with the least change, relative to its range, that makes an item agree.
 fn remedy(paper: Paper, item: &Item, set: &Assumptions, designs: &Designs) -> Result<Remedy> {
     let all: Vec<(Key, Vec<f64>)> = match item.traced {
         true => paper.table().tried.clone(),
@@ -274,7 +263,7 @@ fn remedy(paper: Paper, item: &Item, set: &Assumptions, designs: &Designs) -> Re
             if (below < 0.0) == (above < 0.0) || key.is_switch() {
                 continue;
             }
-            // A number that takes long is looked at once between two values; the item has to agree there.
+            // Slow numbers are computed at one point between two values, where the item has to agree.
             let value = if item.traced {
                 Some(a + (b - a) * below / (below - above))
             } else {
@@ -297,10 +286,10 @@ fn remedy(paper: Paper, item: &Item, set: &Assumptions, designs: &Designs) -> Re
     })
 }
 
-/// What the steps of Hermes' scheduling gain under other assumptions, each by itself.
+/// Gains of Hermes' scheduling steps under one changed assumption.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
-    /// The assumption, or nothing for the set itself.
+    /// Empty for the set itself.
     pub assumption: String,
     pub value: Option<f64>,
     /// Random to partition, partition to adjustment, adjustment to Hermes (Fig. 13).
@@ -309,20 +298,17 @@ pub struct Sensitivity {
     pub imbalance: f64,
 }
 
-/// The model whose trace Fig. 4 and 13 are computed with.
+/// Model of the trace for Fig. 4 and 13.
 const TRACED: &str = "llama2-13b";
 
-/// The settings of the study of Fig. 13: the set itself, then each value that is tried.
+/// Settings of the study of Fig. 13: the set itself, then each tried value.
 pub fn sensitivity_settings() -> Vec<Option<(Key, f64)>> {
     let tried = &Paper::Hermes.table().tried;
     let varied = tried.iter().flat_map(|(key, values)| values.iter().map(|value| Some((*key, *value))));
     std::iter::once(None).chain(varied).collect()
 }
 
-/// The traces that items and the study of Fig. 13 need, each once.
-///
-/// # Errors
-/// A file or a preset, which presets do not have.
+/// Traces for items and the study of Fig. 13, each once.
 pub fn trace_settings() -> Result<Vec<TraceSetting>> {
     let fitted = Assumptions::preset(Paper::Hermes.name())?;
     let varied = sensitivity_settings().into_iter().map(|setting| match setting {
@@ -339,7 +325,6 @@ pub fn trace_settings() -> Result<Vec<TraceSetting>> {
     Ok(settings)
 }
 
-/// One line of the study of Fig. 13.
 pub fn sensitivity(setting: Option<(Key, f64)>, designs: &Designs) -> Result<Sensitivity> {
     use ndp_hermes::scheduler::Policy::{Adjustment, Hermes, Partition, Random};
     let set = Assumptions::preset(Paper::Hermes.name())?;
@@ -372,7 +357,6 @@ mod tests {
         });
     }
 
-    /// Items of a paper that a remedy makes agree.
     fn agreeing(paper: Paper) -> usize {
         let designs = Designs::default();
         let mut agreeing = 0;

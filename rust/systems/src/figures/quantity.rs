@@ -11,8 +11,8 @@
 //! | `first-sufficient(setting, cases.., f)` | in the first case with at least 95 % of the next case's `f` |
 //! | `last-before(setting, cases.., f)` | in the case before the first one in which `f` is not 0 |
 //!
-//! A case is the name of one in the table, or a setting such as `batch=4`; several of them are all combinations. A name of several words has
-//! hyphens.
+//! A case is a named one of the table, or a setting such as `batch=4`; several are combined. Names have hyphens for
+//! blanks.
 
 use super::formula::Formula;
 use super::librapim;
@@ -34,7 +34,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::str::FromStr;
 
-/// Share of the next case's value that `first-sufficient` accepts.
 const SUFFICIENT: f64 = 0.95;
 
 type Value = Result<f64>;
@@ -47,7 +46,7 @@ fn device(name: &str) -> Result<Device> {
     Device::named(name).ok_or_else(|| unknown("device", name))
 }
 
-/// The mode of a system of LibraPIM's evaluation.
+/// Mode of a system in LibraPIM's evaluation.
 fn mode(name: &str) -> Result<Mode> {
     let found = Mode::ALL.into_iter().find(|mode| mode.system() == spaced(name));
     found.ok_or_else(|| unknown("system", name))
@@ -65,17 +64,16 @@ fn parsed<T: FromStr>(text: &str) -> Result<T> {
     text.parse().map_err(|_| unknown("number", text))
 }
 
-/// A name of several words, which has hyphens in formulas.
+/// Hyphens in formulas stand for blanks.
 fn spaced(name: &str) -> String {
     name.replace('-', " ")
 }
 
-/// Settings with their values, such as `model` and `batch`.
+/// Settings such as `model` and `batch`.
 #[derive(Clone, Debug, Default)]
 pub struct Case(BTreeMap<String, String>);
 
 impl Case {
-    /// The same with another setting.
     #[must_use]
     pub fn with(&self, name: &str, value: &str) -> Self {
         let mut case = self.clone();
@@ -87,17 +85,16 @@ impl Case {
         self.0.get(name).map(String::as_str).ok_or_else(|| unknown("setting", name))
     }
 
-    /// A setting that is a number.
     pub fn number<T: FromStr>(&self, name: &str) -> Result<T> {
         parsed(self.text(name)?)
     }
 
-    /// A text in which names in braces stand for settings.
+    /// Replaces names in braces by their settings.
     pub fn in_words(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
     }
 
-    /// The model; LLaMA2(SwiGLU)-13B has the sizes of LLaMA2-13B.
+    /// LLaMA2(SwiGLU)-13B has the sizes of LLaMA2-13B.
     fn model(&self) -> Result<LlmShape> {
         let name = self.text("model")?;
         let weights = match self.text("format") {
@@ -124,7 +121,7 @@ impl Case {
     }
 }
 
-/// Evaluates formulas of a paper in a case, under a set of assumptions.
+/// Evaluates formulas in a case under a set of assumptions.
 pub struct Evaluation<'a> {
     table: &'static Table,
     study: &'a Study<'a>,
@@ -132,19 +129,13 @@ pub struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
-    /// In a case, or in the default one of the paper.
-    ///
-    /// # Errors
-    /// A file or a preset, which tables do not have.
+    /// `None` is the paper's default case.
     pub fn new(paper: Paper, study: &'a Study<'a>, case: Option<&Case>) -> Result<Self> {
         let table = paper.table();
         Ok(Self { table, study, case: case.cloned().map_or_else(|| table.default_case(), Ok)? })
     }
 
-    /// The value of a formula.
-    ///
-    /// # Errors
-    /// The errors of its quantities; an unknown name.
+    /// Fails as the quantities, and for an unknown name.
     pub fn value(&self, formula: &Formula) -> Value {
         match formula {
             Formula::Name(name, arguments) => self.named(name, arguments),
@@ -162,7 +153,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Values of a formula, the last of the arguments, in the cases that the others name.
+    /// Values of the last argument, a formula, in the cases of the others.
     fn each(&self, arguments: &[Formula]) -> Result<Vec<(Case, Value)>> {
         let Some((formula, cases)) = arguments.split_last() else { return Err(unknown("formula", "")) };
         let cases =
@@ -176,7 +167,7 @@ impl<'a> Evaluation<'a> {
             .collect())
     }
 
-    /// A function of formulas, the name of a formula, a setting or a number; else a quantity.
+    /// A function, a named formula, a setting or a number; else a quantity.
     fn named(&self, name: &str, arguments: &[Formula]) -> Value {
         let all =
             || self.each(arguments)?.into_iter().map(|(_, value)| value).collect::<Result<Vec<f64>, _>>();
@@ -208,7 +199,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// The value of a setting in the case that a function selects.
+    /// A setting's value in the case that a function selects.
     fn found(&self, function: &str, setting: &str, arguments: &[Formula]) -> Value {
         let (cases, values): (Vec<Case>, Vec<Value>) = self.each(arguments)?.into_iter().unzip();
         let number = |index: usize| cases[index].number(setting);
@@ -231,7 +222,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Calls `value` with the system of the case: with another system's bus, another number of DIMMs and an SSD if the case has them.
+    /// Calls `value` with the case's system: its bus, number of DIMMs and SSD may differ.
     fn on<T>(&self, value: impl FnOnce(&Machine<'_>) -> Result<T>) -> Result<T> {
         value(&Machine {
             system: &self.system()?,
@@ -255,7 +246,7 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// The run of a policy, or of a technique of LLM in a flash with weights of any width.
+    /// Runs a policy, or a technique of LLM in a flash with any width of weights.
     fn run(&self, who: &str) -> Result<Run> {
         self.on(|machine| {
             let work = self.case.work()?;
@@ -266,7 +257,7 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// NPU and memory with arrays of the case's size.
+    /// NPU and memory with the case's arrays.
     fn hardware(&self) -> Result<Hardware> {
         let mut hardware = librapim::hardware(self.study.assumptions());
         if self.case.text("array-side").is_ok() {
@@ -275,7 +266,6 @@ impl<'a> Evaluation<'a> {
         Ok(hardware)
     }
 
-    /// Numbers of a step of LibraPIM or of a system like it.
     fn point(&self, who: &str) -> Result<librapim::Point> {
         let (batch, sequence) = (self.case.number("batch")?, self.case.number("sequence")?);
         librapim::point(&self.hardware()?, mode(who)?, self.case.text("model")?, batch, sequence)
@@ -286,10 +276,6 @@ impl<'a> Evaluation<'a> {
         librapim::step_energy(self.study.assumptions(), mode(who)?, self.case.text("model")?, batch, sequence)
     }
 
-    /// Rate and energy of a token.
-    ///
-    /// # Errors
-    /// The errors of the policy.
     pub fn token_cost(&self) -> Result<TokenCost> {
         let who = self.case.text("who")?;
         if mode(who).is_err() {
@@ -303,7 +289,6 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// A quantity of a policy, a model, a system, a trace or a report.
     fn quantity(&self, name: &str, words: &[&str]) -> Value {
         let (case, study) = (&self.case, self.study);
         Ok(match (name, words) {
@@ -321,7 +306,6 @@ impl<'a> Evaluation<'a> {
             ("chunks", [who]) => chunks(&case.work()?, technique(who)?, case.number("width")?)[0],
             ("chunk-bytes", [who]) => chunks(&case.work()?, technique(who)?, case.number("width")?)[1],
             ("memory", [who]) => memory_bytes(&case.work()?, technique(who)?, case.number("width")?),
-            // Sizes of the model.
             ("layers", []) => case.model()?.layers().into(),
             ("heads", []) => case.model()?.heads().into(),
             ("hidden", []) => case.model()?.hidden().into(),
@@ -339,7 +323,6 @@ impl<'a> Evaluation<'a> {
             ("stated-window", []) => statement(&case.model()?).window,
             ("stated-new", []) => statement(&case.model()?).new,
             ("stated-predicted", []) => statement(&case.model()?).predicted(),
-            // The system, and assumptions.
             ("assumed", [key]) => study.assumptions().get(assumption(key)?),
             ("usd", []) => self.system()?.usd().unwrap_or(f64::NAN),
             ("gpu-usd", []) => self.system()?.price().map_or(f64::NAN, |price| price.gpu_usd),
@@ -351,7 +334,6 @@ impl<'a> Evaluation<'a> {
                 Ssd::preset(case.text("ssd")?)?.read_ns(parsed(count)?, parsed(bytes)?) as f64
             }
             ("crossover", [share, kind]) => self.crossover(parsed(share)?, kind)?,
-            // Synthetic traces.
             ("skew", [model, of]) => skew(model, of)?,
             ("aggregated", [text, tokens]) => match *text {
                 "hermes" => Text::Hermes.aggregated(parsed(tokens)?),
@@ -382,7 +364,6 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// Results of the model's synthetic trace.
     fn trace(&self) -> Result<Rc<TraceStudy>> {
         self.study.trace(self.case.text("model")?)
     }
@@ -392,7 +373,7 @@ impl<'a> Evaluation<'a> {
         Ok(self.trace()?.policy(policy).map_or(f64::NAN, number))
     }
 
-    /// The number of vectors from which copying a share of the weights to the GPU takes less time than their products on the host (PowerInfer,
+    /// Number of vectors above which copying a share of the weights to the GPU beats products on the host (PowerInfer,
     /// Fig. 6).
     fn crossover(&self, share: f64, kind: &str) -> Value {
         let work = self.case.work()?;
@@ -412,7 +393,6 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// How skewed the activity of a synthetic trace is.
 fn skew(model: &str, of: &str) -> Value {
     let skew = match model {
         "opt" => Skewed::Opt,

@@ -1,4 +1,4 @@
-//! What the computations of items have in common: cores, systems, traces.
+//! Cores, systems and traces shared by items.
 
 use crate::ablation::{TraceOptions, TraceStudy, study};
 use crate::assumption::{Assumptions, Key};
@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Cores of the DIMMs and systems by name, and what traces show; each is computed once.
+/// DIMMs, systems and trace results by name, each computed once.
 #[derive(Default)]
 pub struct Designs {
     all: RefCell<BTreeMap<String, Rc<DimmModel>>>,
@@ -19,7 +19,7 @@ pub struct Designs {
 }
 
 impl Designs {
-    /// Takes over what a trace shows, which somebody else has computed.
+    /// Adds a trace's results computed elsewhere.
     pub fn add_trace(&self, setting: &TraceSetting, study: TraceStudy) {
         self.traces.borrow_mut().insert(setting.name().to_owned(), Rc::new(study));
     }
@@ -47,7 +47,7 @@ fn once<T>(
     Ok(made)
 }
 
-/// A trace, and the system that Hermes' scheduler runs it on: the GPU has as much room as hot neurons take.
+/// A trace, and Hermes' system, whose GPU just holds the hot neurons.
 #[derive(Clone, Debug)]
 pub struct TraceSetting {
     name: String,
@@ -57,7 +57,6 @@ pub struct TraceSetting {
 }
 
 impl TraceSetting {
-    /// Under a set of assumptions.
     pub fn new(assumptions: &Assumptions, model: &str) -> Result<Self> {
         let of = |key| assumptions.get(key);
         let mut targets = Targets::of(model);
@@ -78,18 +77,16 @@ impl TraceSetting {
         Ok(Self { name: format!("{} {hot} {sync} {options:?}", model.name()), model, system, options })
     }
 
-    /// Everything that it depends on, in a line.
+    /// All that it depends on.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Generates the trace and runs the scheduler on it.
     pub fn run(&self) -> Result<TraceStudy> {
         study(&DesignConfig::preset("hermes")?, &self.model, &self.system, &self.options)
     }
 }
 
-/// A set of assumptions under which items are computed.
 pub struct Study<'a> {
     assumptions: &'a Assumptions,
     designs: &'a Designs,
@@ -108,7 +105,7 @@ impl<'a> Study<'a> {
         self.designs
     }
 
-    /// Hermes' scheduler on a synthetic trace of a model.
+    /// Results of Hermes' scheduler on a model's synthetic trace.
     pub fn trace(&self, model: &str) -> Result<Rc<TraceStudy>> {
         let setting = TraceSetting::new(self.assumptions, model)?;
         once(&self.designs.traces, setting.name(), || setting.run())

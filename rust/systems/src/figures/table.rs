@@ -1,4 +1,4 @@
-//! The tables of the papers: `rust/systems/figures/PAPER.toml` has each number that a paper states, and each bar of its figures.
+//! The papers' tables, `rust/systems/figures/PAPER.toml`: every stated number, and every bar of a figure.
 
 use super::formula::Formula;
 use super::quantity::{Case, unknown};
@@ -12,15 +12,15 @@ use std::sync::OnceLock;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// Values of assumptions that are tried for numbers that need a trace.
+    /// Assumptions to try for numbers that need a trace.
     #[serde(default)]
     pub tried: Vec<(Key, Vec<f64>)>,
-    /// Cases by name: settings with all their values, and names of other cases. `default` comes before all.
+    /// Settings with all values, and names of other cases. `default` precedes all.
     cases: BTreeMap<String, Vec<String>>,
-    /// Formulas by name, for what several numbers have in common.
+    /// Shared formulas by name.
     #[serde(default)]
     pub formulas: BTreeMap<String, Formula>,
-    /// Reasons by name, for what several numbers have in common.
+    /// Shared reasons by name.
     #[serde(default)]
     notes: BTreeMap<String, String>,
     figures: Vec<Figure>,
@@ -40,13 +40,13 @@ struct Figure {
     bars: Vec<Bars>,
 }
 
-/// Bars that differ in who computes, and in the settings of their cases.
+/// Bars that differ in who computes and in settings.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Bars {
     cases: Vec<String>,
     who: Vec<String>,
-    /// Text for the system; names of settings in braces stand for their values.
+    /// Text with names of settings in braces.
     #[serde(default = "on_system")]
     system: String,
     #[serde(default = "model")]
@@ -61,10 +61,9 @@ fn model() -> String {
     "{model}".to_owned()
 }
 
-/// A text of a table, which stays as long as the program. By this name serde does not take it for a part of the file's text.
+/// Leaked text. The alias keeps serde from borrowing it from the file.
 pub type Kept = &'static str;
 
-/// Reads a text that stays.
 pub fn kept<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
     Ok(String::deserialize(deserializer)?.leak())
 }
@@ -102,7 +101,7 @@ impl Table {
         Ok(table)
     }
 
-    /// All combinations of settings and named cases, based on a case: the last of them varies first.
+    /// All combinations of settings and named cases, based on `from`; the last varies fastest.
     pub fn cases<'a>(&self, from: Case, words: impl IntoIterator<Item = &'a str>) -> Result<Vec<Case>> {
         words.into_iter().try_fold(vec![from], |cases, word| {
             let each: Vec<Vec<Case>> = match (word.split_once('='), self.cases.get(word)) {
@@ -120,17 +119,13 @@ impl Table {
         })
     }
 
-    /// The case that everything else is based on.
     pub fn default_case(&self) -> Result<Case> {
         Ok(self.cases(Case::default(), ["default"])?.swap_remove(0))
     }
 }
 
 impl Paper {
-    /// Its table.
-    ///
-    /// # Panics
-    /// Panics if the table, which is part of this program, is malformed.
+    /// Panics if the table, a part of this program, is malformed.
     pub(super) fn table(self) -> &'static Table {
         static ALL: [OnceLock<Table>; 4] = [const { OnceLock::new() }; 4];
         ALL[self as usize].get_or_init(|| {
@@ -144,12 +139,12 @@ impl Paper {
         })
     }
 
-    /// Its numbers, in the order of its figures.
+    /// In the order of its figures.
     pub fn items(self) -> &'static [Item] {
         &self.table().items
     }
 
-    /// The bars of its figures, each in the first figure that has it. Of grids there are the largest batch (Hermes, Fig. 11), the longest texts
+    /// Bars of its figures, each in its first figure. Of grids: the largest batch (Hermes, Fig. 11), the longest texts
     /// (PowerInfer, Fig. 10 to 15) and the point of section 6.3 (LibraPIM).
     pub fn bars(self) -> Vec<Bar> {
         self.table().bars.clone()

@@ -1,8 +1,8 @@
-//! Weights on flash, of which the host's memory holds a part ("LLM in a flash", version 1, sections 3 and 4).
+//! Weights on flash, partly in the host's memory ("LLM in a flash", version 1, sections 3 and 4).
 //!
-//! A token takes the sum of reading, managing memory and computing (section 3). Reading is the formula of [`ndp_config::Ssd`]. Rows that are read
-//! are copied into the matrix of a layer (section 3.3), and to the GPU, if it computes. Products read attention, predictor, the
-//! matrix of the logits, and all rows of the MLP that are in memory. One sequence at a time (section 4).
+//! A token takes the sum of reading, memory management and computing (section 3). Reading follows [`ndp_config::Ssd`].
+//! Rows are copied into a layer's matrix (section 3.3), and to the GPU if it computes. Products read attention,
+//! predictor, logits' matrix, and all MLP rows in memory. One sequence at a time (section 4).
 
 use super::{On, fits};
 use crate::assumption::Key;
@@ -11,22 +11,21 @@ use crate::run::{Device, Run, Step, Steps};
 use ndp_config::{BlockKind, LlmShape};
 use ndp_files::{Result, bail, ensure};
 
-/// Share of the active neurons that the predictor misses, and of the others that it takes for active (section 4.1).
+/// Predictor's share of missed active neurons, and of inactive ones taken for active (section 4.1).
 const MISPREDICTED: [f64; 2] = [0.05, 0.07];
 
-/// What the paper states of a model.
 pub struct Statement {
-    /// Active share of the neurons of the MLP (section 3.1).
+    /// Active share of MLP neurons (section 3.1).
     pub active: f64,
-    /// Share of them that the window holds.
+    /// Share that the window holds.
     pub window: f64,
-    /// Share of them that are read for a token.
+    /// Share read for a token.
     pub new: f64,
-    /// Rank of the predictor in the last four layers and in the others.
+    /// Rank of the predictor in the last four layers, and in the others.
     pub ranks: [u32; 2],
 }
 
-/// Sections 4.1 and 4.2: OPT-6.7B, of the others Falcon-7B, which both stand for the models with and without biases.
+/// Sections 4.1 and 4.2: OPT-6.7B for models with biases, Falcon-7B for those without.
 pub fn statement(model: &LlmShape) -> Statement {
     if model.is_biased() {
         Statement { active: 0.03, window: 0.24, new: 0.024, ranks: [1024, 128] }
@@ -36,14 +35,14 @@ pub fn statement(model: &LlmShape) -> Statement {
 }
 
 impl Statement {
-    /// Share of the neurons that the predictor takes to be active.
+    /// Share of neurons predicted to be active.
     pub fn predicted(&self) -> f64 {
         let [missed, wrong] = MISPREDICTED;
         self.active * (1.0 - missed) + (1.0 - self.active) * wrong
     }
 }
 
-/// Bytes of what is in memory beside the MLP: embeddings, attention and predictor; `width` is 2 for weights of 32 bits, 1 for 16.
+/// Embeddings, attention and predictor, always in memory; `width` is 2 for weights of 32 bits, 1 for 16.
 pub fn fixed_bytes(work: &Workload, width: f64) -> [f64; 3] {
     let model = &work.model;
     let attention = work.block_bytes(BlockKind::Attention) + work.projection_bytes();
@@ -54,7 +53,7 @@ pub fn fixed_bytes(work: &Workload, width: f64) -> [f64; 3] {
     [model.embedding_bytes() as f64, attention, predictor].map(|bytes| bytes * width)
 }
 
-/// Chunks that are read for a token, and bytes of each.
+/// Chunks read for a token, and bytes of each.
 pub fn chunks(work: &Workload, technique: Technique, width: f64) -> [f64; 2] {
     let model = &work.model;
     let all = work.weight_bytes() * width;
@@ -83,7 +82,7 @@ pub fn memory_bytes(work: &Workload, technique: Technique, width: f64) -> f64 {
     }
 }
 
-/// A technique with weights of 16 bits (`width` 1) or 32 (2). The GPU computes if it has memory, else the host.
+/// Weights have 16 bits (`width` 1) or 32 (2). The GPU computes if it has memory, else the host.
 pub fn run_with(policy: &str, (machine, work): On<'_>, technique: Technique, width: f64) -> Result<Run> {
     let Some(ssd) = machine.system.ssd() else {
         let system = machine.system.name().to_owned();
@@ -132,7 +131,7 @@ pub fn run_with(policy: &str, (machine, work): On<'_>, technique: Technique, wid
     let flop = 2.0 * products / (work.element_bytes() * width) * f64::from(work.batch);
     let (device, ns) = compute(products + work.kv_bytes(), flop);
     token.alone(1.0, "compute", device, ns, products);
-    // The tokens of a prompt need nearly all neurons together: what is not in memory is read once.
+    // A prompt needs nearly all neurons: what is not in memory is read once.
     let mut prefill = Steps::default();
     prefill.add(1.0, read([1.0, all - in_memory]));
     let (device, ns) = compute(all, work.prefill_flop());
@@ -140,7 +139,7 @@ pub fn run_with(policy: &str, (machine, work): On<'_>, technique: Technique, wid
     Ok(work.run(prefill, token, in_memory / all))
 }
 
-/// Declares the techniques, and their policies with weights of 16 bits.
+/// Techniques, and their policies with weights of 16 bits.
 macro_rules! techniques {
     ($($(#[doc = $doc:literal])+ $technique:ident $name:literal $function:ident $policy:literal;)+) => {
         ndp_config::named! {

@@ -9,19 +9,19 @@ use crate::run::{Device, Run, Step, Steps};
 use ndp_config::BlockKind;
 use ndp_files::{Result, bail};
 
-/// Share of the neurons whose weights the GPU has: the hot ones, or as many as fit behind projections and embeddings.
+/// Share of the neurons on the GPU: the hot ones, or those that fit after projections and embeddings.
 pub fn hot_share(machine: &Machine<'_>, work: &Workload) -> f64 {
     let room = machine.gpu_bytes() - work.model.resident_bytes() as f64;
     (room / work.model.neurons_bytes() as f64).clamp(0.0, machine.assumed(Key::HotShare))
 }
 
-/// Weights of so many bytes times the vectors of a batch on the GPU. The paper's RTX 3090 is slower with them than its bandwidth says.
+/// Product on the GPU. The paper's RTX 3090 is slower than its bandwidth says.
 fn gpu_ns(machine: &Machine<'_>, work: &Workload, bytes: f64) -> f64 {
     let slower = if machine.system.name() == "hermes-3090" { machine.assumed(Key::Gpu3090) } else { 1.0 };
     machine.gpu_product_ns(work, bytes) / slower
 }
 
-/// The prompt on the GPU: weights that it has no room for come over the bus; then hot neurons are loaded, as far as they were not there.
+/// Prompt on the GPU: missing weights come over the bus, then missing hot neurons are loaded.
 fn prefill(machine: &Machine<'_>, work: &Workload, hot_bytes: f64) -> Steps {
     let [resident, copied] = resident(machine, work);
     let mut steps = Steps::default();
@@ -35,8 +35,8 @@ fn prefill(machine: &Machine<'_>, work: &Workload, hot_bytes: f64) -> Steps {
     steps
 }
 
-/// A block of neurons: hot ones on the GPU, cold ones where `cold` says, which is given the share of the neurons that any sequence needs and the one
-/// that each needs on average.
+/// A block: hot neurons on the GPU; `cold` gets the share of neurons that any sequence needs, and the mean share per
+/// sequence.
 fn block(
     (machine, work): On<'_>,
     (kind, name): (BlockKind, &'static str),
@@ -53,7 +53,7 @@ fn block(
     Ok(Step::new(name).with(Device::Gpu, gpu, hot * of_layer).with(device, ns, cold_union * of_layer))
 }
 
-/// Attention next to the keys and values, the projection on the GPU, and the logits.
+/// Attention next to keys and values, projection on the GPU, and logits.
 fn rest((machine, work): On<'_>, token: &mut Steps, (device, ns): (Device, f64), software_us: f64) {
     let layers = f64::from(work.model.layers());
     token.alone(1.0, "attention", device, ns, work.kv_bytes());
@@ -64,7 +64,7 @@ fn rest((machine, work): On<'_>, token: &mut Steps, (device, ns): (Device, f64),
     token.alone(1.0, "logits", Device::Gpu, gpu_ns(machine, work, head), head);
 }
 
-/// Refuses a system without DIMMs, or with too small ones.
+/// Fails for missing or too small DIMMs.
 fn with_dimms(policy: &'static str, machine: &Machine<'_>, work: &Workload) -> Result<()> {
     let dimms = machine.system.dimms();
     if dimms.count == 0 {
@@ -75,7 +75,7 @@ fn with_dimms(policy: &'static str, machine: &Machine<'_>, work: &Workload) -> R
     fits(policy, machine, "DIMMs", needed, f64::from(dimms.count) * dimms.capacity_gb * GB)
 }
 
-/// Keys and values are read by the DIMMs at the rate at which they stream weights.
+/// DIMMs read keys and values as fast as they stream weights.
 fn attention_on_dimms(machine: &Machine<'_>, work: &Workload) -> Result<(Device, f64)> {
     let count = machine.system.dimms().count;
     let rate = f64::from(count) * machine.dimms.dense_rate(&work.model, count, 1)?;
@@ -97,7 +97,7 @@ pub fn hermes(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     Ok(finish(machine, work, token))
 }
 
-/// Hermes-host: cold neurons and attention on the host's processor, which reads each neuron once for a batch.
+/// Hermes-host: cold neurons and attention on the host's processor, which reads each neuron once per batch.
 pub fn host(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     host_fits("hermes-host", machine, work, work.weight_bytes())?;
     let layers = f64::from(work.model.layers());
@@ -121,7 +121,7 @@ fn finish(machine: &Machine<'_>, work: &Workload, token: Steps) -> Run {
     work.run(prefill(machine, work, hot), token, resident)
 }
 
-/// Hermes-base: whole layers on the GPU as far as it has room, the others on the DIMMs; all attention on the DIMMs.
+/// Hermes-base: whole layers on the GPU while they fit, the others and all attention on the DIMMs.
 pub fn base(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     with_dimms("hermes-base", machine, work)?;
     let [resident, _] = resident(machine, work);

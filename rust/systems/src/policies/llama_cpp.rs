@@ -1,5 +1,5 @@
-//! Whole layers on the GPU or on the host's processor (llama.cpp), and speculation with a draft of the model (SpecInfer), as PowerInfer's
-//! sections 2.2 and 8.1 describe them.
+//! Whole layers on GPU or host (llama.cpp), and speculation with a draft model (SpecInfer), after PowerInfer's sections
+//! 2.2 and 8.1.
 
 use super::offload::resident;
 use super::{On, fits};
@@ -8,19 +8,19 @@ use crate::machine::{GB, Machine, Workload};
 use crate::run::{Device, Run, Step, Steps};
 use ndp_files::Result;
 
-/// Prompts of so many tokens are computed by the GPU, to which missing weights are copied; shorter ones where the weights are.
+/// Prompts of this length are computed on the GPU, with copies of missing weights; shorter ones where the weights are.
 const OFFLOADED_FROM: u32 = 32;
 
-/// Bytes of SpecInfer's draft: OPT-125M, the smaller one of its own paper's.
+/// SpecInfer's draft is OPT-125M, the smaller one of its own paper.
 const DRAFT_BYTES: f64 = 0.25 * GB;
 
-/// Layers that fit into `room` bytes of the GPU, if each takes as much as the others, as a share of all.
+/// Share of the layers, all equally large, that fit `room` bytes of the GPU.
 pub fn whole_layers(work: &Workload, room: f64, bytes: f64) -> f64 {
     let layers = f64::from(work.model.layers());
     (room.max(0.0) / (bytes / layers)).floor().min(layers) / layers
 }
 
-/// A prompt: `copied` bytes of the weights are not on the GPU. Short prompts take as long as a token of as many sequences, with `token`.
+/// A prompt; `copied` bytes of weights are not on the GPU. Short ones take as long as a `token` of as many sequences.
 pub fn prompt((machine, work): On<'_>, copied: f64, token: impl Fn(&Workload) -> Steps) -> Steps {
     if work.prompt < OFFLOADED_FROM {
         let batch = work.batch * work.prompt;
@@ -29,7 +29,7 @@ pub fn prompt((machine, work): On<'_>, copied: f64, token: impl Fn(&Workload) ->
     copied_prompt(machine, work, copied)
 }
 
-/// A prompt on the GPU, behind copies of the weights that it does not have.
+/// A prompt on the GPU, after copies of missing weights.
 fn copied_prompt(machine: &Machine<'_>, work: &Workload, copied: f64) -> Steps {
     let mut steps = Steps::default();
     let bus = machine.bus_ns(copied, Key::BusStream);
@@ -39,18 +39,18 @@ fn copied_prompt(machine: &Machine<'_>, work: &Workload, copied: f64) -> Steps {
     steps
 }
 
-/// Refuses a host that cannot hold `bytes` of weights with keys and values.
+/// Fails if the host cannot hold `bytes` of weights with keys and values.
 pub fn host_fits(policy: &str, machine: &Machine<'_>, work: &Workload, bytes: f64) -> Result<()> {
     let memory = machine.system.host().memory_gb * GB;
     fits(policy, machine, "host memory", bytes + work.kv_bytes(), memory)
 }
 
-/// Refuses a GPU that cannot hold `bytes` of what has to be there.
+/// Fails if the GPU cannot hold `bytes`.
 pub fn gpu_fits(policy: &str, machine: &Machine<'_>, bytes: f64) -> Result<()> {
     fits(policy, machine, "GPU memory", bytes, machine.gpu_bytes())
 }
 
-/// A token of each sequence, if the GPU has the share `on_gpu` of the layers: the host computes its own first, then the GPU.
+/// A token of each sequence with `on_gpu` of the layers on the GPU: first the host, then the GPU.
 fn token(machine: &Machine<'_>, work: &Workload, on_gpu: f64) -> Steps {
     let head = work.head_bytes();
     let layers = work.layer_bytes();
@@ -79,7 +79,7 @@ pub fn llama_cpp(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     Ok(work.run(prefill, token(machine, work, on_gpu), (on_gpu * layers + head) / work.weight_bytes()))
 }
 
-/// SpecInfer: a draft on the GPU proposes tokens, the model verifies all of them in one pass, for which missing weights are copied.
+/// A draft on the GPU proposes tokens; the model verifies them in one pass, with copies of missing weights.
 pub fn spec_infer(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let [resident, copied] = resident(machine, work);
     gpu_fits("specinfer", machine, DRAFT_BYTES)?;

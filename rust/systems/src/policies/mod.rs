@@ -14,7 +14,7 @@ use crate::run::Run;
 use ndp_files::{Result, ensure};
 use serde::Serialize;
 
-/// Declares the policies: variant, name, description, function.
+/// Variant, name, description, function.
 macro_rules! policies {
     ($($(#[doc = $doc:literal])+ $policy:ident $name:literal $run:path;)+) => {
         ndp_config::named! {
@@ -28,15 +28,11 @@ macro_rules! policies {
         }
 
         impl Policy {
-            /// What it does, in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$policy => concat!($($doc),+),)+ }
             }
 
-            /// What it takes on a machine.
-            ///
-            /// # Errors
-            /// A machine without a device or the memory that the policy needs; a model that the DIMMs cannot compute.
+            /// Fails if a device or memory is missing, or the DIMMs cannot compute the model.
             pub fn run(self, machine: &Machine<'_>, work: &Workload) -> Result<Run> {
                 match self { $(Self::$policy => $run(machine, work),)+ }
             }
@@ -83,10 +79,9 @@ policies! {
     FlashBundles "flash-bundles" flash::bundles;
 }
 
-/// A machine, and what it is to do.
 type On<'a> = (&'a Machine<'a>, &'a Workload);
 
-/// Refuses a machine that has less memory than is needed, both in bytes.
+/// Fails for a machine with less memory than needed, both in bytes.
 fn fits(policy: &str, machine: &Machine<'_>, what: &str, needed: f64, has: f64) -> Result<()> {
     let [needed_gb, has_gb] = [needed, has].map(|bytes| bytes / 1e9);
     let system = machine.system.name();

@@ -1,4 +1,4 @@
-//! Weights in the host's memory, all computation on the GPU: Accelerate, FlexGen, Deja Vu (Hermes, section II-C and V-A2).
+//! Weights in the host's memory, computation on the GPU: Accelerate, FlexGen, Deja Vu (Hermes, section II-C and V-A2).
 
 use super::{On, fits};
 use crate::assumption::Key;
@@ -7,14 +7,14 @@ use crate::run::{Device, Run, Step, Steps};
 use ndp_config::BlockKind;
 use ndp_files::Result;
 
-/// Bytes of the weights that stay on the GPU, and of those that do not.
+/// Bytes of weights on the GPU, and of all others.
 pub fn resident(machine: &Machine<'_>, work: &Workload) -> [f64; 2] {
     let all = work.weight_bytes();
     let resident = machine.gpu_bytes().min(all);
     [resident, all - resident]
 }
 
-/// One pass over all weights: for a prompt, or for a token of each sequence.
+/// One pass over all weights, for a prompt or a token of each sequence.
 fn pass(name: &'static str, (machine, work): On<'_>, share: Key, overlapped: bool, gpu_ns: f64) -> Steps {
     let [_, copied] = resident(machine, work);
     let mut steps = Steps::default();
@@ -29,7 +29,7 @@ fn pass(name: &'static str, (machine, work): On<'_>, share: Key, overlapped: boo
     steps
 }
 
-/// The GPU's part of a token: weights, and keys and values.
+/// The GPU's part of a token: weights, keys and values.
 fn token_gpu_ns(machine: &Machine<'_>, work: &Workload) -> f64 {
     machine.gpu_product_ns(work, work.weight_bytes()) + machine.gpu_read_ns(work.kv_bytes())
 }
@@ -42,7 +42,7 @@ fn streamed(policy: &str, (machine, work): On<'_>, share: Key, overlapped: bool)
     Ok(work.run(prefill, pass("layers", token_gpu_ns(machine, work)), resident / work.weight_bytes()))
 }
 
-/// Hugging Face Accelerate. OPT models and others reach different shares of the bus in the paper's figures.
+/// OPT models and others reach different shares of the bus in the paper's figures.
 pub fn accelerate(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let share = if work.model.is_biased() { Key::BusAccelerateOpt } else { Key::BusAccelerate };
     streamed("accelerate", (machine, work), share, false)
@@ -52,7 +52,7 @@ pub fn flexgen(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     streamed("flexgen", (machine, work), Key::BusFlexGen, true)
 }
 
-/// Deja Vu: attention streams as FlexGen's, of the MLP the neurons are gathered that one of the sequences needs. The GPU reads all of the
+/// Attention streams as FlexGen's; of the MLP those neurons are gathered that any sequence needs. The GPU reads all
 /// predictors.
 pub fn deja_vu(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let whole = streamed("deja-vu", (machine, work), Key::BusFlexGen, true)?;

@@ -1,12 +1,12 @@
-//! PowerInfer and its steps: neurons on the GPU or on the host's processor, each computes those of its own that are predicted to be active
-//! (PowerInfer, sections 5 and 6).
+//! PowerInfer and its steps: neurons on GPU or host, each of which computes its own predicted ones (PowerInfer,
+//! sections 5 and 6).
 //!
-//! There are two kinds of neurons: attention heads, all equally often active, and those of the MLP, whose frequencies are a power law. The
-//! solver of section 6.3 maximises the sum of frequencies on the GPU; as a neuron's work is its bytes, it takes the most frequent neurons first.
-//! Layers are alike here, so all of them get the same part of a kind, unless that is less than the least number of a block (inequalities 4, 7
-//! and 8): then as many layers as can have the least number get equal parts, and the others nothing. `+Engine` leaves the inequality out.
-//! Predictors are on the GPU (section 8.3.4), in the format of the weights; keys and values are in the host's memory (section 7).
-//! A block takes `max(GPU, host)`, attention before MLP, and each layer the host's software on top.
+//! Neurons are attention heads, all equally often active, and MLP neurons with a power law of frequencies. The solver
+//! of section 6.3 maximises the sum of frequencies on the GPU; as work is bytes, it takes the most frequent first.
+//! Layers are alike, so all get the same part of a kind; if that is below a block's least number (inequalities 4, 7 and
+//! 8), as many layers as can have the least number get equal parts, the others nothing. `+Engine` ignores the
+//! inequality. Predictors are on the GPU (section 8.3.4) in the weights' format, keys and values in the host's memory
+//! (section 7). A block takes `max(GPU, host)`, attention before MLP, plus the host's software per layer.
 
 use super::On;
 use super::llama_cpp::{gpu_fits, host_fits, keys_and_values, prompt, whole_layers};
@@ -17,19 +17,18 @@ use crate::run::{Device, Run, Step, Steps};
 use ndp_config::{BlockKind, LlmShape};
 use ndp_files::Result;
 
-/// What the paper states of a model's neurons.
 struct Statement {
-    /// Active share of the MLP's neurons: Table 3.
+    /// Active share of MLP neurons: Table 3.
     active: f64,
-    /// Share of the neurons of a block that has 80 % of the activations: Fig. 4a.
+    /// Share of a block's neurons with 80 % of the activations: Fig. 4a.
     hot: f64,
-    /// Parameters of the predictors over those of the model, if Table 6 has it.
+    /// Predictors' parameters over the model's, if in Table 6.
     predictor: Option<f64>,
 }
 
-/// Of OPT models Table 3 has 96 to 98 % of inactive neurons. Fig. 4 has OPT, ReGLU and SwiGLU; Falcon has ReLU like OPT, Bamboo a gate like
-/// ReGLU. For Bamboo, Table 3 has 10 % of active neurons and section 8.3.2, of the runs themselves, 14 to 20 %. A model that the paper does not have
-/// is taken for OPT if its layers have biases, else for LLaMA2(ReGLU).
+/// Table 3 has 96 to 98 % inactive neurons for OPT. Fig. 4 has OPT, ReGLU and SwiGLU; Falcon has ReLU like OPT, Bamboo
+/// a gate like ReGLU. For Bamboo, Table 3 has 10 % active neurons, section 8.3.2 (the runs themselves) 14 to 20 %.
+/// Other models count as OPT with biases, else as LLaMA2(ReGLU).
 fn statement(model: &LlmShape) -> Statement {
     let (active, hot, predictor) = match model.name() {
         "opt-13b" => (0.03, 0.26, Some(0.0671)),
@@ -48,24 +47,24 @@ fn statement(model: &LlmShape) -> Statement {
     Statement { active, hot, predictor }
 }
 
-/// How often the neurons of the MLP are predicted to be active.
+/// Frequencies of predicted MLP neurons.
 fn frequencies(machine: &Machine<'_>, model: &LlmShape) -> Frequencies {
     let Statement { active, hot, .. } = statement(model);
     let predicted = active + (1.0 - active) * machine.assumed(Key::FalsePositives);
     Frequencies::power_law(predicted, hot, 0.8)
 }
 
-/// What the GPU has of a kind of blocks. Layers that have some of it have equal parts.
+/// The GPU's part of a kind of blocks, equal in all layers that have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Part {
-    /// Layers that have some of it there, as a share of all.
+    /// Share of the layers with a part.
     layers: f64,
-    /// Share of such a layer's block that is there.
+    /// Share of such a layer's block on the GPU.
     share: f64,
 }
 
 impl Part {
-    /// So many bytes of the block's `all`, evenly over the layers; over fewer if each of them has to have `least` bytes at least.
+    /// `bytes` of the block's `all`, evenly over the layers, or over fewer so that each has at least `least` bytes.
     fn of(bytes: f64, all: f64, layers: f64, least: f64) -> Self {
         if bytes <= 0.0 || least > all / layers {
             return Self::default();
@@ -77,7 +76,6 @@ impl Part {
         Self { layers: filled / layers, share: (bytes / (all * filled / layers)).min(1.0) }
     }
 
-    /// Share of all blocks of the kind.
     fn all(self) -> f64 {
         self.layers * self.share
     }
@@ -87,13 +85,11 @@ impl Part {
 struct Layout {
     /// Attention on the GPU, projection included.
     heads: Part,
-    /// Neurons of the MLP on the GPU.
     neurons: Part,
-    /// Of these, how many are chosen at random; the others are the most frequent ones.
+    /// Share chosen at random; the others are the most frequent.
     random: f64,
 }
 
-/// Bytes of a model.
 struct Bytes {
     attention: f64,
     mlp: f64,
@@ -112,14 +108,14 @@ impl Bytes {
         }
     }
 
-    /// Of the GPU's memory, what predictors and the matrix of the logits leave.
+    /// GPU memory without predictors and the matrix of the logits.
     fn room(&self, machine: &Machine<'_>) -> f64 {
         (machine.gpu_bytes() - self.predictor - self.head).max(0.0)
     }
 }
 
-/// Bytes of the least number of neurons of a block, of `neuron` bytes each: `C T_GPU + T_sync <= C T_CPU` (inequality 4), with bytes through
-/// bandwidth (equation 5). A layer takes two synchronisations.
+/// Bytes of a block's least number of neurons: `C T_GPU + T_sync <= C T_CPU` (inequality 4), with bytes over bandwidth
+/// (equation 5) and two synchronisations per layer.
 fn least(machine: &Machine<'_>, work: &Workload, neuron: f64) -> f64 {
     let one = Workload { batch: 1, ..work.clone() };
     let saved = machine.host_neurons_ns(&one, neuron, 0.0) - machine.gpu_read_ns(neuron);
@@ -132,14 +128,13 @@ fn least(machine: &Machine<'_>, work: &Workload, neuron: f64) -> f64 {
 }
 
 impl Layout {
-    /// The most frequent neurons first.
     fn by_frequency(machine: &Machine<'_>, work: &Workload, bytes: &Bytes) -> Self {
         let layers = f64::from(work.model.layers());
         let room = bytes.room(machine);
         let least_of = |all, count| least(machine, work, all / layers / f64::from(count));
         let (of_heads, of_mlp) =
             (least_of(bytes.attention, work.model.heads()), least_of(bytes.mlp, work.model.ffn()));
-        // The least number of a block comes as a whole, so what counts against heads is its mean.
+        // The least number comes as a whole, so its mean competes with heads.
         let (frequencies, head) = (frequencies(machine, &work.model), machine.assumed(Key::HeadsActive));
         let bundle = (of_mlp * layers / bytes.mlp).min(1.0);
         let hot = match frequencies.active_by(bundle)[0] > head * bundle || bundle == 0.0 {
@@ -157,7 +152,6 @@ impl Layout {
         }
     }
 
-    /// Attention first, then any neurons.
     fn at_random(machine: &Machine<'_>, work: &Workload, bytes: &Bytes) -> Self {
         let layers = f64::from(work.model.layers());
         let room = bytes.room(machine);
@@ -169,14 +163,14 @@ impl Layout {
         }
     }
 
-    /// Share of the layers in which GPU and host both have neurons, and wait for each other.
+    /// Share of the layers with neurons on both GPU and host, which wait for each other.
     fn split(&self) -> f64 {
         let whole = |part: Part| if part.share >= 1.0 { part.layers } else { 0.0 };
         self.heads.layers.max(self.neurons.layers) - whole(self.heads).min(whole(self.neurons))
     }
 
-    /// Of a layer's neurons with some on the GPU, those there and on the host that one of the sequences needs; `split` is for the most frequent
-    /// ones on the GPU.
+    /// Neurons on GPU and host that any sequence needs, in a layer with some on the GPU; `split` is for the most
+    /// frequent ones on the GPU.
     fn needed(&self, split: [f64; 2]) -> [f64; 2] {
         let all = split[0] + split[1];
         let gpu = (1.0 - self.random) * split[0] + self.random * self.neurons.share * all;
@@ -188,13 +182,13 @@ impl Layout {
     }
 }
 
-/// Heads that one of the sequences needs.
+/// Share of the heads that any sequence needs.
 fn heads(machine: &Machine<'_>, batch: u32) -> f64 {
     1.0 - (1.0 - machine.assumed(Key::HeadsActive)).powi(batch as i32)
 }
 
-/// Blocks of a kind, of which each layer has `bytes` on `[GPU, host]` that any sequence needs and, on the host, `pairs` bytes that each needs on
-/// average, if the GPU has a part of them; in the other layers the host has all.
+/// Blocks of a kind. If the GPU has a part, any sequence needs `bytes` on `[GPU, host]`, and each `pairs` bytes on the
+/// host on average; in other layers the host has all.
 fn blocks(
     (machine, work): On<'_>,
     (name, part): (&'static str, Part),
@@ -215,7 +209,7 @@ fn blocks(
     add(1.0 - part.layers, [0.0, bytes[0] + bytes[1]], gpu_pairs + host_pairs);
 }
 
-/// Predictors, and the software of a layer. GPU and host wait for each other in `split` of the layers.
+/// Predictors, and software per layer. GPU and host wait for each other in `split` of the layers.
 fn predict(machine: &Machine<'_>, work: &Workload, bytes: &Bytes, split: f64, steps: &mut Steps) {
     let layers = f64::from(work.model.layers());
     let ns = machine.gpu_product_ns(work, bytes.predictor);
@@ -257,13 +251,13 @@ pub fn powerinfer(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     hybrid("powerinfer", (machine, work), &bytes, Layout::by_frequency(machine, work, &bytes))
 }
 
-/// "+Engine": neurons of the MLP are on the GPU at random, behind all attention.
+/// "+Engine": all attention, then random MLP neurons, on the GPU.
 pub fn engine(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let bytes = Bytes::of(machine, work);
     hybrid("powerinfer-engine", (machine, work), &bytes, Layout::at_random(machine, work, &bytes))
 }
 
-/// "+PO": predictors and sparse operators, but each layer is the GPU's or the host's.
+/// "+PO": predictors and sparse operators, but each layer is wholly on GPU or host.
 pub fn operators(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let bytes = Bytes::of(machine, work);
     let layers = bytes.attention + bytes.mlp;
@@ -298,7 +292,7 @@ mod tests {
     use crate::dimms::DimmModel;
     use ndp_config::{DesignConfig, SystemConfig};
 
-    /// OPT-30B on PC-Low with so many GB of GPU memory, if a layer's synchronisations take so many us.
+    /// OPT-30B on PC-Low with this GPU memory and synchronisation time per layer, in us.
     fn layout(gpu_gb: f64, host_layer: f64) -> (Layout, Bytes, [f64; 2]) {
         let system = include_str!("../../../config/presets/systems/pc-low.toml")
             .replace("memory_gb = 11.81", &format!("memory_gb = {gpu_gb:?}"));
@@ -348,7 +342,7 @@ mod tests {
         let (all, _, _) = layout(4.8, 0.0);
         assert!(few.neurons.layers < 1.0 && all.neurons.layers == 1.0, "{:?} {:?}", few.neurons, all.neurons);
         assert_eq!((few.split(), all.split()), (few.neurons.layers.max(few.heads.layers), 1.0));
-        // The GPU has all it has room for, but for less than a block of either kind needs. A head has 7.3 MB.
+        // The GPU is full, up to less than a block of either kind needs. A head has 7.3 MB.
         let left = few.on_host(&bytes) - all.on_host(&bytes);
         let least = 500e3 / (1.0 / host - 1.0 / gpu);
         assert!((0.0..2.0 * least + 8e6).contains(&left), "{left} {least}");

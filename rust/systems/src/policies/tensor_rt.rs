@@ -6,7 +6,7 @@ use crate::machine::{Machine, Workload};
 use crate::run::{Device, Run, Steps};
 use ndp_files::Result;
 
-/// All weights on the GPUs, of whose bandwidth products reach such a share.
+/// All weights on the GPUs; products reach `share` of their bandwidth.
 fn on_gpus(policy: &'static str, machine: &Machine<'_>, work: &Workload, share: f64) -> Result<Run> {
     let bytes = work.weight_bytes();
     fits(policy, machine, "GPU memory", bytes + work.kv_bytes(), machine.gpu_bytes())?;

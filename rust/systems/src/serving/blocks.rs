@@ -1,6 +1,6 @@
 //! Paged keys and values: blocks of a fixed number of tokens, as in vLLM (SOSP 2023, section 4.2).
 
-/// Blocks of a memory. Each is given to one request at most; which one does not matter here, so they are counted.
+/// Counts blocks. Each belongs to at most one request; which one does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockPool {
     tokens: u32,
@@ -15,7 +15,7 @@ ndp_config::getters!(BlockPool {
 });
 
 impl BlockPool {
-    /// Blocks of so many tokens, as many as `bytes` hold at `bytes_per_token`.
+    /// Blocks of `tokens` tokens, as many as fit `bytes`.
     pub fn new(tokens: u32, bytes: u64, bytes_per_token: u64) -> Self {
         let of_block = u64::from(tokens).saturating_mul(bytes_per_token);
         Self { tokens, total: bytes.checked_div(of_block).unwrap_or(0), used: 0 }
@@ -25,12 +25,12 @@ impl BlockPool {
         self.total - self.used
     }
 
-    /// Blocks for so many tokens.
+    /// Blocks for `tokens` tokens.
     pub fn needed(&self, tokens: u32) -> u64 {
         tokens.div_ceil(self.tokens).into()
     }
 
-    /// Takes blocks; false, and nothing is taken, if there are not as many.
+    /// Takes blocks; false, without a change, if there are too few.
     #[must_use]
     pub fn take(&mut self, blocks: u64) -> bool {
         let enough = blocks <= self.free();
@@ -40,7 +40,6 @@ impl BlockPool {
         enough
     }
 
-    /// Takes back what was given.
     pub fn give_back(&mut self, blocks: u64) {
         debug_assert!(blocks <= self.used, "{blocks} of {}", self.used);
         self.used -= blocks;

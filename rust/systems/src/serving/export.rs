@@ -1,11 +1,11 @@
-//! Tables of latencies for LLMServingSim, and one with energies of our own.
+//! Tables of latencies for LLMServingSim, and our own with energies.
 //!
-//! What LLMServingSim reads (commit 5daddb2): for an NPU a folder `tp<N>` of CSV files, with times in microseconds (`docs/docs/profiler/output-bundle.md`,
-//! `trace_generator._load_perf_db`); for PIM an INI file of DRAMsim3 of which it uses twelve keys, and a line `slope, intercept` in the source
-//! of its `pim_model.py`: attention of a request in one layer, all heads in one channel, at the head sizes of Llama-3.1-8B. It has no table of energies, only
-//! two powers of a channel.
+//! LLMServingSim (commit 5daddb2) reads, for an NPU, a folder `tp<N>` of CSV files with times in microseconds
+//! (`docs/docs/profiler/output-bundle.md`, `trace_generator._load_perf_db`); for PIM twelve keys of a DRAMsim3 INI
+//! file, and a line `slope, intercept` in its `pim_model.py`: attention of a request in one layer, all heads in one
+//! channel, at Llama-3.1-8B's head sizes. It has no energies but two powers of a channel.
 //!
-//! The layers are those of its catalogue for Llama. What our time model does not have is 0: embedding, rotary embedding, sampler.
+//! Layers are its catalogue's for Llama. Embedding, rotary embedding and sampler, which we do not model, are 0.
 
 use crate::serving::librapim::LibraPimSteps;
 use ndp_config::HbmConfig;
@@ -17,21 +17,20 @@ use ndp_librapim::offloading::{DeviceTimes, Hardware, Mode, Model, Picos, Step, 
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Tokens of `dense.csv` and sequences of `per_sequence.csv`.
+/// Tokens of `dense.csv`, sequences of `per_sequence.csv`.
 const TOKENS: [u32; 14] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
-/// Tokens of a chunk of a prompt; 0 is none.
+/// Tokens of a prompt's chunk; 0 is none.
 const CHUNKS: [u32; 7] = [0, 16, 64, 256, 512, 1024, 2048];
-/// Tokens before the chunk.
 const HISTORIES: [u32; 5] = [0, 64, 512, 1024, 2048];
 /// Requests that generate a token; 0 is none.
 const DECODING: [u32; 10] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256];
 /// Tokens in K and V of each.
 pub const CONTEXTS: [u32; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
-/// Distance of the contexts that the line for `pim_model.py` is fitted to, from 128 to 4096 as its authors' loop has them.
+/// Step of the contexts to fit `pim_model.py`'s line to, from 128 to 4096 as in its authors' loop.
 const FIT_STEP: u32 = 128;
 const FIT_END: u32 = 4096;
 
-/// The model whose head sizes `pim_model.py` scales from.
+/// Its head sizes are the base of `pim_model.py`.
 pub fn reference_model() -> Model {
     Model {
         name: "llama-3.1-8b".to_owned(),
@@ -46,7 +45,6 @@ pub fn reference_model() -> Model {
     }
 }
 
-/// Contexts that times in memory are asked for.
 pub fn contexts() -> impl Iterator<Item = u32> {
     CONTEXTS.into_iter().chain((1..=FIT_END / FIT_STEP).map(|index| index * FIT_STEP))
 }
@@ -54,19 +52,18 @@ pub fn contexts() -> impl Iterator<Item = u32> {
 /// The line of `pim_model.py`, in nanoseconds and nanoseconds per token.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PimLine {
-    /// By token in K and V.
+    /// Per token in K and V.
     pub slope: f64,
-    /// Without tokens.
     pub intercept: f64,
-    /// Greatest distance of a time from the line, over the time.
+    /// Largest relative distance of a time from the line.
     pub worst: f64,
 }
 
 impl PimLine {
-    /// The least squares through the times of one request of [`reference_model`] in one channel.
+    /// Least squares through the times of one request of [`reference_model`] in one channel.
     pub fn fit(times: &dyn DeviceTimes, hardware: &Hardware) -> Self {
         let model = reference_model();
-        // Heads that one channel has of a request: all, where the times deal them over all channels.
+        // Heads of a request in one channel: all, if the times deal them over all channels.
         let share = model.kv_heads.div_ceil(hardware.pim.channels);
         let scale = f64::from(model.kv_heads) / f64::from(share) / 1e3;
         let points: Vec<(f64, f64)> = (1..=FIT_END / FIT_STEP)
@@ -84,12 +81,11 @@ impl PimLine {
     }
 }
 
-/// What the tables are made of.
 pub struct Tables<'a> {
     /// A chip's part of the model.
     pub part: &'a Model,
     pub hardware: &'a Hardware,
-    /// Their memory, as RTL and device model have it.
+    /// Description of their memory.
     pub memory: &'a HbmConfig,
     pub times: &'a dyn DeviceTimes,
     pub costs: &'a StepCosts,
@@ -117,7 +113,7 @@ impl Tables<'_> {
         };
         let normalised = |tokens| npu.normalised(model.hidden, tokens);
         rows("embedding", &|_| Picos::ZERO);
-        // A normalisation has the sum of the residual before it.
+        // A normalisation includes the residual sum before it.
         rows("layernorm", &|tokens| normalised(tokens) + npu.mapped(model.hidden, tokens));
         rows("qkv_proj", &|tokens| npu.gemm(model.qkv(), tokens).total());
         rows("rotary_emb", &|_| Picos::ZERO);
@@ -139,7 +135,7 @@ impl Tables<'_> {
         text
     }
 
-    /// `attention.csv`: a chunk of a prompt on the NPU, then requests in the banks.
+    /// `attention.csv`: a prompt's chunk on the NPU, then requests in the banks.
     pub fn attention(&self) -> String {
         let npu = self.npu();
         let mut text = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n".to_owned();
@@ -167,7 +163,7 @@ impl Tables<'_> {
         text
     }
 
-    /// `meta.yaml` of a folder for `tp` chips; without a correction for requests of different lengths.
+    /// `meta.yaml` of a folder for `tp` chips, without correction for requests of different lengths.
     pub fn meta(&self, hardware: &str, model: &str, tp: u32) -> String {
         let most = TOKENS[TOKENS.len() - 1];
         let seqs = DECODING[DECODING.len() - 1];
@@ -177,7 +173,7 @@ impl Tables<'_> {
         )
     }
 
-    /// Milliwatts of a channel without work, and in attention with a request in each channel.
+    /// Milliwatts of an idle channel, and in attention with a request in each channel.
     pub fn milliwatts(&self) -> [f64; 2] {
         let channels = self.hardware.pim.channels;
         let of = |step: &Step| {
@@ -190,7 +186,7 @@ impl Tables<'_> {
         [of(&step(Picos(1_000_000_000), Vec::new())), of(&step(time, vec![(job, 1)]))]
     }
 
-    /// The INI file of a memory, with the twelve keys that are used.
+    /// INI file of a memory, with the twelve keys in use.
     pub fn pim_ini(&self) -> String {
         let pim = &self.hardware.pim;
         // A channel carries a column in tCCD_S over 64 lines.
@@ -213,10 +209,10 @@ impl Tables<'_> {
         )
     }
 
-    /// Our own table: each part of a decoder layer, and logits, by requests and context, with energy.
+    /// Our table: parts of a decoder layer, and logits, by requests and context, with energy.
     ///
-    /// Columns: `layer` (`qkv`, `attention`, `projection`, `ffn`, once each in every decoder layer, and `head`, once per token), `batch` (requests),
-    /// `context` (tokens in K and V of each; 0 where it does not matter), `latency_ns`, `energy_pj` (memory with its standby, and NPU).
+    /// Columns: `layer` (`qkv`, `attention`, `projection`, `ffn` per decoder layer, `head` per token), `batch`
+    /// (requests), `context` (tokens in K and V, or 0), `latency_ns`, `energy_pj` (memory with standby, and NPU).
     pub fn energies(&self) -> String {
         let mut text = "layer,batch,context,latency_ns,energy_pj\n".to_owned();
         let mut row = |name: &str, batch: u32, context: u32, time: Picos, job: Job, macs: u64| {
@@ -244,7 +240,7 @@ impl Tables<'_> {
         text
     }
 
-    /// Refuses times that end before the tables do.
+    /// Fails if the times end before the tables.
     pub fn check(&self) -> Result<()> {
         let (requests, context) = self.times.limits();
         in_range("requests of the tables", DECODING[9], 1, requests)?;
@@ -282,7 +278,7 @@ mod tests {
         };
         let near = |found: f64, time: Picos| assert!((found - time.us()).abs() <= 5e-4, "{found} {time:?}");
         let (dense, attention) = (tables.dense(), tables.attention());
-        // What LLMServingSim adds up for a layer is what the time model has, but for the order of two additions.
+        // LLMServingSim's sum for a layer is the time model's, up to the order of two additions.
         let of = |name: &str| value(&dense, &format!("{name},64,"));
         let layer = 2.0 * of("layernorm")
             + of("qkv_proj")

@@ -1,14 +1,12 @@
-//! Iterations on Hermes' machine: the policies of `ndp-systems`.
+//! Iterations on Hermes' machine. A policy of `ndp-systems` has a prefill and a token for requests of one length. Here:
 //!
-//! A policy gives a prefill and a token for requests of one length. Here:
-//!
-//! - **Tokens**: a step with that many requests and the *mean* of their contexts, rounded to half a token. Keys and values are read in proportion to
-//!   the sum of contexts, so nothing else is lost; the times of neurons depend on the number of requests alone.
-//! - **Prompts** of an iteration, or their parts, are one prefill of a prompt of all their tokens: weights cross the bus once in each iteration. Logits beyond the first prompt's, and
-//!   attention within prompts, are left out, as the policies leave out the latter. Each prefill brings the hot neurons back to the GPU.
+//! - **Tokens**: a step with this number of requests and their *mean* context, to half a token. Reads of keys and
+//!   values are proportional to contexts, and times of neurons depend only on requests, so nothing else is lost.
+//! - **Prompts** of an iteration are one prefill of all their tokens: weights cross the bus once, hot neurons are
+//!   reloaded. Logits beyond the first prompt's and, as in the policies, attention within prompts are left out.
 //! - Prompts come before the tokens of the same iteration; they do not overlap.
 //!
-//! The union of active neurons is that of independent sequences, as `ndp compare` has it.
+//! Active neurons are the union over independent sequences, as in `ndp compare`.
 
 use crate::serving::step::{Chunk, KvMemory, StepCost, StepTimes, Use, tokens_of};
 use crate::{Device, Machine, Policy, RunCosts, Steps, Workload};
@@ -17,26 +15,24 @@ use ndp_energy::Energy;
 use ndp_files::{Result, bail};
 use std::collections::HashMap;
 
-/// Bytes of a GB.
 const GB: f64 = 1e9;
 
-/// A system that serves with one policy.
 pub struct HermesSteps<'a> {
     machine: Machine<'a>,
     policy: Policy,
     model: LlmShape,
     costs: RunCosts,
     kv: KvMemory,
-    /// Steps of tokens by requests and twice the mean context, which is all that they depend on.
+    /// By requests and twice the mean context, which is all that they depend on.
     tokens: HashMap<(u32, u64), StepCost>,
     prompts: HashMap<u32, StepCost>,
 }
 
-/// Room for keys and values: as many tokens as the policy takes, up to 2^20. Those that copy weights from the host's memory do not ask for room;
-/// they have what the weights that the GPU lacks leave of that memory.
+/// As many tokens as the policy takes, up to 2^20. Policies that copy weights from the host's memory do not check room:
+/// they get what the weights missing on the GPU leave there.
 fn kv_memory(machine: &Machine<'_>, policy: Policy, model: &LlmShape) -> Result<KvMemory> {
     let runs = |tokens| policy.run(machine, &Workload::new(model, tokens, 1, 1)?);
-    // What even one token lacks is the policy's to say.
+    // The policy reports what even one token lacks.
     runs(1)?;
     let (mut fits, mut too_many) = (1, Workload::MAX_TOKENS + 1);
     while too_many - fits > 1 {
@@ -60,11 +56,8 @@ fn kv_memory(machine: &Machine<'_>, policy: Policy, model: &LlmShape) -> Result<
 }
 
 impl<'a> HermesSteps<'a> {
-    /// A policy on a machine. K and V have as much room as the policy finds, or `given` bytes.
-    ///
-    /// # Errors
-    /// Weights that have no room, or leave none for keys and values; errors of the policy about the machine and the
-    /// model.
+    /// K and V have the room that the policy finds, or `given` bytes. Fails if weights do not fit or leave no room, or
+    /// as the policy.
     pub fn new(
         machine: Machine<'a>,
         policy: Policy,
@@ -133,7 +126,7 @@ impl StepTimes for HermesSteps<'_> {
         if !tokens.is_empty() {
             let count = tokens.len() as u64;
             let sum = tokens.iter().map(|one| u64::from(one.context())).sum::<u64>();
-            // To the nearest half; a prompt has a token at least.
+            // To the nearest half; a prompt has at least one token.
             let twice_mean = ((2 * sum + count / 2) / count).max(3);
             cost += self.token_cost(tokens.len() as u32, twice_mean)?;
         }

@@ -1,13 +1,13 @@
-//! Iterations on an NPU with HBM-PIM: LibraPIM, its baselines, and several such chips.
+//! Iterations on one or several NPUs with HBM-PIM: LibraPIM and its baselines.
 //!
-//! **Tokens** are steps of `offloading`'s planner, with all contexts as they are; nothing is rounded or averaged, and no step is kept.
+//! **Tokens** are steps of `offloading`'s planner with the exact contexts; nothing is rounded, averaged or cached.
 //!
-//! **Prompts** are the NPU's alone, as in the paper, which says nothing more of them: all prompts of an iteration are one matrix product each with Q,
-//! K and V, projection and FFN; then attention prompt by prompt and head by head, `QK^T` and the weighted values as products of the arrays, without
-//! leaving out what a causal mask makes 0; logits of the last token of each prompt. Prompts come before the tokens of the same iteration, they do
-//! not overlap. Their new keys and values are not written, as in the time model of tokens.
+//! **Prompts** run on the NPU, as in the paper, which says no more. Those of an iteration share one product each with
+//! Q, K and V, projection and FFN; attention goes prompt by prompt and head by head, `QK^T` and weighted values being
+//! products of the arrays with causal zeros; logits are of last tokens. They precede the iteration's tokens without
+//! overlap. As in the tokens' time model, new keys and values are not written.
 //!
-//! **Energy** is that of the steps, of all chips, with standby of chips that wait for others; links are left out.
+//! **Energy** is the steps' on all chips, with standby of waiting chips, without links.
 
 use crate::serving::parallel::Parallel;
 use crate::serving::step::{Chunk, KvMemory, StepCost, StepTimes, Use, tokens_of};
@@ -22,7 +22,6 @@ use ndp_librapim::offloading::{
     AnalyticTimes, Batch, DeviceTimes, Hardware, Mode, Model, Picos, Planner, Request, Rule, Step, StepCosts,
 };
 
-/// Chips that serve in one mode.
 pub struct LibraPimSteps<'a> {
     part: Model,
     mode: Mode,
@@ -41,7 +40,7 @@ fn yielding(chunks: &[Chunk]) -> u32 {
     chunks.iter().filter(|chunk| chunk.yields).count() as u32
 }
 
-/// Room for keys and values: what the weights leave of the memory of all chips, or `given`.
+/// Memory of all chips without the weights, or `given`.
 pub fn kv_memory(
     model: &LlmShape,
     parallel: &Parallel,
@@ -68,10 +67,8 @@ pub fn kv_memory(
 }
 
 impl<'a> LibraPimSteps<'a> {
-    /// Chips that have `part` of a model each ([`Parallel::part`]), with times of it on ordinary and on sliced banks.
-    ///
-    /// # Errors
-    /// A model that cannot be divided and others of [`Parallel::part`].
+    /// Each chip has `part` of a model ([`Parallel::part`]), with times on ordinary and on sliced banks. Fails as
+    /// [`Parallel::part`].
     pub fn new(
         model: &Model,
         (parallel, kv): (Parallel, KvMemory),
@@ -98,7 +95,7 @@ impl<'a> LibraPimSteps<'a> {
         })
     }
 
-    /// Attention in one layer, on the NPU, of `tokens` of a prompt over `keys`, themselves included.
+    /// The NPU's attention in one layer of `tokens` of a prompt over `keys`, these tokens included.
     pub(crate) fn attention_of_chunk(npu: &NpuTimes, model: &Model, tokens: u32, keys: u32) -> Picos {
         let width = model.head_width;
         let scores = Matrix { inputs: width, outputs: keys };
@@ -145,7 +142,7 @@ impl<'a> LibraPimSteps<'a> {
         step
     }
 
-    /// Micro-batches that go through all stages; `tokens` and `logits` of each are what its vectors and logits are. Prompts find the pipeline empty.
+    /// Micro-batches through all stages, with vectors (`tokens`) and `logits` of each. Prompts find the pipeline empty.
     fn through_stages(&self, steps: &[(Step, u64, u64)], begins_empty: bool) -> StepCost {
         let mut cost = StepCost::nothing(2);
         let Some(longest) = steps

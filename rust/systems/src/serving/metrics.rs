@@ -1,30 +1,27 @@
-//! Latencies and rates of what was served.
+//! Latencies and rates of served requests.
 
 use crate::serving::scheduler::{Outcome, Served};
 use crate::serving::step::StepTimes;
 use ndp_energy::Energy;
 use serde::Serialize;
 
-/// Stretches of time of the throughput.
+/// Intervals of the throughput.
 const STRETCHES: usize = 60;
 
-/// A distribution, in milliseconds. Percentiles are by nearest rank: the smallest value that so many are not above.
+/// In milliseconds. Percentiles are by nearest rank: the smallest value that so many are not above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
     pub mean_ms: f64,
-    /// Half are not above.
     pub p50_ms: f64,
-    /// 95 of 100 are not above.
     pub p95_ms: f64,
-    /// 99 of 100 are not above.
     pub p99_ms: f64,
     pub max_ms: f64,
-    /// How many values there are.
+    /// Number of values.
     pub values: u64,
 }
 
 impl Distribution {
-    /// Of nanoseconds; all 0 of none.
+    /// From nanoseconds; all 0 without values.
     pub fn of(ns: impl IntoIterator<Item = f64>) -> Self {
         let mut all: Vec<f64> = ns.into_iter().collect();
         all.sort_by(f64::total_cmp);
@@ -42,13 +39,12 @@ impl Distribution {
     }
 }
 
-/// How much a device works.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Utilisation {
     pub device: &'static str,
-    /// Share of the time for which it has work, be it waiting for its memory.
+    /// Share of the time with work, waits for memory included.
     pub busy: f64,
-    /// Its MACs over what it could do in the time, where they are counted.
+    /// MACs over the peak, where they are counted.
     pub macs: Option<f64>,
 }
 
@@ -59,35 +55,34 @@ pub struct Summary {
     pub seconds: f64,
     pub tokens: u64,
     pub prompt_tokens: u64,
-    /// Generated tokens over [`Summary::seconds`].
+    /// Over [`Summary::seconds`].
     pub tokens_per_second: f64,
-    /// Requests over [`Summary::seconds`].
+    /// Over [`Summary::seconds`].
     pub requests_per_second: f64,
     /// Arrival to first token.
     pub ttft: Distribution,
-    /// First to last token over the tokens behind the first; of requests with two tokens or more.
+    /// First to last token per token after the first; of requests with at least two tokens.
     pub tpot: Distribution,
     /// Arrival to last token.
     pub latency: Distribution,
     pub iterations: u64,
-    /// Share of [`Summary::seconds`] in which there is nothing to do.
+    /// Share of [`Summary::seconds`] without work.
     pub waiting: f64,
-    /// Requests of an iteration, mean over its time.
+    /// Requests of an iteration, weighted by its time.
     pub mean_batch: f64,
     /// Over [`Summary::seconds`].
     pub utilisation: Vec<Utilisation>,
-    /// How often a request gave way.
     pub preemptions: u64,
-    /// Tokens that were prefilled again.
+    /// Tokens prefilled again.
     pub recomputed_tokens: u64,
     pub kv_blocks: u64,
-    /// Most of them in use, as a share.
+    /// Largest share in use.
     pub kv_most: f64,
-    /// Their share in use, mean over the time of iterations.
+    /// Mean share in use over the time of iterations.
     pub kv_mean: f64,
     /// Energy of iterations over generated tokens.
     pub joules_per_token: Option<Energy>,
-    /// Tokens per second in equal stretches: end in seconds behind the first arrival, and rate.
+    /// Tokens per second in equal intervals: end in seconds after the first arrival, and rate.
     pub throughput: Vec<(f64, f64)>,
 }
 
@@ -160,7 +155,7 @@ fn throughput(tokens: &[(u64, u32)], begin: u64, ns: f64) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Latencies in equal steps of their share, for a chart: share of the requests that are not above, and milliseconds.
+/// Latencies by share of the requests, for a chart: share that is not above, and milliseconds.
 pub fn cumulative(served: &[Served], of: Latency) -> Vec<(f64, f64)> {
     let mut all: Vec<f64> = match of {
         Latency::FirstToken => served.iter().map(ttft).collect(),
@@ -180,7 +175,6 @@ pub enum Latency {
     FirstToken,
     /// First to last token, by token.
     PerToken,
-    /// Arrival to last token.
     Whole,
 }
 

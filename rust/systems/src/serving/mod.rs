@@ -1,10 +1,10 @@
 //! Serving: many requests that arrive over time, on the papers' machines.
 //!
-//! Reading order: [`request`] (traces), [`synth`] (traces that are drawn), [`blocks`] (paged keys and values), [`step`] (what an iteration takes,
-//! whoever knows it), [`scheduler`] (continuous batching), [`metrics`] (latencies and rates); then the machines: [`librapim`] with [`parallel`]
-//! (several chips), [`hermes`], and [`texts`] (clock by clock, with data or without); [`export`] (tables for another simulator).
+//! Reading order: [`request`] and [`synth`] (traces), [`blocks`] (paged keys and values), [`step`] (cost of an
+//! iteration), [`scheduler`] (continuous batching), [`metrics`]; machines: [`librapim`] with [`parallel`] (several
+//! chips), [`hermes`], [`texts`] (clock by clock); [`export`] (tables for another simulator).
 //!
-//! Time is in whole nanoseconds. Nothing here knows how long a product takes: machines do.
+//! Time is in whole nanoseconds.
 
 pub mod blocks;
 pub mod export;

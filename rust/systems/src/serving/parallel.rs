@@ -1,31 +1,30 @@
 //! Several chips that share a model: simple factors, no network simulation.
 //!
-//! **Tensor parallelism**, `tp` chips: each has an equal part of the heads of Q, K and V, of the FFN's width and of the vocabulary. After the
-//! projection and after the FFN all chips add their vectors of the hidden state (all-reduce in a ring): `2 (tp - 1) / tp` of the bytes and `2 (tp - 1)`
-//! latencies, twice in each layer. Logits are gathered: `(tp - 1) / tp` of their bytes, FP16. Nothing of it overlaps with computation.
+//! **Tensor parallelism**, `tp` chips with equal parts of heads, FFN width and vocabulary. After projection and FFN all
+//! chips add their hidden vectors (all-reduce in a ring): `2 (tp - 1) / tp` of the bytes and `2 (tp - 1)` latencies.
+//! Logits are gathered: `(tp - 1) / tp` of their bytes, FP16. Nothing overlaps with computation.
 //!
-//! **Pipeline parallelism**, `pp` stages of `ceil(layers / pp)` layers: requests are dealt to at most `pp` micro-batches. A stage takes as long
-//! as the longest micro-batch does, logits included. Token after token the pipeline stays full: a step takes `pp` stage times, whatever the number
-//! of micro-batches is. Prompts find it empty: `pp + micro-batches - 1` stage times. Between stages go vectors of the hidden state, FP16.
+//! **Pipeline parallelism**, `pp` stages of `ceil(layers / pp)` layers: requests are dealt to at most `pp`
+//! micro-batches. A stage takes its longest one's time, logits included. For tokens the pipeline stays full: a step
+//! takes `pp` stage times; for prompts it is empty: `pp + micro-batches - 1`. Stages pass on hidden vectors, FP16.
 
 use ndp_files::{Result, bail, ensure, in_range};
 use ndp_librapim::offloading::Model;
 use serde::Serialize;
 
-/// How many chips, and what joins them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Parallel {
     /// Chips that share each layer.
     pub tp: u32,
     pub pp: u32,
-    /// GB/s of a chip's link, each way.
+    /// Each way.
     pub link_gbps: f64,
-    /// Nanoseconds from chip to chip.
+    /// Latency from chip to chip.
     pub link_ns: f64,
 }
 
 impl Default for Parallel {
-    /// One chip. The link is assumed: 64 GB/s, of PCIe 5.0 x16, and 1 us.
+    /// One chip. Assumed link: 64 GB/s, of PCIe 5.0 x16, and 1 us.
     fn default() -> Self {
         Self { tp: 1, pp: 1, link_gbps: 64.0, link_ns: 1000.0 }
     }
@@ -36,10 +35,7 @@ impl Parallel {
         self.tp * self.pp
     }
 
-    /// What a chip has of the model: parts of the layers of its stage.
-    ///
-    /// # Errors
-    /// A model that `tp` does not divide.
+    /// A chip's part of the model, with the layers of its stage. Fails if `tp` does not divide the model.
     pub fn part(&self, model: &Model) -> Result<Model> {
         in_range("tp", self.tp, 1, 1024)?;
         in_range("pp", self.pp, 1, model.layers)?;
@@ -74,7 +70,7 @@ impl Parallel {
         bytes / self.link_gbps
     }
 
-    /// What a stage of `layers` takes beyond its chips' work, for so many vectors, of which `logits` give logits of a vocabulary of `vocabulary`.
+    /// Communication time of a stage of `layers`, for `vectors` vectors, `logits` of which have logits.
     pub fn stage_ns(&self, hidden: u32, layers: u32, vectors: u64, (logits, vocabulary): (u64, u32)) -> f64 {
         let bytes = |width: u32, vectors: u64| 2.0 * f64::from(width) * vectors as f64;
         let mut ns = 0.0;
@@ -92,7 +88,7 @@ impl Parallel {
         ns
     }
 
-    /// Requests dealt to micro-batches by turns; each has one at least.
+    /// Deals requests to micro-batches in turn; each has at least one.
     pub fn micro_batches<T: Copy>(&self, of: &[T]) -> Vec<Vec<T>> {
         let count = (self.pp as usize).min(of.len());
         (0..count).map(|first| of.iter().copied().skip(first).step_by(count).collect()).collect()
@@ -130,8 +126,8 @@ mod tests {
     #[test]
     fn messages_take_what_their_bytes_and_hops_take() {
         let parallel = Parallel { tp: 4, pp: 1, link_gbps: 10.0, link_ns: 100.0 };
-        // Of 3 vectors with 1000 elements: 2 x 3/4 x 6000 bytes in 900 ns, 6 hops in 600 ns, twice in each of 2 layers; logits: 3/4 x 2 x 2 x 500
-        // bytes in 150 ns, 3 hops in 300 ns.
+        // 3 vectors of 1000 elements: 2 x 3/4 x 6000 bytes in 900 ns, 6 hops in 600 ns, twice in 2 layers; logits: 3/4
+        // x 2 x 2 x 500 bytes in 150 ns, 3 hops in 300 ns.
         assert_eq!(parallel.stage_ns(1000, 2, 3, (2, 500)), 4.0 * 1500.0 + 450.0);
         assert_eq!(Parallel::default().stage_ns(1000, 2, 3, (2, 500)), 0.0);
         let stages = Parallel { tp: 1, pp: 2, ..parallel };

@@ -1,9 +1,9 @@
-//! Traces of requests, in the forms that LLMServingSim reads.
+//! Traces of requests, in LLMServingSim's formats.
 //!
-//! A line of JSON for each request, with `input_toks`, `output_toks` and `arrival_time_ns` (`docs/docs/workloads/jsonl-format.md` of
-//! LLMServingSim), or the older form: columns of the same names between tabs, below a line of names (`dataset/*.tsv` of its first version).
-//! Requests may be in any order. Keys that say nothing about length or time are ignored; the numbers of `input_tok_ids` and `output_tok_ids`
-//! have to agree. Sessions (`sub_requests`), whose requests wait for each other, are refused.
+//! JSON by lines with `input_toks`, `output_toks` and `arrival_time_ns` (LLMServingSim's
+//! `docs/docs/workloads/jsonl-format.md`), or the older tab-separated columns of these names (`dataset/*.tsv` of its
+//! first version). Requests may be unordered. Keys without effect on length or time are ignored, but `input_tok_ids`
+//! and `output_tok_ids` have to agree. Sessions (`sub_requests`), whose requests wait for each other, are refused.
 
 use ndp_files::{Result, bail, refusal};
 use serde::de::IgnoredAny;
@@ -12,14 +12,13 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Most tokens of a request, prompt and output.
+/// Prompt and output.
 pub const MOST_TOKENS: u32 = 1 << 20;
-/// Latest arrival: 31 years.
+/// 31 years.
 pub const LATEST_NS: u64 = 1_000_000_000_000_000_000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Request {
-    /// When it arrives, in nanoseconds.
     pub arrival_ns: u64,
     pub input: u32,
     pub output: u32,
@@ -27,7 +26,6 @@ pub struct Request {
 
 const COLUMNS: [&str; 3] = ["input_toks", "output_toks", "arrival_time_ns"];
 
-/// Reason for refusing a number.
 const NO_COUNT: &str = "is not a whole number of 0 or more, in digits without a point or an exponent";
 
 impl Request {
@@ -51,21 +49,19 @@ impl Request {
         Ok(Self { arrival_ns, input: input as u32, output: output as u32 })
     }
 
-    /// Tokens in K and V when the last one is generated, which itself is not stored.
+    /// Tokens in K and V when the last token is generated, which itself is not stored.
     pub fn most_kv_tokens(&self) -> u32 {
         self.input + self.output - 1
     }
 }
 
-/// Reads a trace: JSON by lines, or columns if the first line does not begin with `{`.
-///
-/// # Errors
-/// A line that cannot be read, with its number and the value; a trace without requests.
+/// Reads a trace: JSON by lines if it begins with `{`, else columns. Fails for lines that cannot be read, with number
+/// and value, and without requests.
 pub fn parse(text: &str) -> Result<Vec<Request>> {
     Ok(parse_with_unknown(text)?.0)
 }
 
-/// Like [`parse`], with the keys of requests in JSON that nothing reads.
+/// [`parse`], with the unused keys of JSON requests.
 pub fn parse_with_unknown(text: &str) -> Result<(Vec<Request>, BTreeSet<String>)> {
     let mut unknown = BTreeSet::new();
     let lines = text
@@ -93,7 +89,6 @@ pub fn parse_with_unknown(text: &str) -> Result<(Vec<Request>, BTreeSet<String>)
     if requests.is_empty() { Err(refusal!("the trace has no requests")) } else { Ok((requests, unknown)) }
 }
 
-/// The beginning of a text, for a message.
 fn shortened(text: &str) -> String {
     let short: String = text.trim().chars().take(40).collect();
     if short.len() < text.trim().len() { short + "..." } else { short }
@@ -113,7 +108,7 @@ fn from_columns(line: usize, text: &str) -> Result<Request> {
     Request::checked(line, numbers)
 }
 
-/// Keys of a line that are read. A duplicate is an error.
+/// A duplicate key is an error.
 #[derive(Deserialize)]
 struct Fields {
     input_toks: Option<Value>,
@@ -126,7 +121,7 @@ struct Fields {
     others: BTreeMap<String, IgnoredAny>,
 }
 
-/// Keys of other programs' requests that have no effect on their time.
+/// Other programs' keys without effect on times.
 const NAMES: [&str; 4] = ["id", "request_id", "session_id", "model"];
 
 fn from_json(line: usize, text: &str, unknown: &mut BTreeSet<String>) -> Result<Request> {
@@ -136,7 +131,7 @@ fn from_json(line: usize, text: &str, unknown: &mut BTreeSet<String>) -> Result<
     }
     let fields: Fields = serde_json::from_str(text).map_err(|reason| {
         let kind = if reason.is_data() { "" } else { "not JSON: " };
-        // The line that it counts is the one here.
+        // It counts lines of this one.
         let reason = reason.to_string().replace("line 1 column", "column");
         error(format!("{kind}{reason}, in '{}'", shortened(text)))
     })?;
@@ -173,7 +168,6 @@ fn from_json(line: usize, text: &str, unknown: &mut BTreeSet<String>) -> Result<
     Request::checked(line, numbers)
 }
 
-/// The trace as JSON by lines.
 pub fn to_jsonl(requests: &[Request]) -> String {
     let mut text = String::new();
     for Request { arrival_ns, input, output } in requests {

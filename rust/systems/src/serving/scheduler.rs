@@ -1,21 +1,21 @@
-//! Continuous batching: the batch is decided anew for each iteration (Orca, OSDI 2022, section 3.1), keys and values are paged.
+//! Continuous batching: each iteration has its own batch (Orca, OSDI 2022, section 3.1); keys and values are paged.
 //!
 //! At the beginning of an iteration, in this order:
 //!
-//! 1. **Room for what runs.** Each running request, the earliest first, is given the blocks of its next token. If none is free, the *latest* running
-//!    one gives way: its blocks are free, and it is the first of those that wait. It will be prefilled again, with what it has generated
-//!    (vLLM, section 4.5, recomputation).
-//! 2. **Admission**: those that wait, first come, first served, as long as there are fewer than `max_batch`, there are blocks for prompt and first
-//!    token, and the iteration's prompts have at most `max_prefill` tokens; a longer one goes alone. Nobody is passed over. So nobody is admitted
-//!    while somebody gives way: who did is the first of all that wait, and lacks a block still.
-//! 3. The iteration: the admitted prompts are prefilled whole, all others generate a token. Both yield their token at its end.
+//! 1. **Room.** Running requests get the blocks of their next token, earliest first. If none is free, the *latest*
+//!    running one is preempted: its blocks are freed, it heads the queue, and is prefilled again with what it has
+//!    generated (vLLM, section 4.5, recomputation).
+//! 2. **Admission**, first come, first served, while there are fewer than `max_batch`, blocks for prompt and first
+//!    token, and at most `max_prefill` tokens of prompts; a longer prompt goes alone. Nobody is passed over. So none is
+//!    admitted while one is preempted: that one heads the queue, and still lacks a block.
+//! 3. The iteration: admitted prompts are prefilled whole, all others generate a token. All yield a token at its end.
 //!
-//! **Chunked prefill** (Sarathi-Serve, OSDI 2024), if `prefill_chunk` is given: prompts of an iteration have at most so many tokens in all. What is begun goes
-//! on first, then others are admitted while there is a token left; a prompt that is longer is cut, and yields its token when its last part is done. Its
-//! blocks are those of the whole prompt from the beginning, so room for K and V is as without chunks.
+//! **Chunked prefill** (Sarathi-Serve, OSDI 2024) with `prefill_chunk`: the limit on an iteration's prompt tokens.
+//! Begun prompts go first, then others are admitted while a token is left; longer ones are cut, and yield a token after
+//! the last part. They have the whole prompt's blocks from the start, so room for K and V is unchanged.
 //!
-//! So the running requests are always the first of the unfinished ones in the order of arrival, first tokens come in that order, and the
-//! earliest one gives way to nobody: everything ends. A request that has no room even alone is refused before anything runs.
+//! So the running requests are the first unfinished ones by arrival, first tokens come in that order, and the earliest
+//! is never preempted: everything ends. A request that does not fit alone is refused before the run.
 
 use crate::serving::blocks::BlockPool;
 use crate::serving::request::Request;
@@ -25,15 +25,13 @@ use ndp_files::{Result, bail, ensure, in_range};
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// What limits a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rules {
     pub max_batch: u32,
-    /// Tokens of a block of keys and values.
     pub block_tokens: u32,
-    /// Tokens of the prompts of an iteration; a longer prompt goes alone. Of whole prompts.
+    /// Most tokens of an iteration's whole prompts; a longer prompt goes alone.
     pub max_prefill: u32,
-    /// Tokens of the prompts of an iteration, which are cut to have no more, in place of `max_prefill`.
+    /// Most tokens of an iteration's prompts, which are cut; replaces `max_prefill`.
     pub prefill_chunk: Option<u32>,
 }
 
@@ -56,11 +54,10 @@ impl Rules {
 pub struct Served {
     #[serde(flatten)]
     pub request: Request,
-    /// When its first token was there.
+    /// Time of its first token.
     pub first_ns: u64,
-    /// When its last token was there.
+    /// Time of its last token.
     pub finish_ns: u64,
-    /// How often it gave way.
     pub preemptions: u32,
 }
 
@@ -68,30 +65,29 @@ pub struct Served {
 pub struct Iteration<'a> {
     pub start_ns: u64,
     pub end_ns: u64,
-    /// Prompts, or parts of them, that were prefilled.
+    /// Prefilled prompts or parts of them.
     pub prefilled: &'a [Chunk],
-    /// Tokens of those that generated one.
+    /// Generated tokens.
     pub decoded: &'a [Chunk],
     pub blocks: u64,
-    /// Tokens that were prefilled or generated until now, without those that were prefilled again.
+    /// Tokens prefilled or generated so far, each counted once.
     pub done: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Each request, in the order of the trace.
+    /// In the order of the trace.
     pub served: Vec<Served>,
     pub iterations: u64,
-    /// Nanoseconds of iterations; the rest is waiting for arrivals.
+    /// Time of iterations; the rest is waiting for arrivals.
     pub busy_ns: u64,
-    /// Tokens that were prefilled, those of [`Outcome::recomputed`] included.
+    /// Prefilled tokens, [`Outcome::recomputed`] included.
     pub prefilled: u64,
-    /// Tokens that were prefilled again.
+    /// Tokens prefilled again.
     pub recomputed: u64,
-    /// How often a request gave way.
     pub preemptions: u64,
     pub energy: Option<Energy>,
-    /// Of each of the machine's devices.
+    /// By device of the machine.
     pub uses: Vec<Use>,
     pub blocks: u64,
     pub most_blocks: u64,
@@ -108,11 +104,11 @@ struct Active {
     place: usize,
     request: Request,
     done: u32,
-    /// Whether it has a prompt to do, with what it had generated when it gave way.
+    /// Whether it has a prompt to prefill, with what it had generated before a preemption.
     prefilling: bool,
     /// Tokens in K and V.
     stored: u32,
-    /// Tokens of its prompt that have ever been prefilled.
+    /// Tokens of its prompt that were ever prefilled.
     seen: u32,
     blocks: u64,
     first_ns: Option<u64>,
@@ -129,7 +125,7 @@ impl Active {
         self.request.input + self.done
     }
 
-    /// What it does in an iteration that has so many tokens for its prompt.
+    /// Its part of an iteration, with at most `most` tokens of its prompt.
     fn chunk(&self, most: u32) -> Chunk {
         let left = self.context() - self.stored;
         let Self { place, stored: history, .. } = *self;
@@ -137,10 +133,8 @@ impl Active {
     }
 }
 
-/// Serves all requests, whatever order they are given in. `observe` is told each iteration.
-///
-/// # Errors
-/// No requests; a request whose keys and values never have room; a number outside its range; a step that cannot be planned.
+/// Serves requests in any order; `observe` gets each iteration. Fails without requests, for requests that never fit,
+/// for numbers outside their range, and for steps that cannot be planned.
 pub fn serve(
     requests: &[Request],
     rules: &Rules,
@@ -206,7 +200,7 @@ pub fn serve(
 struct State {
     rules: Rules,
     pool: BlockPool,
-    /// In the order of arrival, as `running` is; all of `running` came before.
+    /// Both by arrival; `running` precedes `waiting`.
     waiting: VecDeque<Active>,
     running: Vec<Active>,
     now: u64,
@@ -216,12 +210,12 @@ struct State {
 }
 
 impl State {
-    /// Rule 1: blocks for the next token of all that go on running.
+    /// Rule 1.
     fn make_room(&mut self) {
         let mut index = 0;
         while index < self.running.len() {
             let one = &self.running[index];
-            // Prompts have theirs, and those of their first token, since they were admitted.
+            // Prompts have theirs, and those of their first token, since admission.
             let missing = self.pool.needed(one.context()).saturating_sub(one.blocks);
             if self.pool.take(missing) {
                 self.running[index].blocks += missing;
@@ -236,7 +230,7 @@ impl State {
         }
     }
 
-    /// Rule 2: those that begin, in order, when the iteration has `tokens` of prompts already. Appends their chunks.
+    /// Rule 2, with `tokens_of(prompts)` taken. Appends the chunks of admitted prompts.
     fn admit(&mut self, prompts: &mut Vec<Chunk>) {
         while let Some(head) = self.waiting.front() {
             let (prompt, tokens) = (head.context(), tokens_of(prompts));
@@ -248,7 +242,7 @@ impl State {
             if self.running.len() >= self.rules.max_batch as usize || is_full {
                 break;
             }
-            // Of the last token nothing is stored.
+            // The last token is not stored.
             let blocks = self.pool.needed((prompt + 1).min(head.request.most_kv_tokens()));
             if !self.pool.take(blocks) {
                 break;
@@ -289,7 +283,7 @@ impl State {
         out.block_ns += u128::from(blocks) * u128::from(cost.ns);
         let count = prompts.len() + tokens.len();
         out.request_ns += count as u128 * u128::from(cost.ns);
-        // Whoever generates came before whoever has a prompt to do.
+        // Generating requests arrived before those with prompts.
         let chunks: Vec<Chunk> = tokens.iter().chain(&prompts).copied().collect();
         let yielded = chunks.iter().filter(|chunk| chunk.yields).count() as u32;
         out.tokens.push((self.now, yielded));

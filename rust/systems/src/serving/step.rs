@@ -1,4 +1,4 @@
-//! What an iteration takes on a machine: the one question that the scheduler asks.
+//! Cost of an iteration: the scheduler's view of a machine.
 
 use ndp_energy::Energy;
 use ndp_files::Result;
@@ -8,7 +8,6 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct KvMemory {
     pub bytes: u64,
-    /// Of one token, in all layers.
     pub bytes_per_token: u64,
 }
 
@@ -16,12 +15,12 @@ pub(crate) fn tokens_of(chunks: &[Chunk]) -> u32 {
     chunks.iter().fold(0, |sum, chunk| sum.saturating_add(chunk.tokens))
 }
 
-/// How much of an iteration a device works.
+/// A device's part of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Use {
-    /// Nanoseconds for which it has work, be it waiting for its memory.
+    /// Time with work, waits for memory included.
     pub busy_ns: f64,
-    /// Nanoseconds in which it would do its MACs at its peak; 0 where they are not counted.
+    /// Time of its MACs at its peak; 0 if not counted.
     pub macs_ns: f64,
 }
 
@@ -30,14 +29,14 @@ ndp_config::sums!(Use: busy_ns, macs_ns);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepCost {
     pub ns: u64,
-    /// Energy, if the machine knows it.
+    /// If the machine knows it.
     pub energy: Option<Energy>,
-    /// Of each of [`StepTimes::devices`].
+    /// By [`StepTimes::devices`].
     pub uses: Vec<Use>,
 }
 
 impl StepCost {
-    /// No time and no energy, for a machine with this number of devices.
+    /// No time and no energy.
     pub(crate) fn nothing(devices: usize) -> Self {
         Self { uses: vec![Use::default(); devices], ..Self::default() }
     }
@@ -51,7 +50,7 @@ impl std::ops::AddAssign for StepCost {
     }
 }
 
-/// A machine, as the scheduler sees it.
+/// A machine, for the scheduler.
 pub trait StepTimes {
     fn devices(&self) -> Vec<&'static str>;
 
@@ -63,14 +62,12 @@ pub trait StepTimes {
     /// Room for keys and values.
     fn kv(&self) -> KvMemory;
 
-    /// Most requests of an iteration that it knows times for.
+    /// Most requests of an iteration with known times.
     fn most_requests(&self) -> u32 {
         u32::MAX
     }
 
-    /// An iteration: prompts, whole or in part, and one token of each of some other requests. One of the two may be empty.
-    ///
-    /// # Errors
-    /// What the machine's planner refuses.
+    /// An iteration: prompts, whole or in part, and one token of each of other requests; one may be empty. Fails as the
+    /// machine's planner.
     fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost>;
 }

@@ -1,4 +1,4 @@
-//! Traces that are drawn: Poisson arrivals, and lengths like those of Alpaca.
+//! Random traces: Poisson arrivals, and lengths like Alpaca's.
 //!
 //! | number | value | source |
 //! | --- | --- | --- |
@@ -8,22 +8,21 @@
 //! | median prompt | 17 tokens | **assumed** |
 //! | log-normal lengths, prompt and output independent | | **assumed** |
 //!
-//! The files do not say what their lengths are; their means are those of outputs. Their quantiles (10, 25, 75, 90, 99 %) are 12, 23, 79, 116 to
-//! 125 and 230 to 285; of the log-normal distribution they are 17, 26, 73, 116 and 254.
+//! The files do not say what their lengths are; their means are those of outputs. Their quantiles (10, 25, 75, 90, 99
+//! %) are 12, 23, 79, 116 to 125 and 230 to 285; the log-normal distribution's are 17, 26, 73, 116 and 254.
 
 use crate::serving::request::Request;
 use ndp_files::{Result, bail, in_range};
 use ndp_numerics::SplitMix64;
 use serde::Serialize;
 
-/// Longest prompt, and longest output, that is drawn: the longest sequence of LibraPIM's section 6.1.
+/// Longest prompt and output: the longest sequence of LibraPIM's section 6.1.
 const LONGEST: f64 = 4096.0;
 
-/// A log-normal distribution of lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Lengths {
     pub mean: f64,
-    /// Median, in tokens; at most the mean.
+    /// In tokens; at most the mean.
     pub median: f64,
 }
 
@@ -31,18 +30,18 @@ impl Lengths {
     pub const ALPACA_INPUT: Self = Self { mean: 19.31, median: 17.0 };
     pub const ALPACA_OUTPUT: Self = Self { mean: 58.45, median: 44.0 };
 
-    /// With another mean, of the same form.
+    /// The same form with another mean.
     #[must_use]
     pub fn scaled_to(self, mean: f64) -> Self {
         Self { mean, median: self.median * mean / self.mean }
     }
 
-    /// Standard deviation of the logarithm.
+    /// Of the logarithm.
     fn sigma(self) -> f64 {
         (2.0 * (self.mean / self.median).ln()).max(0.0).sqrt()
     }
 
-    /// The length at so many standard deviations of its logarithm, whole and in 1..=4096.
+    /// Length at these standard deviations of its logarithm, whole and in 1..=4096.
     fn at(self, deviations: f64) -> u32 {
         (self.median * (self.sigma() * deviations).exp()).round().clamp(1.0, LONGEST) as u32
     }
@@ -58,22 +57,20 @@ pub struct Synth {
     pub seed: u64,
 }
 
-/// In `0..1`, by 53 bits.
+/// In `0..1`, with 53 bits.
 fn uniform(rng: &mut SplitMix64) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Standard normal (Box and Muller).
+/// Box and Muller.
 fn normal(rng: &mut SplitMix64) -> f64 {
     let (radius, angle) = (1.0 - uniform(rng), uniform(rng));
     (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }
 
 impl Synth {
-    /// Draws the requests, in the order in which they arrive. Equal values give equal requests.
-    ///
-    /// # Errors
-    /// No or too many requests, a rate or a mean that is not above 0.
+    /// Draws the requests in order of arrival, always the same for equal values. Fails for no or too many requests, and
+    /// rates or means that are not above 0.
     pub fn draw(&self) -> Result<Vec<Request>> {
         in_range("requests", self.requests, 1, 10_000_000)?;
         if self.rate.is_nan() || self.rate < 1e-6 {
@@ -126,7 +123,6 @@ mod tests {
         of(|request| request.output, Lengths::ALPACA_OUTPUT);
         let seconds = requests.last().unwrap().arrival_ns as f64 / 1e9;
         near(100_000.0 / seconds, 20.0);
-        // Poisson: as many gaps below the mean as an exponential distribution has.
         let gaps = requests.windows(2).filter(|pair| pair[1].arrival_ns - pair[0].arrival_ns < 50_000_000);
         near(gaps.count() as f64 / 1e5, 1.0 - (-1.0f64).exp());
     }

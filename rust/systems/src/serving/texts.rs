@@ -1,9 +1,9 @@
-//! Iterations that are run clock by clock on the host of HBM-PIM channels, which may be device models or RTL: a small model's texts, or their times alone, of texts
-//! of any model, which take the same clocks without data.
+//! Iterations on the host of HBM-PIM channels, clock by clock on device models or RTL: texts of a small model, or only
+//! times of any model, in the same clocks without data.
 //!
-//! What an iteration takes is what the memory's clock says. Tokens are in the batch as `host`'s [`Session`] has them, prompts have their attention
-//! in the banks too, and new keys and values are written: it is the host of `ndp generate pim`, and not the tables of [`crate::serving::librapim`]. While nothing
-//! arrives the memory's clock stands still, so refreshes of that time are left out.
+//! Time is the memory's clock. Tokens are batched as in `host`'s [`Session`], prompts have attention in the banks, and
+//! new keys and values are written: this is the host of `ndp generate pim`, not the tables of
+//! [`crate::serving::librapim`]. Between arrivals the clock stands still, without refreshes.
 
 use crate::serving::request::Request;
 use crate::serving::step::{Chunk, KvMemory, StepCost, StepTimes, Use};
@@ -16,22 +16,21 @@ use ndp_librapim::host::{
 use ndp_librapim::offloading::Hardware;
 use ndp_model::Model;
 
-/// A machine that runs what it serves.
 pub struct SessionSteps<S> {
     session: Session<S>,
     kv: KvMemory,
     clock_ps: u64,
 }
 
-/// A machine that generates the texts it serves.
+/// Generates the texts that it serves.
 pub type TextSteps<'m> = SessionSteps<Sequence<'m>>;
-/// A machine that serves requests of which only the lengths are known.
+/// Serves requests with known lengths only.
 pub type TimingOnlySteps<'a> = SessionSteps<TimingOnly<'a>>;
 
-/// Text that prompts are cut from; longer ones go round.
+/// Text for prompts; longer ones repeat it.
 const TEXT: &[u8] = b"It was a truth universally acknowledged, that she had never been so well pleased. ";
 
-/// Prompts as long as those of the requests, cut from a text at different places, with a seed each.
+/// Prompts of the requests' lengths, cut from different places of a text, with a seed each.
 pub fn prompts(requests: &[Request], temperature_percent: u32, seed: u64) -> Vec<Prompt> {
     let prompt = |(number, request): (usize, &Request)| Prompt {
         tokens: TEXT
@@ -48,7 +47,7 @@ pub fn prompts(requests: &[Request], temperature_percent: u32, seed: u64) -> Vec
     requests.iter().enumerate().map(prompt).collect()
 }
 
-/// Lengths of requests that come to a machine which has nothing of them.
+/// Lengths of new requests.
 pub fn extents(requests: &[Request]) -> Vec<Extent> {
     let extent = |request: &Request| Extent {
         prompt: request.input as usize,
@@ -65,7 +64,7 @@ fn places(count: usize, longest: usize, given: Option<u64>, bytes_per_token: u64
 }
 
 impl<'a> TimingOnlySteps<'a> {
-    /// As [`TextSteps::new`]; `is_loaded` leaves out the writing of the weights.
+    /// [`TextSteps::new`]; `is_loaded` skips writing the weights.
     pub fn new(
         sizes: &'a Sizes,
         devices: (&HbmConfig, &Hardware),
@@ -81,7 +80,7 @@ impl<'a> TimingOnlySteps<'a> {
 }
 
 impl<'m> TextSteps<'m> {
-    /// Writes the weights. Each prompt has a place for its keys and values, so there is room for all of them, or for `kv_bytes`.
+    /// Writes the weights. Each prompt has a place for keys and values: room for all, or for `kv_bytes`.
     pub fn new(
         model: &'m Model,
         config: &HbmConfig,
@@ -99,7 +98,6 @@ impl<'m> TextSteps<'m> {
 }
 
 impl<S> SessionSteps<S> {
-    /// What is served, and the machine.
     pub fn session(&self) -> &Session<S> {
         &self.session
     }

@@ -48,7 +48,6 @@ impl Chip {
     }
 }
 
-/// A step of whole prompts and of tokens with these contexts.
 fn cost_of(machine: &mut dyn StepTimes, prompts: &[u32], contexts: &[u32]) -> StepCost {
     let chunk = |history, tokens| Chunk { place: 0, history, tokens, yields: true };
     let prompts: Vec<Chunk> = prompts.iter().map(|&tokens| chunk(0, tokens)).collect();
@@ -69,13 +68,12 @@ fn tokens_of_one_chip_are_steps_of_the_planner_in_every_mode() {
         let step = planner.step(&batch, mode).unwrap();
         let cost = cost_of(&mut chip.steps(mode), &[], &CONTEXTS);
         assert_eq!(cost.ns, step.timeline.span.0.div_ceil(1000), "{mode:?}");
-        // Besides the step there is less than a nanosecond of standby, of less than 1 kW.
+        // Besides, less than a nanosecond of standby, below 1 kW.
         let (found, expected) = (cost.energy.unwrap(), chip.costs(&chip.model).of(&step).total);
         assert!(found.value >= expected.value && found.value - expected.value < 1_000_000_000, "{mode:?}");
         let busy = step.timeline.busy(ndp_librapim::offloading::Device::Npu).0 as f64 / 1e3;
         assert_eq!(cost.uses[0].busy_ns, busy);
         assert!(cost.uses.iter().all(|one| one.macs_ns <= one.busy_ns + 1.0), "{mode:?} {:?}", cost.uses);
-        // The order of requests is none of the machine's business.
         let mut turned = CONTEXTS;
         turned.reverse();
         assert_eq!(cost, cost_of(&mut chip.steps(mode), &[], &turned));
@@ -91,7 +89,7 @@ fn prompts_add_to_tokens_and_longer_ones_take_longer() {
     assert_eq!(ns(&[100, 30], &CONTEXTS), prompts + tokens);
     assert!(ns(&[100], &[]) < prompts && prompts < ns(&[100, 1000], &[]));
     assert!(ns(&[4000], &[]) > ns(&[2000, 2000], &[]), "attention grows faster than the prompt");
-    // A prompt of many tokens keeps the arrays busy: MACs over their rate, and no more than a quarter more.
+    // A long prompt keeps the arrays busy: at most a quarter above MACs over their rate.
     let cost = cost_of(&mut steps, &[4096], &[]);
     let macs = cost.uses[0].macs_ns / cost.ns as f64;
     assert!((0.75..=1.0).contains(&macs), "{macs}");
@@ -132,7 +130,7 @@ fn chips_that_share_a_model_take_their_part_of_it() {
     let slow = Chip::new("llama2-7b", Parallel { tp: 4, ..Parallel::default() });
     let messages = slow.parallel.stage_ns(4096, 32, 8, (8, 32_000));
     assert!((ns(&slow, &[], &contexts) as f64 - quarter * whole - messages).abs() < 3.0);
-    // Two stages with half of the layers each: a step takes twice the time of the longer micro-batch.
+    // Two stages with half of the layers: a step takes twice the longer micro-batch.
     let stages = Chip::new("llama2-7b", Parallel { pp: 2, ..free });
     let half = stages.parallel.part(&stages.model).unwrap();
     let [plain, sliced] = &stages.times;
@@ -140,14 +138,14 @@ fn chips_that_share_a_model_take_their_part_of_it() {
     let micro = planner.step(&Batch::uniform(4, 512).unwrap(), Mode::Dex).unwrap();
     let expected = 2.0 * micro.timeline.span.0 as f64 / 1e3;
     assert!((ns(&stages, &[], &contexts) as f64 - expected).abs() < 3.0);
-    // A single request keeps one stage busy, the other waits: two stage times as well.
+    // A single request also takes two stage times: one stage works, the other waits.
     let single = planner.step(&Batch::uniform(1, 512).unwrap(), Mode::Dex).unwrap();
     let expected = 2.0 * single.timeline.span.0 as f64 / 1e3;
     assert!((ns(&stages, &[], &[512]) as f64 - expected).abs() < 3.0);
-    // One prompt goes through both stages, two take three stage times.
+    // One prompt takes two stage times, two take three.
     let [single, both] = [&[64][..], &[64, 64]].map(|prompts| ns(&stages, prompts, &[]) as f64);
     assert!((both / single - 1.5).abs() < 1e-3, "{both} {single}");
-    // All chips' energy is about that of one chip with the whole model, and standby.
+    // Energy of all chips is about that of one chip with the whole model, plus standby.
     let joules = |chip: &Chip| cost_of(&mut chip.steps(Mode::Dex), &[], &contexts).energy.unwrap().joules();
     let ratio = joules(&tensor) / joules(&one);
     assert!((0.95..1.3).contains(&ratio), "{ratio}");
@@ -198,7 +196,7 @@ fn iterations_of_a_policy_are_its_prefill_and_its_token() {
     }
     let dimms = f64::from(system.dimms().count) * system.dimms().capacity_gb * 1e9;
     let room = |policy| HermesSteps::new(machine, policy, &model, &costs, None).unwrap().kv().bytes;
-    // The policy counts a token of the prompt and half of one that is generated.
+    // The policy counts a token of the prompt and half of a generated one.
     let left = dimms as u64 - model.neurons_bytes();
     let token = model.kv_bytes_per_token();
     assert_eq!(room(Policy::Hermes) / token, (left - token / 2) / token);

@@ -1,6 +1,5 @@
 //! Properties of the scheduler on random traces, an oracle that serves one request at a time, and the machines.
 
-// Texts are compared in one place.
 #[path = "../../../librapim/tests/host/common/mod.rs"]
 #[allow(dead_code)]
 mod common;

@@ -5,7 +5,7 @@ use ndp_systems::serving::{
     Chunk, Iteration, KvMemory, Outcome, Request, Rules, Served, StepCost, StepTimes, Use, serve,
 };
 
-/// Times that depend on everything that an iteration has, and a record of what was asked.
+/// Times that depend on all of an iteration, and a record of requests.
 struct Formula {
     kv: KvMemory,
     asked: Vec<(Vec<Chunk>, Vec<Chunk>)>,
@@ -44,7 +44,7 @@ fn below(rng: &mut SplitMix64, end: u64) -> u64 {
     rng.next_u64() % end
 }
 
-/// Requests that arrive in bursts, in no order, some at the same time.
+/// Bursts in no order, some requests at the same time.
 fn trace(rng: &mut SplitMix64) -> Vec<Request> {
     let (count, span) = (1 + below(rng, 60), 1 + below(rng, 200_000));
     let (inputs, outputs) = (1 + below(rng, 80), 1 + below(rng, 80));
@@ -66,14 +66,13 @@ fn rules(rng: &mut SplitMix64) -> Rules {
     }
 }
 
-/// Places of the trace in the order in which requests come first, first served.
+/// Indices in order of service.
 fn order(requests: &[Request]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..requests.len()).collect();
     order.sort_by_key(|&place| (requests[place].arrival_ns, place));
     order
 }
 
-/// One iteration, as a test keeps it.
 struct Seen {
     span: (u64, u64),
     prefilled: Vec<Chunk>,
@@ -97,7 +96,7 @@ fn run(requests: &[Request], rules: &Rules, machine: &mut Formula) -> (Outcome, 
     (outcome, seen)
 }
 
-/// Follows the iterations, knowing nothing of the scheduler but what it says it did, and checks the rules that its documentation states.
+/// Checks the documented rules on the iterations that the scheduler reports.
 fn check(requests: &[Request], rules: &Rules, machine: &Formula, outcome: &Outcome, seen: &[Seen]) {
     let order = order(requests);
     let blocks_of = |tokens: u32| u64::from(tokens.div_ceil(rules.block_tokens));
@@ -106,7 +105,6 @@ fn check(requests: &[Request], rules: &Rules, machine: &Formula, outcome: &Outco
     let mut first = vec![None; requests.len()];
     let mut finish = vec![None; requests.len()];
     let mut gave_way = vec![0u32; requests.len()];
-    // Tokens in K and V.
     let mut stored = vec![0u32; requests.len()];
     let mut running: Vec<usize> = Vec::new();
     let mut clock = 0;
@@ -123,7 +121,7 @@ fn check(requests: &[Request], rules: &Rules, machine: &Formula, outcome: &Outco
         assert_eq!((prefilled, decoded), (&asked.0, &asked.1));
         let chunks: Vec<Chunk> = decoded.iter().chain(prefilled).copied().collect();
         let batch: Vec<usize> = chunks.iter().map(|chunk| chunk.place).collect();
-        // Who ran and is not there any more gave way; who is there with nothing stored has given way and is back.
+        // Requests that ran before and are missing were preempted; present ones with nothing stored are back.
         let admitted = |place: &usize| !running.contains(place);
         for &place in running.iter().filter(|place| !batch.contains(place)) {
             gave_way[place] += 1;
@@ -131,11 +129,9 @@ fn check(requests: &[Request], rules: &Rules, machine: &Formula, outcome: &Outco
             assert!(!batch.iter().any(admitted), "no request is admitted while another one gives way");
         }
         assert!(!batch.is_empty() && batch.len() <= rules.max_batch as usize);
-        // The first of the unfinished ones, in the order of arrival.
         let unfinished = order.iter().copied().filter(|&place| finish[place].is_none());
         assert_eq!(batch, unfinished.take(batch.len()).collect::<Vec<_>>(), "first come, first served");
         assert!(batch.iter().all(|&place| requests[place].arrival_ns <= *start));
-        // What the machine was asked is what these have.
         let context = |place: usize| requests[place].input + done[place];
         for chunk in &chunks {
             assert_eq!(chunk.history, stored[chunk.place]);
@@ -145,7 +141,7 @@ fn check(requests: &[Request], rules: &Rules, machine: &Formula, outcome: &Outco
         assert!(decoded.iter().all(|chunk| chunk.tokens == 1 && chunk.yields && done[chunk.place] > 0));
         let prompts: u32 = prefilled.iter().map(|chunk| chunk.tokens).sum();
         match rules.prefill_chunk {
-            // One prompt at most is cut: the last one, and only where there are no tokens left.
+            // Only the last prompt may be cut, and only if no tokens are left.
             Some(most) => {
                 let cut = prefilled.iter().position(|chunk| !chunk.yields);
                 assert!(prompts <= most && cut.is_none_or(|at| at + 1 == prefilled.len() && prompts == most));
@@ -155,7 +151,7 @@ fn check(requests: &[Request], rules: &Rules, machine: &Formula, outcome: &Outco
                 assert!(prefilled.len() == 1 || prompts <= rules.max_prefill);
             }
         }
-        // Prompts have blocks for their first token too, if it is not the last one.
+        // Prompts also have blocks for their first token, unless it is the last one.
         let after = |chunk: &Chunk| (context(chunk.place) + 1).min(requests[chunk.place].most_kv_tokens());
         let of = |chunk: &Chunk| context(chunk.place);
         let needed = prefilled.iter().map(after).chain(decoded.iter().map(of)).map(blocks_of).sum::<u64>();
@@ -180,7 +176,6 @@ fn check(requests: &[Request], rules: &Rules, machine: &Formula, outcome: &Outco
     assert_eq!(before, u64::from(all));
     assert_eq!(seen.len(), machine.asked.len());
     assert_eq!(outcome.iterations, seen.len() as u64);
-    // Each request once, with all its tokens.
     let expected: Vec<Served> = (0..requests.len())
         .map(|place| Served {
             request: requests[place],
@@ -223,7 +218,7 @@ fn every_request_is_served_once_in_order_within_memory_and_twice_the_same() {
 
 #[test]
 fn all_blocks_are_free_at_the_end() {
-    // A last request that needs all of the memory is served behind all others: whatever they did not give back would be missing.
+    // A last request that needs all memory is served after all others, and would lack blocks that they kept.
     let mut rng = SplitMix64::new(12);
     for _ in 0..300 {
         let (mut requests, rules) = (trace(&mut rng), rules(&mut rng));
@@ -237,7 +232,6 @@ fn all_blocks_are_free_at_the_end() {
     }
 }
 
-/// Serves one request after the other, by itself.
 fn naive(requests: &[Request]) -> Vec<Served> {
     let mut served = vec![None; requests.len()];
     let mut clock = 0;

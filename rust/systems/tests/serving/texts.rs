@@ -28,7 +28,7 @@ fn requests(of: &[(u64, u32, u32)]) -> Vec<Request> {
 
 type Asked = Vec<(Vec<Chunk>, Vec<Chunk>, u64)>;
 
-/// Serves on device models; also what each iteration was and took.
+/// Serves on device models; also returns the iterations and their costs.
 fn served(
     model: &Model,
     mode: Mode,
@@ -73,7 +73,7 @@ fn iterations(requests: &[Request], rules: &Rules, machine: &mut dyn StepTimes) 
     (outcome.unwrap(), asked)
 }
 
-/// That texts and logits are those of each prompt by itself.
+/// Asserts that texts and logits are those of each prompt by itself.
 fn assert_alone(model: &Model, prompts: &[Prompt], machine: &TextSteps<'_>) {
     let session = machine.session();
     assert_eq!(session.machine().channels().map(Pins::violations).sum::<u64>(), 0);
@@ -104,7 +104,7 @@ fn they_are_with_prompts_that_are_cut() {
 
 #[test]
 fn they_are_with_requests_that_give_way() {
-    // 35 tokens are the longest request's.
+    // The longest request has 35 tokens.
     served_as_alone(Mode::DexDbo, Some(9), Some(36));
 }
 
@@ -122,7 +122,7 @@ fn served_as_alone(mode: Mode, prefill_chunk: Option<u32>, kv: Option<u64>) {
     }
 }
 
-/// Tables leave out refresh, the first row of each matrix, and new keys and values; here that is less than an eighth of an iteration.
+/// Less than an eighth of an iteration is missing in tables: refresh, first row of a matrix, new keys and values.
 fn tables_are_near(model: &Model, mode: Mode, asked: &Asked) {
     let config = memory(mode);
     let hardware = Hardware::preset("librapim-small-npu").unwrap().on(&config);
