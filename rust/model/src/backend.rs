@@ -1,7 +1,7 @@
-//! The operations that near-data hardware takes over, behind a trait: a matrix times a batch of vectors, and what is built on it.
+//! Operations of near-data hardware, behind a trait: a matrix times a batch of vectors, and what is built on it.
 //!
-//! The decoder hands linear layers and attention to a [`GemvBackend`]; [`SoftwareBackend`] computes them here, a co-simulation
-//! in the RTL. Since a dot product is an exact sum rounded once, all of them must agree to the last bit.
+//! The decoder passes linear layers and attention to a [`GemvBackend`]: [`SoftwareBackend`], or a co-simulation of the
+//! RTL. A dot product is an exact sum rounded once, so all agree to the last bit.
 
 use crate::matrix::same_length;
 use ndp_files::{Result, bail};
@@ -27,7 +27,7 @@ ndp_config::named! {
         Proj = "proj",
         /// First feed-forward layer, `[f x d]`; of a block with a gate it is the gate.
         Fc1 = "fc1",
-        /// What a gate is multiplied with, `[f x d]`: where a ReLU has shut the gate it need not be known.
+        /// Factor of a gate, `[f x d]`: not needed where a ReLU has shut the gate.
         Up = "up",
         /// Second feed-forward layer, `[d x f]`; its activations are sparse after a ReLU.
         Fc2 = "fc2",
@@ -36,9 +36,8 @@ ndp_config::named! {
     }
 }
 
-/// `y[b, r] = dot(weights[r, :], activations[b, :])` for every row `r` and every vector `b` of the batch; no bias.
-///
-/// Lengths are checked on construction, so a backend may rely on them.
+/// `y[b, r] = dot(weights[r, :], activations[b, :])` for every row `r` and vector `b` of the batch; no bias. The
+/// constructor checks lengths, so a backend may rely on them.
 #[derive(Debug, Clone, Copy)]
 pub struct GemvOp<'a> {
     label: &'a str,
@@ -52,9 +51,9 @@ pub struct GemvOp<'a> {
 }
 
 ndp_config::getters!(<'a> GemvOp<'a> {
-    /// Where in the model, for messages and traces: `layers.2.fc1`, `layers.2.head.0.scores`, `lm_head`.
+    /// Place in the model, for messages and traces: `layers.2.fc1`, `layers.2.head.0.scores`, `lm_head`.
     label: &'a str,
-    /// The INT8 or INT4 weights that the matrix was made of, and what their rows in DRAM are; none of FP16 weights.
+    /// Underlying INT8 or INT4 weights, and what their rows in DRAM are; `None` for FP16 weights.
     stored: Option<(RowOf, &'a QuantisedMatrix)>,
     /// Which kind of matrix.
     class: GemvClass,
@@ -71,8 +70,7 @@ ndp_config::getters!(<'a> GemvOp<'a> {
 });
 
 impl<'a> GemvOp<'a> {
-    /// `weights` is `[rows x cols]` row-major, `activations` is `[batch x cols]` row-major; `rows`, `cols` and the batch
-    /// (deduced) are at least 1. Errors otherwise.
+    /// `weights` is `[rows x cols]`, `activations` `[batch x cols]`, row-major. Fails unless all three are at least 1.
     pub fn new(
         label: &'a str,
         class: GemvClass,
@@ -89,7 +87,7 @@ impl<'a> GemvOp<'a> {
         Ok(Self { label, class, rows, cols, batch, weights, stored: None, activations })
     }
 
-    /// The product of a matrix, with what it says of quantised weights.
+    /// Product of a matrix, with its quantised weights.
     pub fn of_matrix(
         label: &'a str,
         class: GemvClass,
@@ -100,7 +98,7 @@ impl<'a> GemvOp<'a> {
         Ok(Self { stored: matrix.stored(), ..op })
     }
 
-    /// The same without weights: for backends that only have to know its sizes and which of its inputs are zero.
+    /// A product without weights, for backends that only need sizes and zero inputs.
     pub fn timing_only(
         label: &'a str,
         class: GemvClass,
@@ -127,7 +125,6 @@ impl<'a> GemvOp<'a> {
         Ok(GemvOp { stored, ..GemvOp::new(label, class, (rows, cols), weights, activations)? })
     }
 
-    /// The product of operands whose lengths are known to fit.
     pub(crate) fn unchecked(
         label: &'a str,
         class: GemvClass,
@@ -138,55 +135,47 @@ impl<'a> GemvOp<'a> {
         Self { label, class, rows, cols, batch: activations.len() / cols, weights, stored: None, activations }
     }
 
-    /// What the matrix is made of in DRAM.
+    /// Format of the matrix in DRAM.
     pub fn format(&self) -> WeightFormat {
         self.stored.map_or(WeightFormat::Fp16, |(_, matrix)| matrix.format)
     }
 
-    /// One row of the weights, `[cols]`.
-    ///
-    /// # Panics
-    /// If `row >= rows`, and in a timing-only product.
+    /// One row of the weights, `[cols]`. Panics if `row >= rows`, and in a timing-only product.
     pub fn weight_row(&self, row: usize) -> &'a [f16] {
         &self.weights[row * self.cols..(row + 1) * self.cols]
     }
 
-    /// One vector of the batch, `[cols]`.
-    ///
-    /// # Panics
-    /// If `index >= batch`.
+    /// One vector of the batch, `[cols]`. Panics if `index >= batch`.
     pub fn activation(&self, index: usize) -> &'a [f16] {
         &self.activations[index * self.cols..(index + 1) * self.cols]
     }
 }
 
-/// Something that multiplies matrices by vectors with the exact-sum semantics of the numerics contract.
-///
+/// Multiplies matrices by vectors as exact sums rounded once.
 pub trait GemvBackend {
-    /// Computes `op`; the result is `[batch x rows]`, batch-major: element `b * rows + r` is
-    /// `dot(weights[r, :], activations[b, :])`, +-0, subnormals, infinities and NaN included.
+    /// Result `[batch x rows]`: element `b * rows + r` is `dot(weights[r, :], activations[b, :])`, for all FP16 values.
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>>;
 
-    /// A linear layer, `[batch x rows]`: unless a backend does it otherwise, the product here and the rest in software.
+    /// A linear layer, `[batch x rows]`; by default [`Self::gemv`], and the rest in software.
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>> {
         let mut y = self.gemv(op.product())?;
         op.complete(&mut y);
         Ok(y)
     }
 
-    /// Rotary embedding of queries or keys, `[tokens x width]`: unless a backend does it otherwise, in software.
+    /// Rotary embedding of queries or keys, `[tokens x width]`; by default in software.
     fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>> {
         Ok(op.rotated())
     }
 
-    /// Attention, `[tokens x width]`: unless a backend does it otherwise, its products head by head and softmax in software. A
-    /// backend with caches of its own adds the keys and values of the batch to them, which are in the operation's caches already.
+    /// Attention, `[tokens x width]`; by default products head by head, and softmax in software. A backend with its own
+    /// caches adds the batch's keys and values to them; the operation's caches have them already.
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         attend_by_heads(self, op)
     }
 }
 
-/// The software backend: [`ndp_numerics`]'s dot product, one thread.
+/// [`ndp_numerics`]'s dot product, on one thread.
 #[derive(Debug, Clone)]
 pub struct SoftwareBackend {
     steps: SerialSteps,
@@ -200,13 +189,12 @@ impl Default for SoftwareBackend {
 }
 
 impl SoftwareBackend {
-    /// The backend with full significands.
+    /// A backend with full significands.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A backend whose weights (also keys and values in the attention) are truncated to `steps` significand bits, as in
-    /// [`ndp_numerics::dot_truncated`].
+    /// Truncates weights (and keys and values) to `steps` significand bits, as [`ndp_numerics::dot_truncated`].
     pub fn with_serial_steps(steps: SerialSteps) -> Self {
         Self { steps, products: 0 }
     }

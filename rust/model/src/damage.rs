@@ -1,4 +1,4 @@
-//! Reasons to refuse a file of weights, which the library's errors do not give: the tensor, the sizes, or the other format.
+//! Reasons to refuse weights that the library's errors lack: tensor, sizes, or other format.
 
 use safetensors::tensor::TensorInfo;
 use safetensors::{SafeTensorError, SafeTensors};
@@ -7,14 +7,13 @@ use serde_json::{Map, Value};
 use crate::config::plain;
 use crate::loader::MAX_HEADER_BYTES;
 
-/// Bytes of the length in front of the header.
 const LENGTH: usize = 8;
 
-/// Longest part of a header that a message quotes, in characters.
+/// Longest quoted part of a header, in characters.
 const QUOTED: usize = 100;
 
-/// Format of bytes that cannot begin a safetensors file, and what to do about it. In such a file a length of at most [`MAX_HEADER_BYTES`], in eight
-/// bytes with the lowest first, comes before an object in JSON.
+/// Format of bytes that cannot begin a safetensors file, and advice. Such a file has a little-endian length, at most
+/// [`MAX_HEADER_BYTES`], in eight bytes, then a JSON object.
 pub(crate) fn foreign(bytes: &[u8]) -> Option<&'static str> {
     let length = bytes.iter().take(LENGTH).rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
     if length <= MAX_HEADER_BYTES && bytes.get(LENGTH).is_none_or(|byte| *byte == b'{') {
@@ -26,12 +25,12 @@ pub(crate) fn foreign(bytes: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// The fault of a file that the library refuses with `error`.
+/// Fault of a file that the library refuses with `error`.
 pub(crate) fn reason(bytes: &[u8], error: &SafeTensorError) -> String {
     fault(bytes).unwrap_or_else(|| error.to_string())
 }
 
-/// The first fault of the header that can be named.
+/// First fault of the header that can be named.
 fn fault(bytes: &[u8]) -> Option<String> {
     let length = u64::from_le_bytes(*bytes.first_chunk()?);
     let rest = &bytes[LENGTH..];

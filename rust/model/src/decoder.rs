@@ -1,7 +1,5 @@
-//! One forward pass of the decoder with a KV cache, as `docs/numerics.md` writes it down.
-//!
-//! Takes token numbers, returns logits. What a layer does is [`crate::layer`]'s; embeddings, the last normalisation and the head are
-//! here. Choosing the next token is [`mod@crate::generate`]'s.
+//! One forward pass of the decoder with a KV cache, after `docs/numerics.md`: from tokens to logits, with embeddings,
+//! last normalisation and head.
 
 use crate::matrix::same_length;
 use ndp_files::{Result, ensure, refusal};
@@ -13,13 +11,13 @@ use crate::layer::{LayerShape, LayerSpan, checked, norm, run_layer};
 use crate::sparsity::LayerSparsity;
 use crate::{GemvBackend, GemvClass, GemvOp, Model};
 
-/// Most positions of a prompt that go through the linear layers together.
+/// Most positions of a prompt in a batch.
 pub const MAX_BATCH: usize = 16;
 
 /// The state of one sequence: position, caches and counts.
 ///
-/// How tokens are divided among calls and batches does not change a bit of any result. After an error the sequence is as
-/// it was before the batch that failed (its zeros may have been counted), so the call may be repeated from there.
+/// Dividing tokens among calls and batches changes no bit. After an error the sequence is as before the failed batch
+/// (its zeros may have been counted), so the call may be repeated.
 #[derive(Debug, Clone)]
 pub struct Decoder<'m> {
     model: &'m Model,
@@ -33,16 +31,16 @@ pub struct Decoder<'m> {
 ndp_config::getters!(<'m> Decoder<'m> {
     /// Number of tokens run so far.
     position: usize,
-    /// The zero counts of each layer over all tokens run so far.
+    /// Zero counts of each layer over all tokens so far.
     sparsity: &[LayerSparsity],
 });
 
 impl<'m> Decoder<'m> {
-    /// A sequence of no tokens yet.
+    /// An empty sequence.
     pub fn new(model: &'m Model) -> Self {
         let config = &model.config;
         let (heads, width) = (config.num_key_value_heads(), config.head_width());
-        // The configuration has only bases and widths that are defined.
+        // A configuration only has valid bases and widths.
         let rotary = config.rotary_base().and_then(|base| Rotary::new(base, width).ok());
         Self {
             model,
@@ -54,24 +52,22 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// The same with a number of its own, for backends that run several sequences and keep their caches; without it 0.
+    /// Sets a number, by default 0, for backends with caches of several sequences.
     #[must_use]
     pub fn with_sequence(mut self, sequence: u32) -> Self {
         self.sequence = sequence;
         self
     }
 
-    /// Runs `tokens` (one or more) after those run before, in batches of up to [`MAX_BATCH`]; returns the logits `[V]`
-    /// that follow the last one.
-    ///
-    /// Errors: no tokens, a token outside the vocabulary, more positions than the model has (all before anything runs);
-    /// the backend's.
+    /// Runs one or more `tokens` in batches of up to [`MAX_BATCH`]; returns the logits `[V]` after the last. Fails,
+    /// before anything runs, without tokens, for tokens outside the vocabulary and too many positions; or as the
+    /// backend.
     pub fn prefill<B: GemvBackend + ?Sized>(&mut self, backend: &mut B, tokens: &[u32]) -> Result<Vec<f16>> {
         let last = self.extend(backend, tokens)?;
         self.logits(backend, &last)
     }
 
-    /// As [`Decoder::prefill`], but returns the last token's hidden state `[d]`, which logits follow from: no head is computed.
+    /// [`Decoder::prefill`] without head: returns the last token's hidden state `[d]`.
     pub fn extend<B: GemvBackend + ?Sized>(&mut self, backend: &mut B, tokens: &[u32]) -> Result<Vec<f16>> {
         self.check(tokens)?;
         let d = self.model.config.hidden_size();
@@ -83,7 +79,7 @@ impl<'m> Decoder<'m> {
         Ok(last)
     }
 
-    /// As [`Decoder::prefill`], but returns the logits after every token: `[tokens x V]`, row-major.
+    /// [`Decoder::prefill`] with the logits after every token: `[tokens x V]`, row-major.
     pub fn prefill_all_logits<B: GemvBackend + ?Sized>(
         &mut self,
         backend: &mut B,
@@ -98,7 +94,7 @@ impl<'m> Decoder<'m> {
         Ok(logits)
     }
 
-    /// Runs one token; returns the logits `[V]` that follow it.
+    /// Runs one token; returns the logits `[V]` after it.
     pub fn step<B: GemvBackend + ?Sized>(&mut self, backend: &mut B, token: u32) -> Result<Vec<f16>> {
         self.prefill(backend, &[token])
     }
@@ -116,10 +112,9 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Runs one token of each of several sequences of the same model together; returns their logits `[sequences x V]`.
-    ///
-    /// Each sequence gets what [`Decoder::step`] gives it, bit for bit; zeros are counted only if there is a single one. Errors as
-    /// there, and for another number of tokens than of sequences; nothing runs without sequences.
+    /// Runs one token of each of several sequences of one model; returns logits `[sequences x V]`, bit for bit those of
+    /// [`Decoder::step`]. Counts zeros only of a single sequence. Fails as there, and unless there is a token for each;
+    /// does nothing without sequences.
     pub fn step_together<B: GemvBackend + ?Sized>(
         sequences: &mut [&mut Self],
         backend: &mut B,
@@ -138,7 +133,7 @@ impl<'m> Decoder<'m> {
         batch[0].0.logits(backend, &hidden)
     }
 
-    /// Last normalisation and head: `[batch x d] -> [batch x V]`.
+    /// `[batch x d] -> [batch x V]`.
     fn logits<B: GemvBackend + ?Sized>(&self, backend: &mut B, hidden: &[f16]) -> Result<Vec<f16>> {
         let y = norm("final_norm", &self.model.final_norm, hidden)?;
         let head = self.model.head();
@@ -147,8 +142,7 @@ impl<'m> Decoder<'m> {
     }
 }
 
-/// The hidden states `[batch x d]` after the last layer, before the last normalisation, of the next tokens of some sequences, one or
-/// more, all of the same model.
+/// Hidden states `[batch x d]` after the last layer, of the next tokens of some sequences, at least one, of one model.
 fn run_spans<B: GemvBackend + ?Sized>(
     backend: &mut B,
     batch: &mut [(&mut Decoder<'_>, &[u32])],
@@ -190,7 +184,7 @@ fn run_spans<B: GemvBackend + ?Sized>(
             })
             .collect();
         hidden = run_layer(backend, (index, layer), &shape, &mut spans, &mut sparsity, &hidden)?;
-        // Of several sequences a layer does not say whose zeros they are.
+        // Zeros of several sequences cannot be told apart.
         if let [(sequence, _)] = batch {
             sequence.sparsity[index] += sparsity;
         }

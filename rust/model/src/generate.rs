@@ -1,6 +1,6 @@
-//! Text generation: prompt, decoder, sampler, one token after the other, with a digest of all logits on the way.
+//! Text generation from prompt, decoder and sampler, with a digest of all logits.
 //!
-//! The top of the crate. Everything it returns is determined by model, prompt and options, whichever backend multiplied.
+//! Model, prompt and options determine the result, whatever the backend.
 
 use ndp_files::{Context, Result, ensure};
 use ndp_numerics::{SplitMix64, f16, sample};
@@ -13,20 +13,20 @@ use crate::{Decoder, GemvBackend, Model};
 pub struct GenerateOptions {
     /// Number of tokens; 0 runs nothing.
     pub tokens: usize,
-    /// Temperature in hundredths, 1..=1000, or 0 for greedy.
+    /// In hundredths, 1..=1000, or 0 for greedy.
     pub temperature_percent: u32,
-    /// Initial state of the random generator; without effect if greedy.
+    /// Initial state of the random generator; unused if greedy.
     pub seed: u64,
 }
 
-/// What the progress callback sees of each token as it is drawn.
+/// A token as it is drawn, for the progress callback.
 #[derive(Debug, Clone, Copy)]
 pub struct GeneratedToken<'a> {
-    /// 0 for the first generated token.
+    /// From 0.
     pub index: usize,
     /// The token.
     pub token: u32,
-    /// The logits it was drawn from, `[V]`.
+    /// Logits it was drawn from, `[V]`.
     pub logits: &'a [f16],
     /// Their [`logits_digest`].
     pub logits_digest: u64,
@@ -35,17 +35,17 @@ pub struct GeneratedToken<'a> {
 /// What was generated; the prompt is not part of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generation {
-    /// The generated tokens.
+    /// Generated tokens.
     pub tokens: Vec<u32>,
     /// Text that they add to the prompt ([`crate::Vocabulary::continuation`]).
     pub text: String,
-    /// Per generated token, the [`logits_digest`] of the logits it was drawn from.
+    /// [`logits_digest`] of each token's logits.
     pub logits_digests: Vec<u64>,
-    /// Zero counts per layer, over the prompt and all generated tokens but the last (which is not run).
+    /// Zero counts per layer, over the prompt and all generated tokens but the last, which is not run.
     pub sparsity: Vec<LayerSparsity>,
 }
 
-/// FNV-1a, 64 bits, over the logits' bit patterns, two bytes each, little-endian.
+/// FNV-1a, 64 bits, over the logits' bits, two bytes each, little-endian.
 pub fn logits_digest(logits: &[f16]) -> u64 {
     let bytes = logits.iter().flat_map(|l| l.to_bits().to_le_bytes());
     bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
@@ -53,9 +53,7 @@ pub fn logits_digest(logits: &[f16]) -> u64 {
     })
 }
 
-/// Continues the text `prompt`, in the tokens of the model's vocabulary.
-///
-/// `progress` is called once per token. Errors: those of [`generate_tokens`], and a model without vocabulary.
+/// Continues the text `prompt`; calls `progress` for each token. Fails as [`generate_tokens`], and without vocabulary.
 pub fn generate<B: GemvBackend + ?Sized>(
     model: &Model,
     backend: &mut B,
@@ -67,10 +65,8 @@ pub fn generate<B: GemvBackend + ?Sized>(
     generate_tokens(model, backend, &prompt, options, progress)
 }
 
-/// Continues `prompt` with `options.tokens` tokens.
-///
-/// Errors before anything runs: an empty prompt, a token outside the vocabulary, `prompt + tokens` above
-/// the model's positions. Errors on the way: the backend's, and the sampler's (logits that are not finite, a
+/// Continues `prompt` with `options.tokens` tokens. Fails, before anything runs, for an empty prompt, a token outside
+/// the vocabulary and too many positions; later as the backend, and as the sampler (logits that are not finite, a
 /// temperature out of range).
 pub fn generate_tokens<B: GemvBackend + ?Sized>(
     model: &Model,
@@ -113,7 +109,6 @@ mod tests {
     #[test]
     fn digest_is_fnv_1a_over_little_endian_bytes() {
         assert_eq!(logits_digest(&[]), 0xCBF2_9CE4_8422_2325);
-        // FNV-1a of the published test string "foobar".
         let foobar = [0x6F66u16, 0x626F, 0x7261].map(f16::from_bits);
         assert_eq!(logits_digest(&foobar), 0x8594_4171_F739_67E8);
         assert_ne!(logits_digest(&foobar[..2]), logits_digest(&foobar));

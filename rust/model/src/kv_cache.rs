@@ -1,6 +1,4 @@
-//! The keys and values of one layer, laid out as the attention's products want them.
-//!
-//! The decoder appends and reads; both products of the attention see plain row-major matrices.
+//! Keys and values of one layer, laid out as row-major matrices for the attention's products.
 
 use ndp_numerics::f16;
 
@@ -10,7 +8,7 @@ pub struct LayerCache {
     head_width: usize,
     /// Per head `[positions x head_width]`.
     keys: Vec<Vec<f16>>,
-    /// Per head `[positions x head_width]`; transposed on the way out, since a row of the transpose grows with time.
+    /// Per head `[positions x head_width]`; transposed when read, since a row of the transpose grows with time.
     values: Vec<Vec<f16>>,
 }
 
@@ -35,17 +33,14 @@ impl LayerCache {
         self.keys.first().map_or(0, |keys| keys.len() / self.head_width)
     }
 
-    /// Forgets all positions from `positions` on.
+    /// Forgets the positions from `positions` on.
     pub fn truncate(&mut self, positions: usize) {
         for rows in self.keys.iter_mut().chain(&mut self.values) {
             rows.truncate(positions * self.head_width);
         }
     }
 
-    /// Appends one position: `key` and `value` are `[d]`, head after head.
-    ///
-    /// # Panics
-    /// If a slice is shorter than the heads together.
+    /// Appends one position: `key` and `value` are `[d]`, head after head. Panics if one is shorter.
     pub fn push(&mut self, key: &[f16], value: &[f16]) {
         let width = self.head_width;
         for (head, (keys, values)) in self.keys.iter_mut().zip(&mut self.values).enumerate() {
@@ -54,26 +49,17 @@ impl LayerCache {
         }
     }
 
-    /// The keys of `head` at the first `positions` positions: `[positions x head_width]`.
-    ///
-    /// # Panics
-    /// If the cache holds fewer positions.
+    /// Keys of `head` at the first `positions` positions: `[positions x head_width]`. Panics if there are fewer.
     pub fn keys(&self, head: usize, positions: usize) -> &[f16] {
         &self.keys[head][..positions * self.head_width]
     }
 
-    /// The values of `head` at the first `positions` positions: `[positions x head_width]`.
-    ///
-    /// # Panics
-    /// If the cache holds fewer positions.
+    /// Values of `head` at the first `positions` positions: `[positions x head_width]`. Panics if there are fewer.
     pub fn values(&self, head: usize, positions: usize) -> &[f16] {
         &self.values[head][..positions * self.head_width]
     }
 
-    /// The values of `head` at the first `positions` positions, transposed: `[head_width x positions]`.
-    ///
-    /// # Panics
-    /// If the cache holds fewer positions.
+    /// Values of `head`, transposed: `[head_width x positions]`. Panics if there are fewer positions.
     pub fn values_transposed(&self, head: usize, positions: usize) -> Vec<f16> {
         let (width, values) = (self.head_width, self.values(head, positions));
         (0..width).flat_map(|i| values.iter().skip(i).step_by(width).copied()).collect()

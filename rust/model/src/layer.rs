@@ -1,7 +1,6 @@
 //! One decoder layer over a batch of tokens, of one sequence or of several.
 //!
-//! Normalisation is computed here; linear layers, rotary embedding and attention are the backend's. [`crate::Decoder`] runs all layers of one
-//! sequence; programs that look at a single layer call [`run_layer`] themselves.
+//! Computes the normalisation; the backend has linear layers, rotary embedding and attention.
 
 use crate::matrix::same_length;
 use ndp_files::{Context, Result};
@@ -16,7 +15,7 @@ use crate::sparsity::LayerSparsity;
 use crate::weights::{Layer, Linear, Norm};
 use crate::{DecoderConfig, GemvBackend, GemvClass, GemvOp};
 
-/// What a layer is, as far as its tensors do not tell.
+/// Properties of a layer that its tensors do not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerShape {
     /// Heads of queries.
@@ -27,16 +26,16 @@ pub struct LayerShape {
     pub head_width: usize,
     /// Most positions of a sequence.
     pub positions: usize,
-    /// Whether a ReLU stands in front of the Q, K and V projections.
+    /// Whether a ReLU precedes the Q, K and V projections.
     pub relu_before_qkv: bool,
     /// The function between the feed-forward layers.
     pub activation: Activation,
-    /// Whether the feed-forward block's input is that of the layer, not the state behind the attention.
+    /// Whether the feed-forward block's input is the layer's, not the state after attention.
     pub parallel: bool,
 }
 
 impl LayerShape {
-    /// That of a model's layers.
+    /// For a model's layers.
     pub fn of(config: &DecoderConfig) -> Self {
         Self {
             heads: config.num_attention_heads(),
@@ -50,25 +49,21 @@ impl LayerShape {
     }
 }
 
-/// Consecutive tokens of one sequence, the first of them behind what its cache holds.
+/// Consecutive tokens of one sequence, after those in its cache.
 #[derive(Debug)]
 pub struct LayerSpan<'a> {
-    /// Which sequence, for backends that keep caches of their own.
+    /// Number of the sequence, for backends with their own caches.
     pub sequence: u32,
     /// Tokens.
     pub tokens: usize,
-    /// Keys and values of the positions before; those of the tokens are added.
+    /// Keys and values of earlier positions; the tokens' are added.
     pub cache: &'a mut LayerCache,
-    /// The rotation of each token; none in models without rotary embedding.
+    /// Rotation of each token; empty without rotary embedding.
     pub rotations: &'a [Rotation],
 }
 
-/// Runs the layer with number `index` on the hidden states `[tokens of all spans x d]`; returns those behind it and counts the zeros
-/// in `sparsity`.
-///
-/// # Errors
-/// The backend's, as for sizes that do not fit; an operation of the numerics contract refused its operands from the
-/// normalisation.
+/// Runs layer `index` on the hidden states `[tokens of all spans x d]`; returns those after it and counts zeros in
+/// `sparsity`. Fails as the backend, for sizes that do not fit, and as the normalisation.
 pub fn run_layer<B: GemvBackend + ?Sized>(
     backend: &mut B,
     (index, layer): (usize, &Layer),
@@ -84,7 +79,7 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         false => Cow::Borrowed(&normed[..]),
     };
     sparsity.qkv_input.count(&a);
-    // A head is no wider than 16384; 0 is not reached and would mean +Inf.
+    // A head is at most 16384 wide. 0 is not reached; it would give +Inf.
     let scale = Finish::Scale(rne_rsqrt(u32::try_from(shape.head_width).unwrap_or(0)));
     let mut q = linear(backend, &name("q_proj"), GemvClass::Qkv, &layer.q_proj, &a, scale)?;
     let mut k = linear(backend, &name("k_proj"), GemvClass::Qkv, &layer.k_proj, &a, Finish::Plain)?;
@@ -132,7 +127,7 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
     linear(backend, &name("fc2"), GemvClass::Fc2, &layer.fc2, &inner, Finish::Residual(&attended))
 }
 
-/// The normalisation of each row of `[batch x d]`.
+/// Normalises each row of `[batch x d]`.
 pub(crate) fn norm(at: &str, parameters: &Norm, rows: &[f16]) -> Result<Vec<f16>> {
     let mut result = Vec::with_capacity(rows.len());
     for row in rows.chunks(parameters.gain.len()) {
@@ -142,7 +137,7 @@ pub(crate) fn norm(at: &str, parameters: &Norm, rows: &[f16]) -> Result<Vec<f16>
     Ok(result)
 }
 
-/// A linear layer over `[batch x in]`: `[batch x out]`.
+/// `[batch x in] -> [batch x out]`.
 fn linear<B: GemvBackend + ?Sized>(
     backend: &mut B,
     label: &str,
@@ -157,7 +152,7 @@ fn linear<B: GemvBackend + ?Sized>(
     checked(label, result, product.batch() * product.rows())
 }
 
-/// A backend's result, with its length.
+/// Checks the length of a backend's result.
 pub(crate) fn checked(label: &str, result: Result<Vec<f16>>, expected: usize) -> Result<Vec<f16>> {
     let result = result.with_context(|| format!("{label}: the backend failed"))?;
     same_length(|| format!("{label}: the backend's result"), result.len(), expected)?;

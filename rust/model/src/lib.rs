@@ -1,13 +1,11 @@
-//! Decoder inference (OPT, LLaMA, Mistral, Falcon) over FP16, bit-exact, with every product, linear layer and attention behind a trait.
+//! Decoder inference (OPT, LLaMA, Mistral, Falcon) in FP16, bit-exact, with products and attention behind a trait.
 //!
-//! Between the numerics contract (`ndp-numerics`, what an operation on numbers is) and the programs that generate text or
-//! drive a co-simulation: this crate knows what a model is, where its tensors come from and in which order the operations
-//! happen. The order never shows in a result, because a dot product is an exact sum rounded once.
+//! This crate knows what a model is, where its tensors come from and the order of operations. That order never shows in
+//! a result, because a dot product is an exact sum rounded once.
 //!
-//! Reading order: [`config`], [`weights`], [`loader`] and [`quantised`] (a model in memory), [`backend`] and [`operations`] (what
-//! hardware takes over), [`kv_cache`], [`layer`] and [`decoder`] (one forward pass), [`generate`](mod@generate) (a text).
-//!
-//! It leaves to others: timing, placement of neurons, the RTL (another [`GemvBackend`]), and command lines.
+//! Reading order: [`config`], [`weights`], [`loader`] and [`quantised`] (a model in memory), [`backend`] and
+//! [`operations`] (work of hardware), [`kv_cache`], [`layer`] and [`decoder`] (one forward pass),
+//! [`generate`](mod@generate) (a text).
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,8 +1,7 @@
-//! Reads a model from a directory in Hugging Face's layout: `config.json` and safetensors, in one file or in shards.
+//! Reads a model from a Hugging Face directory: `config.json` and safetensors, in one file or in shards.
 //!
-//! The only file that touches weights on disk. Every defect of a file is refused with file and tensor;
-//! [`crate::weights`] gives each tensor its use. A stored copy of a tied head has to equal the embedding; other tensors that the decoder does
-//! not need are a warning.
+//! Every defect is refused with file and tensor; [`crate::weights`] uses the tensors. A stored copy of a tied head has
+//! to equal the embedding; other unused tensors are a warning.
 
 use ndp_files::{Context, Error, Result, bail, failure, refusal};
 use std::cell::{Cell, RefCell};
@@ -19,10 +18,10 @@ use crate::{Architecture, DecoderConfig, Model, Vocabulary};
 const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
 
-/// Longest header of a file of weights, the format's own limit, and longest index of shards.
+/// Longest header of weights (the format's limit), and longest index of shards.
 pub(crate) const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// The prefix of tensor names that models with a head have, and those without one have not.
+/// Prefix of tensor names, only in models with a head.
 fn optional_prefix(config: &DecoderConfig) -> &'static str {
     match config.architecture() {
         Architecture::Opt | Architecture::Llama => "model.",
@@ -30,47 +29,46 @@ fn optional_prefix(config: &DecoderConfig) -> &'static str {
     }
 }
 
-/// What became of weights that are stored in other formats than FP16.
+/// Weights stored in other formats than FP16.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RoundedWeights {
     /// Weights in BF16 or FP32.
     pub converted: u64,
-    /// Those that FP16 does not have: rounded to nearest, ties to even.
+    /// Those not representable in FP16: rounded to nearest, ties to even.
     pub changed: u64,
 }
 
-/// The part of the shard index that matters: tensor name to file name.
 #[derive(Debug, Deserialize)]
 struct ShardIndex {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Remarks about a checkpoint that can be used.
+/// Remarks about a usable checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Remarks {
     /// Weights in other formats than FP16.
     pub rounded: RoundedWeights,
-    /// Parts of the checkpoint that are ignored and may matter.
+    /// Ignored parts of the checkpoint that may matter.
     pub warnings: Vec<String>,
 }
 
 impl Model {
-    /// Loads `config.json`, `tokenizer.json` if there is one, and the weights in `dir`: `model.safetensors` if it is there, else the shards
-    /// that `model.safetensors.index.json` lists. Tensors are FP16, BF16 or FP32, and finite in FP16: the list of active neurons leaves out
-    /// products with zero, which are not zero for an infinite weight (docs/numerics.md).
+    /// Loads `config.json`, `tokenizer.json` if present, and `model.safetensors`, or else the shards that
+    /// `model.safetensors.index.json` lists. Tensors are FP16, BF16 or FP32, and finite in FP16: skipped products with
+    /// zero would not be zero for an infinite weight (docs/numerics.md).
     ///
-    /// Files are read whole, each once; memory peaks at the file bytes plus the model.
+    /// Memory peaks at the file bytes plus the model.
     pub fn load(dir: &Path) -> Result<Self> {
         Self::load_with_remarks(dir).map(|(model, _)| model)
     }
 
-    /// As [`Model::load`], with remarks for the user.
+    /// [`Model::load`] with remarks for the user.
     pub fn load_with_remarks(dir: &Path) -> Result<(Self, Remarks)> {
         let config = DecoderConfig::load(dir)?;
         let vocabulary = Vocabulary::load(dir, config.vocab_size())?;
         let limit = weight_bytes(&config).saturating_mul(2).saturating_add(MAX_HEADER_BYTES);
         let (single, index) = (dir.join(SINGLE_FILE), dir.join(INDEX_FILE));
-        // A link whose target is missing is read too, for its error.
+        // A dangling link is read too, for its error.
         let is_there = |path: &Path| path.symlink_metadata().is_ok();
         let source = if is_there(&single) {
             WeightFiles::single(read(single, limit)?)
@@ -80,7 +78,7 @@ impl Model {
             let others = other_weights(dir);
             let missing = "expected model.safetensors or model.safetensors.index.json";
             let text = format!("no weights in '{}': {missing}{others}", dir.display());
-            // Weights in a form that cannot be used are there: the folder is refused.
+            // Weights in an unusable form: refuse the folder.
             return Err(if others.is_empty() { failure!("{text}") } else { refusal!("{text}") });
         };
         let tensors = Tensors {
@@ -100,7 +98,6 @@ impl Model {
     }
 }
 
-/// The text of a JSON file of a checkpoint.
 pub(crate) fn read_json(path: &Path, limit: u64) -> Result<String> {
     let text =
         ndp_files::read_text(path, limit).with_context(|| format!("cannot read {}", path.display()))?;
@@ -108,7 +105,7 @@ pub(crate) fn read_json(path: &Path, limit: u64) -> Result<String> {
     Ok(text)
 }
 
-/// Beginnings of files that stand for another one or have another format, and what to do about it.
+/// Beginnings of placeholders and other formats, with advice.
 const STAND_INS: [(&str, &str); 5] = [
     (
         "version https://git-lfs.github.com/spec/",
@@ -120,7 +117,7 @@ const STAND_INS: [(&str, &str); 5] = [
     ("GGUF", "a GGUF file: convert it to safetensors in FP16, BF16 or FP32"),
 ];
 
-/// Refuses a file that is another one than its name says.
+/// Refuses a file that is not what its name says.
 fn check_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let text = bytes.trim_ascii_start();
     let starts =
@@ -131,7 +128,7 @@ fn check_file(path: &Path, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// End of a message about a directory without weights: names those under other names or in other formats.
+/// End of a message about missing weights: names files with other weights.
 fn other_weights(dir: &Path) -> String {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -151,7 +148,7 @@ fn other_weights(dir: &Path) -> String {
     found.map_or_else(String::new, |(name, advice)| format!("; found {name}: {advice}"))
 }
 
-/// Bytes of the parameters of a model in FP32. A file may hold as many again: tensors that are not needed, such as a copy of the head.
+/// Bytes of a model's parameters in FP32. A file may have twice as many, for unused tensors such as a copy of the head.
 fn weight_bytes(config: &DecoderConfig) -> u64 {
     let size = |n: usize| n as u64;
     let (d, f) = (size(config.hidden_size()), size(config.ffn_dim()));
@@ -164,13 +161,11 @@ fn weight_bytes(config: &DecoderConfig) -> u64 {
     size(config.num_hidden_layers()).saturating_mul(layer).saturating_add(embeddings).saturating_mul(4)
 }
 
-/// A file and its bytes.
 struct WeightFile {
     path: PathBuf,
     bytes: Vec<u8>,
 }
 
-/// Reads a file whole.
 fn read(path: PathBuf, limit: u64) -> Result<WeightFile> {
     match ndp_files::read_bytes(&path, limit) {
         Ok(bytes) => check_file(&path, &bytes).map(|()| WeightFile { path, bytes }),
@@ -178,9 +173,8 @@ fn read(path: PathBuf, limit: u64) -> Result<WeightFile> {
     }
 }
 
-/// The files in memory.
 struct WeightFiles {
-    /// The index, and which file has which tensor; without one there is a single file.
+    /// Index, and file of each tensor; `None` for a single file.
     index: Option<(PathBuf, BTreeMap<String, String>)>,
     files: BTreeMap<String, WeightFile>,
 }
@@ -198,7 +192,7 @@ impl WeightFiles {
             if files.contains_key(shard) {
                 continue;
             }
-            // A checkpoint is data from elsewhere: it must not make us read outside its directory.
+            // A checkpoint must not make us read outside its directory.
             let mut components = Path::new(shard).components();
             if !matches!((components.next(), components.next()), (Some(Component::Normal(_)), None)) {
                 let (tensor, shard) = (tensor.clone(), shard.clone());
@@ -216,7 +210,6 @@ impl WeightFiles {
     }
 }
 
-/// One file's header, pointing into its bytes.
 struct ParsedFile<'a> {
     path: &'a Path,
     tensors: SafeTensors<'a>,
@@ -237,7 +230,7 @@ impl<'a> ParsedFile<'a> {
         }
     }
 
-    /// The tensor of exactly this name, checked and in FP16; `None` if the file does not hold it.
+    /// Tensor of exactly this name, checked and in FP16; `None` if it is missing.
     fn tensor(
         &self,
         name: &str,
@@ -273,7 +266,7 @@ impl<'a> ParsedFile<'a> {
     }
 }
 
-/// Elements of a tensor, little-endian and of no particular alignment, in FP16; `None` for another format than FP16, BF16 and FP32.
+/// Little-endian, unaligned elements in FP16; `None` unless FP16, BF16 or FP32.
 pub fn to_fp16(dtype: Dtype, bytes: &[u8], rounded: &mut RoundedWeights) -> Option<Vec<f16>> {
     let of_half = |&b: &[u8; 2]| f16::from_bits(u16::from_le_bytes(b));
     let of_bfloat = |&b: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16);
@@ -286,7 +279,7 @@ pub fn to_fp16(dtype: Dtype, bytes: &[u8], rounded: &mut RoundedWeights) -> Opti
 }
 
 impl RoundedWeights {
-    /// A number in FP16: to nearest, ties to even. It is counted.
+    /// Rounds to FP16, nearest, ties to even, and counts it.
     pub fn round(&mut self, value: f32) -> f16 {
         let result = round_f64(f64::from(value));
         self.converted += 1;
@@ -295,7 +288,7 @@ impl RoundedWeights {
     }
 }
 
-/// The indices of the `at`-th element, row-major.
+/// Indices of the `at`-th element, row-major.
 fn place(mut at: usize, shape: &[usize]) -> Vec<usize> {
     let mut index: Vec<usize> = shape
         .iter()
@@ -310,14 +303,12 @@ fn place(mut at: usize, shape: &[usize]) -> Vec<usize> {
     index
 }
 
-/// All headers.
 struct ParsedFiles<'a> {
     index: Option<(&'a Path, &'a BTreeMap<String, String>)>,
     files: BTreeMap<&'a str, ParsedFile<'a>>,
 }
 
 impl<'a> ParsedFiles<'a> {
-    /// File that lists all tensors.
     fn path(&self) -> &'a Path {
         let index = self.index.map(|(path, _)| path);
         index.or_else(|| self.files.values().next().map(|file| file.path)).unwrap_or(Path::new(SINGLE_FILE))
@@ -330,7 +321,6 @@ impl<'a> ParsedFiles<'a> {
         }
     }
 
-    /// The file that should have a tensor.
     fn file_of(&self, tensor: &str) -> Option<&ParsedFile<'a>> {
         match self.index {
             Some((_, map)) => map.get(tensor).and_then(|file| self.files.get(file.as_str())),
@@ -339,19 +329,19 @@ impl<'a> ParsedFiles<'a> {
     }
 }
 
-/// Output head, which has no prefix.
+/// Has no prefix.
 const HEAD: &str = "lm_head.weight";
 
-/// Ends of the names of tensors that a decoder computes itself.
+/// Suffixes of tensors that a decoder computes itself.
 const COMPUTED: [&str; 2] = ["rotary_emb.inv_freq", "masked_bias"];
 
-/// Ends of the names of tensors that quantised checkpoints have.
+/// Suffixes of tensors in quantised checkpoints.
 const QUANTISED: [&str; 5] = [".qweight", ".qzeros", ".weight_packed", ".weight_scale", ".weight.absmax"];
 
-/// All tensors, with a record of those that were used.
+/// All tensors, with a record of the used ones.
 struct Tensors<'a> {
     files: ParsedFiles<'a>,
-    /// Names are stored with it or without.
+    /// Optional prefix of names.
     prefix: &'static str,
     rounded: Cell<RoundedWeights>,
     used: RefCell<BTreeSet<String>>,
@@ -383,7 +373,6 @@ impl Tensors<'_> {
         }
     }
 
-    /// Names under which a tensor may be stored.
     fn stored_names(&self, name: &str) -> Vec<String> {
         if name == HEAD {
             vec![name.to_owned()]
@@ -392,7 +381,7 @@ impl Tensors<'_> {
         }
     }
 
-    /// The tensor `name`, if it is stored.
+    /// The tensor, if it is stored.
     fn find(&self, name: &str, shape: &[usize]) -> Result<Option<Vec<f16>>> {
         for stored in self.stored_names(name) {
             let Some(file) = self.files.file_of(&stored) else { continue };
@@ -411,7 +400,7 @@ impl Tensors<'_> {
         Ok(None)
     }
 
-    /// Refuses a stored head that differs from the embedding that takes its place.
+    /// Refuses a stored head that differs from the tied embedding.
     fn check_head(&self, model: &Model) -> Result<()> {
         if !model.config.has_tied_head() {
             return Ok(());
@@ -425,7 +414,7 @@ impl Tensors<'_> {
         }
     }
 
-    /// A warning about the tensors that nothing has asked for.
+    /// Warning about unused tensors.
     fn unused(&self) -> Option<String> {
         let used = self.used.borrow();
         let mut unused = self.files.names();

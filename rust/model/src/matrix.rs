@@ -1,4 +1,4 @@
-//! A row-major matrix of FP16 numbers: how weights lie in memory, on disk and in a [`crate::GemvOp`].
+//! A row-major matrix of FP16 numbers, as in a [`crate::GemvOp`].
 
 use ndp_files::{Result, ensure};
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use ndp_numerics::f16;
 
 use crate::quantised::{QuantisedMatrix, RowOf};
 
-/// `[rows x cols]`, row-major; a weight matrix is `[out x in]`, so one row is one neuron.
+/// `[rows x cols]`, row-major. A weight matrix is `[out x in]`: a row is a neuron.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     rows: usize,
     cols: usize,
     data: Vec<f16>,
-    /// The quantised weights that it was made of.
+    /// Underlying quantised weights.
     stored: Option<(RowOf, Arc<QuantisedMatrix>)>,
 }
 
@@ -27,13 +27,13 @@ ndp_config::getters!(Matrix {
 });
 
 impl Matrix {
-    /// Errors, named `what`, unless `data` has `rows * cols` elements.
+    /// Fails, naming `what`, unless `data` has `rows * cols` elements.
     pub fn new(what: &str, rows: usize, cols: usize, data: Vec<f16>) -> Result<Self> {
         same_length(|| what.to_owned(), data.len(), rows.saturating_mul(cols))?;
         Ok(Self { rows, cols, data, stored: None })
     }
 
-    /// Of `rows * cols` FP16 weights, and the quantised ones that they were made of.
+    /// FP16 weights with the quantised ones that they were made of.
     pub(crate) fn of_quantised(
         (rows, cols): (usize, usize),
         data: Vec<f16>,
@@ -42,21 +42,17 @@ impl Matrix {
         Self { rows, cols, data, stored: Some((row_of, Arc::new(stored))) }
     }
 
-    /// The INT8 or INT4 weights that it was made of, and what their rows are; none of an FP16 matrix.
+    /// Underlying INT8 or INT4 weights, and what their rows are; `None` for FP16.
     pub fn stored(&self) -> Option<(RowOf, &QuantisedMatrix)> {
         self.stored.as_ref().map(|(row_of, matrix)| (*row_of, &**matrix))
     }
 
-    /// One row, `[cols]`.
-    ///
-    /// # Panics
-    /// If `row >= rows`, as a slice index would.
+    /// One row, `[cols]`. Panics if `row >= rows`.
     pub fn row(&self, row: usize) -> &[f16] {
         &self.data[row * self.cols..(row + 1) * self.cols]
     }
 }
 
-/// Refuses data of another length; `what` names them.
 pub(crate) fn same_length(what: impl FnOnce() -> String, found: usize, expected: usize) -> Result<()> {
     ensure!(found == expected, "{} has {found} elements, expected {expected}", what());
     Ok(())

@@ -1,7 +1,7 @@
-//! What the decoder asks of a backend beyond a bare product: linear layers with what follows them, and attention.
+//! Operations beyond a bare product: linear layers with what follows them, and attention.
 //!
-//! Each operation is written here as the software's steps on top of [`GemvBackend::gemv`], which is what a backend does that
-//! knows no better. Hardware that keeps the caches and has an activation unit replaces them; the bits have to stay.
+//! Written as software steps on [`GemvBackend::gemv`], the default of a backend. Hardware with caches and an activation
+//! unit replaces them, with the same bits.
 
 use crate::matrix::same_length;
 use ndp_files::Result;
@@ -11,7 +11,7 @@ use crate::config::Activation;
 use crate::kv_cache::LayerCache;
 use crate::{GemvBackend, GemvClass, GemvOp};
 
-/// What becomes of a linear layer's outputs after the bias.
+/// Operation on a linear layer's outputs after the bias.
 #[derive(Debug, Clone, Copy)]
 pub enum Finish<'a> {
     /// Nothing.
@@ -20,14 +20,14 @@ pub enum Finish<'a> {
     Scale(f16),
     /// The activation of the feed-forward block.
     Activate(Activation),
-    /// `mul(gate, y)`, element by element, of a block with a gate; +0 where a ReLU has made the gate zero, whatever `y` is.
+    /// `mul(gate, y)`, element by element; +0 where a ReLU has made the gate zero, for any `y`.
     Gate {
-        /// The activations behind the first layer, `[batch x rows]`.
+        /// Activations after the first layer, `[batch x rows]`.
         values: &'a [f16],
-        /// What they came out of.
+        /// Activation that computed them.
         activation: Activation,
     },
-    /// `add(y, r)`, element by element: `[batch x rows]` as the outputs are.
+    /// `add(y, r)`, element by element, `[batch x rows]`.
     Residual(&'a [f16]),
 }
 
@@ -44,7 +44,7 @@ ndp_config::getters!(<'a> LinearOp<'a> {
     product: &GemvOp<'a>,
     /// `[rows]`, if there is one.
     bias: Option<&'a [f16]>,
-    /// What follows the bias.
+    /// Operation after the bias.
     finish: Finish<'a>,
 });
 
@@ -67,7 +67,7 @@ impl<'a> LinearOp<'a> {
         Ok(Self { product, bias, finish })
     }
 
-    /// Bias and what follows it, in software, on the product's result `[batch x rows]`.
+    /// Applies bias and finish in software to the product's result `[batch x rows]`.
     pub fn complete(&self, y: &mut [f16]) {
         for row in y.chunks_mut(self.product.rows()) {
             row.iter_mut().zip(self.bias.into_iter().flatten()).for_each(|(y, &b)| *y = add(*y, b));
@@ -89,7 +89,7 @@ impl<'a> LinearOp<'a> {
     }
 }
 
-/// Rotary embedding of the queries or keys of a batch: every head of a token is rotated by the angles of the token's position.
+/// Rotary embedding of a batch's queries or keys: each head by its token's position.
 #[derive(Debug, Clone)]
 pub struct RotaryOp<'a> {
     label: &'a str,
@@ -99,15 +99,14 @@ pub struct RotaryOp<'a> {
 }
 
 ndp_config::getters!(<'a> RotaryOp<'a> {
-    /// Where in the model, for messages: `layers.2.q_proj.rotary`.
+    /// Place in the model, for messages: `layers.2.q_proj.rotary`.
     label: &'a str,
     /// `[tokens x width]`, not rotated.
     states: &'a [f16],
 });
 
 impl<'a> RotaryOp<'a> {
-    /// `states` is `[tokens x heads * head_width]`, with a rotation for each token.
-    /// Errors for states or rotations of other sizes.
+    /// `states` is `[tokens x heads * head_width]`, with a rotation per token. Fails for other sizes.
     pub fn new(
         label: &'a str,
         head_width: usize,
@@ -123,13 +122,12 @@ impl<'a> RotaryOp<'a> {
         Ok(Self { label, head_width, states, rotations })
     }
 
-    /// Elements of a token: all heads side by side.
+    /// Elements of a token: all heads.
     pub fn width(&self) -> usize {
         self.states.len() / self.rotations.len().max(1)
     }
 
-    /// Pairs of elements that are rotated together, token by token and head by head: the places of both in the states, and cosine
-    /// and sine of their angle.
+    /// Pairs of rotated elements, by token and head: both indices in the states, cosine and sine.
     pub fn pairs(&self) -> impl Iterator<Item = ([usize; 2], [f16; 2])> {
         let (width, half) = (self.width(), self.head_width / 2);
         (0..self.states.len()).filter(move |at| at % self.head_width < half).map(move |at| {
@@ -151,17 +149,17 @@ impl<'a> RotaryOp<'a> {
 /// Consecutive tokens of one sequence in a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct AttentionSpan<'a> {
-    /// Which sequence: backends that keep caches of their own have one for each.
+    /// Number of the sequence, for backends with their own caches.
     pub sequence: u32,
     /// Position of the first token.
     pub position: usize,
     /// Tokens.
     pub tokens: usize,
-    /// Keys and values of all positions, those of these tokens included.
+    /// Keys and values of all positions, these tokens included.
     pub cache: &'a LayerCache,
 }
 
-/// Causal attention of a batch of tokens: the token at position `p` of its sequence sees the positions `0..=p`.
+/// Causal attention: the token at position `p` of its sequence sees positions `0..=p`.
 #[derive(Debug, Clone)]
 pub struct AttentionOp<'a> {
     label: String,
@@ -175,7 +173,7 @@ pub struct AttentionOp<'a> {
 }
 
 ndp_config::getters!(<'a> AttentionOp<'a> {
-    /// Where in the model, for messages: `layers.2.attention`.
+    /// Place in the model, for messages: `layers.2.attention`.
     label: &str,
     /// The decoder layer.
     layer: usize,
@@ -185,7 +183,7 @@ ndp_config::getters!(<'a> AttentionOp<'a> {
     kv_heads: usize,
     /// Elements of a head.
     head_width: usize,
-    /// Most positions that a sequence will have.
+    /// Most positions of a sequence.
     capacity: usize,
     /// The sequences of the batch, in order.
     spans: &[AttentionSpan<'a>],
@@ -194,9 +192,9 @@ ndp_config::getters!(<'a> AttentionOp<'a> {
 });
 
 impl<'a> AttentionOp<'a> {
-    /// `queries`, scaled, is `[tokens of all spans x heads * head_width]`; no sequence will have more than `capacity` positions. If caches have
-    /// fewer heads than queries, so many heads of queries one after the other share each of them (grouped-query attention).
-    /// Errors for queries or caches of other sizes.
+    /// `queries`, scaled, is `[tokens of all spans x heads * head_width]`; a sequence has at most `capacity` positions.
+    /// If caches have fewer heads, consecutive heads of queries share each (grouped-query attention). Fails for other
+    /// sizes.
     pub fn new(
         layer: usize,
         (heads, head_width): (usize, usize),
@@ -223,12 +221,12 @@ impl<'a> AttentionOp<'a> {
         Ok(Self { label, layer, heads, kv_heads, head_width, capacity, queries, spans })
     }
 
-    /// Heads of the queries that share one of keys and values.
+    /// Heads of queries that share one of keys and values.
     pub fn sharing(&self) -> usize {
         self.heads / self.kv_heads
     }
 
-    /// Elements of a query: all heads side by side.
+    /// Elements of a query: all heads.
     pub fn width(&self) -> usize {
         self.heads * self.head_width
     }
@@ -243,7 +241,7 @@ impl<'a> AttentionOp<'a> {
         self.queries.len() / self.width()
     }
 
-    /// One token after the other: its sequence, how many positions it sees, and its query `[width]`.
+    /// Each token: its sequence, the number of visible positions, and its query `[width]`.
     pub fn each(&self) -> impl Iterator<Item = (&AttentionSpan<'a>, usize, &'a [f16])> {
         let places =
             self.spans.iter().flat_map(|span| (1..=span.tokens).map(move |n| (span, span.position + n)));
@@ -251,9 +249,8 @@ impl<'a> AttentionOp<'a> {
     }
 }
 
-/// Attention head by head: two products and a softmax each.
-///
-/// A backend that returns too few values ends it early; the caller finds the result too short.
+/// Head by head: two products and a softmax. Ends early if a backend returns too few values; the caller checks the
+/// length.
 pub(crate) fn attend_by_heads<B: GemvBackend + ?Sized>(
     backend: &mut B,
     op: &AttentionOp<'_>,

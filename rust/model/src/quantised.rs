@@ -1,4 +1,4 @@
-//! Matrices of INT8 and INT4 weights: what becomes of FP16 weights, and how far off that is (docs/numerics.md).
+//! Matrices of INT8 and INT4 weights, made from FP16 weights, and their errors (docs/numerics.md).
 
 use ndp_config::WeightFormat;
 use ndp_files::{Result, bail, refusal};
@@ -11,23 +11,23 @@ use crate::{GemvClass, Matrix};
 /// A matrix of INT8 or INT4 weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QuantisedMatrix {
-    /// Its format.
+    /// Format of all weights.
     pub format: WeightFormat,
-    /// Its rows in DRAM.
+    /// Rows in DRAM.
     pub rows: Vec<QuantisedRow>,
 }
 
-/// What a row in DRAM is of a matrix `[out x in]`; the weights that share a scale lie in it side by side.
+/// Meaning of a DRAM row of a matrix `[out x in]`; weights that share a scale are in one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOf {
-    /// The weights of one output, for a product row by row (`dot`).
+    /// Weights of one output, for a product row by row (`dot`).
     Output,
-    /// The weights of one input, for a product column by column (`axpy`).
+    /// Weights of one input, for a product column by column (`axpy`).
     Input,
 }
 
 impl RowOf {
-    /// How a machine with active neurons stores the matrices of a class.
+    /// Storage of a class of matrices on a machine with active neurons.
     pub fn of(class: GemvClass) -> Self {
         match class {
             GemvClass::Qkv | GemvClass::Fc2 => Self::Input,
@@ -37,10 +37,8 @@ impl RowOf {
 }
 
 impl QuantisedMatrix {
-    /// The matrix nearest to FP16 weights, `[rows x cols]`: by the largest magnitude of each 32 weights of a row.
-    ///
-    /// # Errors
-    /// Weights that are not finite; FP16 as the format.
+    /// The matrix nearest to FP16 weights, `[rows x cols]`, scaled by the largest magnitude of each 32 weights of a
+    /// row. Fails for infinities and NaN, and for FP16 as the format.
     pub fn nearest(what: &str, format: WeightFormat, values: &[f16], cols: usize) -> Result<Self> {
         let limit = match format {
             WeightFormat::Int4 => 7,
@@ -61,27 +59,27 @@ impl QuantisedMatrix {
         Ok(Self { format, rows: values.chunks(cols.max(1)).map(row).collect::<Result<_, _>>()? })
     }
 
-    /// The FP16 weights that the core multiplies with, `[rows x cols]`.
+    /// The FP16 weights that the core multiplies, `[rows x cols]`.
     pub fn dequantised(&self) -> Vec<f16> {
         self.rows.iter().flat_map(QuantisedRow::dequantised).collect()
     }
 }
 
-/// How far quantised weights are from those that they stand for.
+/// Distances of quantised weights from the originals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct QuantisationError {
-    /// The largest distance.
+    /// Largest distance.
     pub largest: f64,
-    /// The mean of all distances.
+    /// Mean distance.
     pub mean: f64,
-    /// The same as shares of the largest weight and of the mean magnitude of all.
+    /// `largest` over the largest weight.
     pub largest_share: f64,
-    /// See there.
+    /// `mean` over the mean magnitude.
     pub mean_share: f64,
 }
 
 impl QuantisationError {
-    /// Of pairs of a weight and what became of it.
+    /// From pairs of original and quantised weight.
     pub fn between(pairs: impl Iterator<Item = (f16, f16)>) -> Self {
         let (mut largest, mut sum, mut most, mut magnitudes, mut count) = (0.0f64, 0.0, 0.0f64, 0.0, 0u64);
         for (value, weight) in pairs {
@@ -100,12 +98,12 @@ impl QuantisationError {
 }
 
 impl Layer {
-    /// What its matrices are made of.
+    /// Format of its matrices.
     pub fn weights(&self) -> WeightFormat {
         self.q_proj.weight.stored().map_or(WeightFormat::Fp16, |(_, stored)| stored.format)
     }
 
-    /// The layer with quantised matrices; FP16 changes nothing.
+    /// Quantises the matrices; FP16 changes nothing.
     pub fn quantised(&self, format: WeightFormat) -> Result<Self> {
         let mut layer = self.clone();
         for (class, linear) in layer.linears_mut() {
@@ -116,13 +114,12 @@ impl Layer {
 }
 
 impl Model {
-    /// What the matrices of its layers are made of.
+    /// Format of its layers' matrices.
     pub fn weights(&self) -> WeightFormat {
         self.layers.first().map_or(WeightFormat::Fp16, Layer::weights)
     }
 
-    /// The model with quantised matrices in its layers, and how far they are from those that they stand for; nothing for FP16, which changes
-    /// nothing.
+    /// Quantises the layers' matrices, and returns the errors; `None` for FP16, which changes nothing.
     pub fn quantised(mut self, format: WeightFormat) -> Result<(Self, Option<QuantisationError>)> {
         if format == WeightFormat::Fp16 {
             return Ok((self, None));
@@ -140,7 +137,7 @@ impl Model {
 }
 
 impl Matrix {
-    /// The matrix made of INT8 or INT4 weights, which share scales along the rows in DRAM; FP16 changes nothing.
+    /// Quantises the matrix, with scales shared along rows in DRAM; FP16 changes nothing.
     pub fn quantised(&self, format: WeightFormat, row_of: RowOf) -> Result<Self> {
         if format == WeightFormat::Fp16 {
             return Ok(self.clone());
@@ -162,7 +159,7 @@ impl Matrix {
     }
 }
 
-/// A matrix with rows of this width, transposed.
+/// Transposes a matrix with rows of `width`.
 fn transposed(values: &[f16], width: usize) -> Vec<f16> {
     (0..width).flat_map(|column| values.iter().skip(column).step_by(width)).copied().collect()
 }

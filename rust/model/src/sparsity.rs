@@ -1,6 +1,4 @@
-//! How many activations are zero where zeros save work: in front of the QKV projections and between FC1 and FC2.
-//!
-//! Counted by the decoder as it runs; a neuron whose activation is zero need not be fetched.
+//! Zero activations where they save fetching neurons: before the QKV projections, and between FC1 and FC2.
 
 use ndp_numerics::{f16, fp16};
 
@@ -14,24 +12,24 @@ pub struct ZeroCount {
 }
 
 impl ZeroCount {
-    /// Counts `values` in.
+    /// Adds `values`.
     pub fn count(&mut self, values: &[f16]) {
         self.zeros += values.iter().filter(|&&v| fp16::is_zero(v)).count() as u64;
         self.total += values.len() as u64;
     }
 
-    /// Zeros per element, 0 to 1; 0 if nothing was counted.
+    /// Zeros per element, 0 to 1; 0 without elements.
     pub fn fraction(&self) -> f64 {
         if self.total == 0 { 0.0 } else { self.zeros as f64 / self.total as f64 }
     }
 }
 
-/// The counts of one layer over all positions run.
+/// Counts of one layer over all positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LayerSparsity {
     /// Input of the Q, K and V projections (after the ReLU, if `relu_before_qkv`).
     pub qkv_input: ZeroCount,
-    /// Hidden activations of the feed-forward block, after its ReLU: the input of FC2.
+    /// Input of FC2, after its ReLU.
     pub ffn_hidden: ZeroCount,
 }
 

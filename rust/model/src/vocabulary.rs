@@ -1,4 +1,4 @@
-//! What tokens stand for: bytes, or what a `tokenizer.json` says (Hugging Face's `tokenizers`).
+//! Meaning of tokens: bytes, or a `tokenizer.json` (Hugging Face's `tokenizers`).
 
 use ndp_files::{Error, Result, refusal};
 use std::cell::Cell;
@@ -12,10 +12,9 @@ use tokenizers::{Decoder, Encoding, ModelWrapper, Tokenizer};
 
 const FILE: &str = "tokenizer.json";
 
-/// Longest `tokenizer.json`.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Tokens of a byte-level model: token `n` is the byte `n`.
+/// Tokens of a byte-level model.
 const BYTES: usize = 256;
 
 /// From text to tokens and back.
@@ -23,19 +22,19 @@ const BYTES: usize = 256;
 pub enum Vocabulary {
     /// Token `n` is the byte `n`.
     Bytes,
-    /// Parts of words, by a `tokenizer.json`.
+    /// Parts of words, from a `tokenizer.json`.
     Subwords(Arc<Subwords>),
-    /// So many tokens that nobody describes.
+    /// This number of tokens, without a description.
     Unknown(usize),
 }
 
-/// A tokenizer and where it came from.
+/// A tokenizer and its file.
 #[derive(Debug)]
 pub struct Subwords {
     path: PathBuf,
     json: String,
     tokenizer: Tokenizer,
-    /// Lowest number that no token has.
+    /// Above all tokens.
     end: usize,
 }
 
@@ -51,18 +50,15 @@ impl PartialEq for Vocabulary {
 }
 
 impl Vocabulary {
-    /// That of a model without a `tokenizer.json`.
+    /// For a model without `tokenizer.json`.
     pub fn of_size(vocab_size: usize) -> Self {
         if vocab_size == BYTES { Self::Bytes } else { Self::Unknown(vocab_size) }
     }
 
-    /// That of a model's directory.
-    ///
-    /// # Errors
-    /// A `tokenizer.json` that cannot be read, one that is not valid.
+    /// For a model's directory; an error for an unreadable or invalid `tokenizer.json`.
     pub fn load(dir: &Path, vocab_size: usize) -> Result<Self> {
         let path = dir.join(FILE);
-        // A link whose target is missing is an error, and no model without a tokenizer.
+        // A dangling link is an error.
         if path.symlink_metadata().is_err() {
             return Ok(Self::of_size(vocab_size));
         }
@@ -73,7 +69,7 @@ impl Vocabulary {
         Ok(Self::Subwords(Arc::new(Subwords { path, json, tokenizer, end })))
     }
 
-    /// Warning about tokens that the tokenizer has and a model of `vocab_size` tokens lacks.
+    /// Warning about tokens beyond a model's `vocab_size`.
     pub fn beyond(&self, vocab_size: usize) -> Option<String> {
         let Self::Subwords(subwords) = self else { return None };
         let last = subwords.end.checked_sub(1).filter(|last| *last >= vocab_size)?;
@@ -82,11 +78,8 @@ impl Vocabulary {
         ))
     }
 
-    /// The tokens of a text, with those that the tokenizer puts in front of a text, if any.
-    ///
-    /// # Errors
-    /// Text that is not UTF-8 or has characters without a token, text was asked of a model whose tokens nobody describes
-    /// without a vocabulary.
+    /// Tokens of a text, with the tokenizer's prefix, if any. Fails for text that is not UTF-8, characters without
+    /// tokens, and without a vocabulary.
     pub fn tokens(&self, text: &[u8]) -> Result<Vec<u32>> {
         match self {
             Self::Bytes => Ok(text.iter().map(|&byte| u32::from(byte)).collect()),
@@ -102,14 +95,12 @@ impl Vocabulary {
         }
     }
 
-    /// The text that tokens spell; what is not UTF-8, or no token of the vocabulary, becomes U+FFFD. Without a vocabulary it is empty.
-    ///
-    /// # Errors
-    /// If the tokenizer has no text for them.
+    /// Text of tokens; parts outside UTF-8 or the vocabulary are U+FFFD. Empty without a vocabulary. Fails if the
+    /// tokenizer cannot decode them.
     pub fn text(&self, tokens: &[u32]) -> Result<String> {
         match self {
             Self::Bytes => {
-                // 0xFF occurs nowhere in UTF-8, so it becomes U+FFFD like any other byte that is out of place.
+                // 0xFF never occurs in UTF-8, so it becomes U+FFFD.
                 let bytes: Vec<u8> =
                     tokens.iter().map(|&token| u8::try_from(token).unwrap_or(0xFF)).collect();
                 Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -124,30 +115,27 @@ impl Vocabulary {
         }
     }
 
-    /// The text that `tokens` add to the text of `prompt`. Both are decoded together: many decoders drop the space before the first word, and a
-    /// character may have its bytes on both sides.
-    ///
-    /// # Errors
-    /// See [`Vocabulary::text`].
+    /// Text that `tokens` add to `prompt`. Both are decoded together: many decoders drop the space before the first
+    /// word, and a character's bytes may be on both sides. Fails as [`Vocabulary::text`].
     pub fn continuation(&self, prompt: &[u32], tokens: &[u32]) -> Result<String> {
         let all = self.text(&[prompt, tokens].concat())?;
         Ok(after(&self.text(prompt)?, &all).to_owned())
     }
 }
 
-/// The part of a text after the characters that it shares with another one.
+/// Part of `text` after the characters shared with `before`.
 fn after<'a>(before: &str, text: &'a str) -> &'a str {
     let same = before.chars().zip(text.chars()).take_while(|(a, b)| a == b);
     &text[same.map(|(c, _)| c.len_utf8()).sum()..]
 }
 
-/// The text of a generation while its tokens come.
+/// Text of a generation as its tokens come.
 #[derive(Debug)]
 pub struct Continuation {
     vocabulary: Vocabulary,
     prompt: Vec<u32>,
     tokens: Vec<u32>,
-    /// Text that has been handed out.
+    /// Returned so far.
     given: String,
 }
 
@@ -157,18 +145,18 @@ impl Continuation {
         Self { vocabulary: vocabulary.clone(), prompt, tokens: Vec::new(), given: String::new() }
     }
 
-    /// Adds a token, and returns the text that is complete with it: a character whose other bytes may come with the next tokens waits for them.
+    /// Adds a token; returns the text that it completes. Characters with missing bytes wait for the next tokens.
     pub fn push(&mut self, token: u32) -> String {
         self.tokens.push(token);
         self.give(|text| text.trim_end_matches(char::REPLACEMENT_CHARACTER).len())
     }
 
-    /// Returns the rest, which no further token completes.
+    /// The rest, which no token completes.
     pub fn finish(&mut self) -> String {
         self.give(str::len)
     }
 
-    /// Hands out the next part of the first bytes of the text, as many as `ready` says.
+    /// Returns new text up to the length `ready`.
     fn give(&mut self, ready: fn(&str) -> usize) -> String {
         let text = self.vocabulary.continuation(&self.prompt, &self.tokens).unwrap_or_default();
         let text = &text[..ready(&text)];
@@ -185,8 +173,8 @@ impl Continuation {
     }
 }
 
-/// A tokenizer as its file describes it, without the options for training and batches: a prompt is neither cut nor padded, and has the same tokens
-/// each time. The library panics on some files that are not JSON, so the syntax is checked first.
+/// Tokenizer of a file, without options for training and batches: prompts are neither cut nor padded. The library
+/// panics on some files that are not JSON, so the syntax is checked first.
 fn tokenizer(json: &str) -> Result<Tokenizer, String> {
     ndp_files::parse_json::<IgnoredAny>(json).map_err(|e| e.to_string())?;
     caught(|| {
@@ -204,11 +192,11 @@ fn tokenizer(json: &str) -> Result<Tokenizer, String> {
 }
 
 thread_local! {
-    /// Whether a panic of this thread is caught by [`caught`], and so an error and no message.
+    /// Whether [`caught`] handles this thread's panics, without a message.
     static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls the library, which panics on some files that it has accepted: that becomes an error.
+/// Calls the library; its panics on some accepted files become errors.
 fn caught<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -224,17 +212,16 @@ fn caught<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> 
     CATCHING.set(outer);
     match result {
         Ok(result) => result.map_err(|e| e.to_string()),
-        // Its message is about indices in the library's own code.
+        // The panic's message is about indices inside the library.
         Err(_) => Err("its parts contradict each other".to_owned()),
     }
 }
 
-/// Most characters or tokens that a message lists.
+/// Most characters or tokens listed in a message.
 const LISTED: usize = 8;
 
 impl Subwords {
-    /// The tokens of a text. They have to cover each of its characters: the library leaves out those that its model does not know, unless the file
-    /// has a token for them.
+    /// Tokens of a text, which have to cover each character: the library drops unknown ones without a token for them.
     fn tokens(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = caught(|| self.tokenizer.encode(text, true))
             .map_err(|e| self.failed(format!("cannot be used: encoding the text fails: {e}")))?;
@@ -253,8 +240,8 @@ impl Subwords {
                 own.fill(true);
             }
         }
-        // Offsets say that a part is missing, but not which: those after it in its word are too low. Tokens of bytes cover a character even if some of
-        // its bytes have none.
+        // Offsets tell that a part is missing but not which, since later ones in the word are too low. Byte tokens
+        // cover a character even if some bytes have none.
         let given = text.matches(char::REPLACEMENT_CHARACTER).count();
         let complete = covered.iter().all(|covered| *covered) && self.replaced(&tokens) <= given;
         if complete && !self.drops() {
@@ -275,14 +262,14 @@ impl Subwords {
         )))
     }
 
-    /// Whether the model drops unknown characters, and knows a character alone if it knows it within a word.
+    /// Whether the model drops unknown characters, and knows any character alone that it knows in a word.
     fn drops(&self) -> bool {
         let ModelWrapper::BPE(model) = self.tokenizer.get_model() else { return false };
         let affixes = [&model.continuing_subword_prefix, &model.end_of_word_suffix];
         model.unk_token.is_none() && !model.ignore_merges && affixes.iter().all(|affix| affix.is_none())
     }
 
-    /// Whether a character has no tokens, or tokens for some of its bytes only. The mark of a space in front of it does not count.
+    /// Whether a character lacks tokens for some of its bytes, the space mark before it aside.
     fn loses(&self, c: char) -> bool {
         let space = |mark: char| mark.is_whitespace() || (mark != c && matches!(mark, '▁' | 'Ġ'));
         let lost = |own: Encoding| {
@@ -292,12 +279,12 @@ impl Subwords {
         caught(|| self.tokenizer.encode(String::from(c), false)).is_ok_and(lost)
     }
 
-    /// Characters of the text of tokens that are not UTF-8.
+    /// Characters of the tokens' text that are not UTF-8.
     fn replaced(&self, tokens: &[u32]) -> usize {
         self.text(tokens).map_or(0, |text| text.matches(char::REPLACEMENT_CHARACTER).count())
     }
 
-    /// As `Tokenizer::decode` without special tokens, but a number that no token has is U+FFFD, not nothing: a model has more rows than its
+    /// `Tokenizer::decode` without special tokens, but with U+FFFD for unknown numbers: a model has more rows than its
     /// tokenizer has tokens, and may generate them.
     fn text(&self, tokens: &[u32]) -> Result<String, String> {
         let own = |&token: &u32| match self.tokenizer.id_to_token(token) {

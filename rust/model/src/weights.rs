@@ -1,7 +1,6 @@
-//! The model's parameters: which tensors there are, of which shape, and how they fit together.
+//! The model's parameters: tensors, their shapes, and how they fit together.
 //!
-//! Reads no file: the tensors come from a function, so that [`crate::loader`] (safetensors) and tests (random numbers)
-//! build the same thing. Each family names its tensors as Hugging Face does; what they are for is the same.
+//! Tensors come from a function: [`crate::loader`] (safetensors), or random numbers in tests. Names are Hugging Face's.
 
 use crate::matrix::same_length;
 use ndp_files::Result;
@@ -10,22 +9,19 @@ use ndp_numerics::{Epsilon, f16, layer_norm, rms_norm};
 use crate::config::{Architecture, POSITION_OFFSET};
 use crate::{DecoderConfig, GemvClass, Matrix, Vocabulary};
 
-/// A normalisation: LayerNorm, or RMSNorm if it has no bias.
+/// LayerNorm, or RMSNorm without bias.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Norm {
     /// Gain (`weight` in the checkpoint), `[d]`.
     pub gain: Vec<f16>,
     /// Bias, `[d]`.
     pub bias: Option<Vec<f16>>,
-    /// What is added to the variance.
+    /// Addend of the variance.
     pub eps: Epsilon,
 }
 
 impl Norm {
-    /// A vector `[d]`, normalised.
-    ///
-    /// # Errors
-    /// As [`layer_norm`] and [`rms_norm`].
+    /// Normalises a vector `[d]`. Fails as [`layer_norm`] and [`rms_norm`].
     pub fn of(&self, x: &[f16]) -> Result<Vec<f16>> {
         match &self.bias {
             Some(bias) => layer_norm(x, &self.gain, bias, self.eps),
@@ -53,7 +49,7 @@ impl Linear {
     }
 }
 
-/// The parameters of one decoder layer. `q` is the width of all heads of queries together, `k` that of the heads of keys.
+/// Parameters of one decoder layer; `q` is the width of all heads of queries, `k` of all heads of keys.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
     /// Normalisation before the attention.
@@ -66,24 +62,24 @@ pub struct Layer {
     pub v_proj: Linear,
     /// Output projection of the attention, `[d x q]`.
     pub out_proj: Linear,
-    /// Normalisation before the feed-forward block; without one it has the attention's input.
+    /// Before the feed-forward block; `None` if it shares the attention's input.
     pub ffn_norm: Option<Norm>,
     /// First feed-forward layer, `[f x d]`; of a block with a gate it is the gate.
     pub fc1: Linear,
-    /// What the gate is multiplied with, `[f x d]`.
+    /// Factor of the gate, `[f x d]`.
     pub up: Option<Linear>,
     /// Last feed-forward layer, `[d x f]`.
     pub fc2: Linear,
 }
 
 impl Layer {
-    /// All linear layers, in the order in which they are computed.
+    /// Linear layers in order of computation.
     pub fn linears(&self) -> impl Iterator<Item = &Linear> {
         let before = [&self.q_proj, &self.k_proj, &self.v_proj, &self.out_proj, &self.fc1];
         before.into_iter().chain(&self.up).chain([&self.fc2])
     }
 
-    /// The same to change them, each with its class.
+    /// Mutable linear layers with their classes.
     pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = (GemvClass, &mut Linear)> {
         let qkv = [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj].map(|part| (GemvClass::Qkv, part));
         let before = [(GemvClass::Proj, &mut self.out_proj), (GemvClass::Fc1, &mut self.fc1)];
@@ -107,16 +103,14 @@ pub struct Model {
     pub final_norm: Norm,
     /// Output head, `[V x d]`, unless the token embedding is.
     pub lm_head: Option<Matrix>,
-    /// What tokens stand for.
+    /// Meaning of tokens.
     pub vocabulary: Vocabulary,
 }
 
 impl Model {
-    /// Builds a model from `tensor(name, shape)`, called once per tensor in a fixed order.
-    ///
-    /// Names are the checkpoint's without the prefix that all names have (`decoder.layers.0.fc1.weight` of OPT's `model.decoder...`); shapes have
-    /// one (vectors) or two (matrices, row-major) dimensions. Errors: as `tensor`, and for an answer that does not
-    /// have as many elements as the shape.
+    /// Builds a model from `tensor(name, shape)`, called once per tensor in a fixed order. Names are the checkpoint's
+    /// without the common prefix (`decoder.layers.0.fc1.weight` of OPT's `model.decoder...`); shapes have one
+    /// dimension, or two (row-major). Fails as `tensor`, and for a wrong number of elements.
     pub fn from_tensors<F>(config: DecoderConfig, tensor: F) -> Result<Self>
     where
         F: FnMut(&str, &[usize]) -> Result<Vec<f16>>,
@@ -150,7 +144,7 @@ impl Model {
         self.lm_head.as_ref().unwrap_or(&self.embed_tokens)
     }
 
-    /// Number of parameters (a tied head counted once).
+    /// Parameters; a tied head counts once.
     pub fn parameters(&self) -> usize {
         let layer = |l: &Layer| {
             let norms = std::iter::once(&l.attention_norm).chain(&l.ffn_norm).map(Norm::parameters);
@@ -163,7 +157,6 @@ impl Model {
     }
 }
 
-/// The tensor function with the shapes of the parts of a decoder.
 struct Source<'a, F> {
     tensor: F,
     config: &'a DecoderConfig,
@@ -224,8 +217,8 @@ where
         }
     }
 
-    /// A layer whose parts have these names: the norm before and the projection behind the attention, the norm before the feed-forward
-    /// block, if it has a name, and the block's first and last layer.
+    /// A layer from the names of its parts: norm before and projection after attention, norm before the feed-forward
+    /// block, if any, and its first and last layer.
     fn layer_of(
         &mut self,
         layer: &str,
@@ -254,7 +247,7 @@ where
         Ok(Layer { attention_norm, q_proj, k_proj, v_proj, out_proj, ffn_norm, fc1, up, fc2 })
     }
 
-    /// Q, K and V of one matrix: for each head of K and V the rows of its heads of Q, then its own of K, then of V.
+    /// Splits Q, K and V of one matrix: for each head of K and V the rows of its heads of Q, then K's, then V's.
     fn fused_qkv(&mut self, name: &str) -> Result<[Linear; 3]> {
         let config = self.config;
         let (groups, width, d) = (config.num_key_value_heads(), config.head_width(), config.hidden_size());

@@ -20,8 +20,7 @@ fn bits(values: &[f16]) -> Vec<u16> {
     values.iter().map(|v| v.to_bits()).collect()
 }
 
-/// Logits after each token, computed for the whole sequence at once without cache, batch or backend, straight from the
-/// definition.
+/// Logits after each token by definition: the whole sequence at once, without cache, batch or backend.
 fn reference_logits(model: &Model, tokens: &[u32]) -> Vec<Vec<f16>> {
     let dot = |w: &[f16], x: &[f16]| {
         let mut sum = ExactSum::default();
@@ -89,7 +88,7 @@ fn incremental_batched_and_reference_agree_bit_for_bit() {
         let model = model(VOCAB, relu_before_qkv, 7);
         let tokens = tokens(2 * MAX_BATCH + 3);
         let expected = reference_logits(&model, &tokens);
-        // The comparison means something only if the logits are numbers that differ.
+        // Otherwise the comparison would be void.
         assert!(expected.iter().flatten().all(|l| l.is_finite()));
         assert!(expected.windows(2).all(|pair| bits(&pair[0]) != bits(&pair[1])));
 
@@ -171,7 +170,7 @@ fn sparsity_counts_every_position_once() {
     }
 }
 
-/// Records what it is asked, flips one bit of one result or fails, on demand.
+/// Records operations; on demand flips one bit of a result, or fails.
 #[derive(Default)]
 struct Probe {
     inner: SoftwareBackend,
@@ -189,7 +188,7 @@ impl GemvBackend for Probe {
         }
         let mut y = self.inner.gemv(op).unwrap();
         if self.flip == Some(op.label()) {
-            // Of the last position: it is its logits that the caller sees.
+            // Of the last position, whose logits the caller sees.
             let last = y.len() - 1;
             y[last] = f16::from_bits(y[last].to_bits() ^ 0x0200);
         }
@@ -326,7 +325,7 @@ fn generation_is_determined_by_its_options() {
     assert_eq!(first.text, String::from_utf8_lossy(&bytes));
     assert_eq!(first.sparsity[0].qkv_input.total, (6 + 19) * 24);
 
-    // The digests are those of running prompt and tokens in one go.
+    // As when prompt and tokens run in one go.
     let mut sequence: Vec<u32> = b"Hermes".iter().map(|&b| u32::from(b)).collect();
     sequence.extend(&first.tokens[..19]);
     let all = Decoder::new(&model).prefill_all_logits(&mut SoftwareBackend::new(), &sequence).unwrap();

@@ -15,7 +15,6 @@ const WEIGHTS: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 const FC1: &str = "decoder.layers.1.fc1.weight";
 
-/// A directory with `config.json`, the model that belongs there, and its tensors.
 fn fixture() -> (TempDir, Model, Vec<Stored>) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("config.json"), config_json(17, true).to_string()).unwrap();
@@ -27,7 +26,7 @@ fn write_index(dir: &Path, map: serde_json::Map<String, serde_json::Value>) {
     fs::write(dir.join(INDEX), json!({"metadata": {}, "weight_map": map}).to_string()).unwrap();
 }
 
-/// Writes the tensors alternately into two shards and returns the index's map.
+/// Writes tensors alternately into two shards; returns the index's map.
 fn write_shards(dir: &Path, tensors: &[Stored], prefix: &str) -> serde_json::Map<String, serde_json::Value> {
     let mut map = serde_json::Map::new();
     for shard in 0..2 {
@@ -56,7 +55,7 @@ fn one_file_with_and_without_the_prefix() {
 
 #[test]
 fn tensors_at_odd_byte_offsets_load() {
-    // A header of any length is legal, so the data may start at an odd address.
+    // Headers have any length, so data may start at an odd address.
     for padding in 0..4 {
         let (dir, model, tensors) = fixture();
         let bytes = serialize(&tensors, "");
@@ -119,7 +118,6 @@ fn a_missing_tensor_is_named() {
     assert!(said(&Model::load(dir.path())).contains(&format!("{other}: tensor model.{FC1} is missing")));
 }
 
-/// Writes the tensors, one of them in another format.
 fn write_fc1(dir: &Path, tensors: &[Stored], dtype: Dtype, fc1: &[u8]) {
     let views = tensors.iter().map(|(name, shape, bytes)| {
         let (dtype, bytes) = if name == FC1 { (dtype, fc1) } else { (Dtype::F16, &bytes[..]) };
@@ -149,7 +147,7 @@ fn other_formats_are_rounded_once_and_counted() {
     let (loaded, Remarks { rounded, .. }) = store(&exact).unwrap();
     assert_eq!((&loaded, rounded), (&model, RoundedWeights { converted: 960, changed: 0 }));
     let mut values = exact.clone();
-    // A tie, which goes to even; little more than it; less than half of the smallest number.
+    // A tie, which goes to even; slightly more; less than half of the smallest number.
     (values[0], values[1], values[2]) = (1.0 + 2f32.powi(-11), 1.000_488_4, 2f32.powi(-26));
     let (loaded, Remarks { rounded, .. }) = store(&values).unwrap();
     let bits: Vec<u16> = loaded.layers[1].fc1.weight.data()[..3].iter().map(|w| w.to_bits()).collect();
@@ -352,7 +350,7 @@ fn corrupt_headers_never_panic() {
             fs::write(&path, bad).unwrap();
             match Model::load(dir.path()) {
                 Err(_) => refused += 1,
-                // Padding of the header, at most: whatever loads must be the model.
+                // Possible only for padding of the header.
                 Ok(loaded) => assert_eq!(loaded, model, "byte {at} ^ {flip:#x}"),
             }
         }

@@ -6,7 +6,6 @@ use crate::common::model;
 use ndp_model::{Continuation, GenerateOptions, SoftwareBackend, Vocabulary, generate};
 use serde_json::{Value, json};
 
-/// Loads a `tokenizer.json` for a model of `vocab_size` tokens.
 fn load(json: &str, vocab_size: usize) -> ndp_files::Result<Vocabulary> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("tokenizer.json"), json).unwrap();
@@ -45,7 +44,6 @@ fn marked(normalizer: &Value, pre_tokenizer: &Value, decoder: &Value) -> Value {
     })
 }
 
-/// Tokenizer in the form of Llama 2 and Mistral.
 fn llama_2() -> Value {
     let replace =
         |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
@@ -104,7 +102,6 @@ fn a_continuation_keeps_the_space_before_its_first_word() {
         assert_eq!(vocabulary.continuation(&prompt, &[7, 8, 8, 7]).unwrap(), " abb a");
         assert_eq!(vocabulary.continuation(&prompt, &[8]).unwrap(), "b");
         assert_eq!(vocabulary.continuation(&prompt, &[]).unwrap(), "");
-        // After a mere start of text there is no space.
         assert_eq!(vocabulary.continuation(&[1], &[7, 7]).unwrap(), "a a");
     }
 }
@@ -137,13 +134,11 @@ fn a_stream_gives_the_same_text_and_holds_back_parts_of_characters() {
         given.push(stream.finish());
         assert_eq!(given.concat(), vocabulary.continuation(&prompt, &tokens).unwrap());
 
-        // What no token completes comes last.
         let mut stream = Continuation::new(&vocabulary, prompt.clone());
         let given: String = tokens[..3].iter().map(|&token| stream.push(token)).collect();
         assert_eq!(given, parts[0]);
         assert_eq!(given + &stream.finish(), vocabulary.continuation(&prompt, &tokens[..3]).unwrap());
     }
-    // A character whose first byte ends the prompt.
     let euro = "€".as_bytes();
     let [first, rest] = [&euro[..1], &euro[1..]].map(|part| Vocabulary::Bytes.tokens(part).unwrap());
     assert_eq!(Vocabulary::Bytes.continuation(&first, &rest).unwrap(), "€");
@@ -162,17 +157,17 @@ fn tokens_beyond_the_model_s_are_a_warning() {
 
 #[test]
 fn a_tokenizer_that_breaks_the_library_is_an_error() {
-    // Not JSON: a control character in a string, a colon that is missing.
+    // Not JSON: a control character in a string, a missing colon.
     for json in ["{\"version\": \"1.0\n\"}", r#"{"decoder": {"type" "Fuse"}}"#] {
         let said = load(json, 1000).unwrap_err().to_string();
         assert!(said.contains("tokenizer.json: not a tokenizer: ") && said.contains("at line "), "{said}");
     }
-    // Merged tokens that are shorter than the prefix that they should have.
+    // Merged tokens that are shorter than their prefix.
     let mut json = byte_level();
     json["model"]["continuing_subword_prefix"] = json!("##");
     let said = load(&json.to_string(), 1000).unwrap_err().to_string();
     assert!(said.ends_with("tokenizer.json: not a tokenizer: its parts contradict each other"), "{said}");
-    // The library reads this JSON but cannot use it: the decoder cuts more characters off than the text has.
+    // Accepted but unusable: the decoder cuts more characters than the text has.
     let mut json = byte_level();
     json["decoder"] = json!({"type": "Strip", "content": "a", "start": 1, "stop": 1});
     let said = loaded(&json).text(&[0]).unwrap_err().to_string();
@@ -201,7 +196,7 @@ fn characters_without_tokens_are_refused_by_name() {
     );
     // Two of three bytes have tokens.
     assert_eq!(refused(&json, "ab€ ₃a"), format!("the tokenizer has no tokens for '₃', {advice}"));
-    // One word, whose mark for the space covers the character that is lost.
+    // One word, whose space mark covers the lost character.
     let mut marks = metaspace();
     marks["model"]["unk_token"] = Value::Null;
     marks["model"]["byte_fallback"] = json!(false);
@@ -212,12 +207,11 @@ fn characters_without_tokens_are_refused_by_name() {
             "{text}"
         );
     }
-    // Spaces and newlines may be cut off, and a file may name a token for all that it does not know.
+    // Spaces and newlines may be dropped; a file may have a token for unknown text.
     assert_eq!(loaded(&json).tokens(b"ab\n ab").unwrap(), [3, 4]);
     assert_eq!(loaded(&llama_2()).tokens("a日 a".as_bytes()).unwrap(), [1, 7, 0, 7]);
     json["model"]["unk_token"] = json!("b");
     assert_eq!(loaded(&json).tokens(b"a!").unwrap(), [0, 1]);
-    // A template that drops the text.
     json["post_processor"] =
         json!({"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}});
     assert_eq!(refused(&json, "abababababab"), "the tokenizer gives no tokens for the text 'abababab...'");

@@ -18,7 +18,7 @@ fields! {
 }
 
 pub(super) fn read(raw: Raw) -> Result<DecoderConfig> {
-    // While a text is no longer than the window, each position sees all before it.
+    // A text within the window is not affected by it.
     let positions = (raw.max_position_embeddings, "max_position_embeddings");
     let (max_position_embeddings, position_limit) = match raw.sliding_window {
         Some(0) => return Err(unsupported("sliding_window", 0, "null, or at least 1")),

@@ -1,10 +1,9 @@
-//! The model's configuration: Hugging Face's `config.json` of OPT, LLaMA, Mistral or Falcon, checked against what this decoder implements.
+//! Hugging Face's `config.json` of OPT, LLaMA, Mistral or Falcon, checked against what this decoder implements.
 //!
-//! First step of loading. Fields that say how to train, tokenise or generate are ignored; fields that change the
-//! arithmetic are either implemented or refused by name; unknown fields are a warning. Each family has a file; what they
-//! have in common is here, and the fields that none implements are in `others`.
+//! Fields for training, tokenising and generating are ignored, those that change the arithmetic are implemented or
+//! refused by name, unknown ones are a warning. Each family has a file; fields that none implements are in `others`.
 
-/// The fields of a family: those that every family has, its own, and all others. Every default is Hugging Face's.
+/// Fields of all families, of this one, and all others. Every default is Hugging Face's.
 macro_rules! fields {
     ($($(#[$attribute:meta])* $field:ident: $type:ty,)*) => {
         #[derive(Debug, serde::Deserialize)]
@@ -21,7 +20,7 @@ macro_rules! fields {
         }
 
         impl Raw {
-            /// A decoder of these sizes as most families have it: as many heads of K and V as of Q, LayerNorm, no biases, a tied head.
+            /// Defaults of most families: as many heads of K and V as of Q, LayerNorm, no biases, a tied head.
             fn decoder(
                 &self,
                 architecture: $crate::Architecture,
@@ -75,10 +74,10 @@ use rotary::Rotary;
 /// OPT's checkpoints store `max_position_embeddings + 2` position rows: position `p` is row `p + 2`.
 pub const POSITION_OFFSET: usize = 2;
 
-/// Most positions: softmax is defined for rows of so many scores.
+/// Softmax is defined for rows of up to this number of scores.
 pub const MAX_POSITIONS: usize = 16384;
 
-/// The family of a model: how its tensors are named, and its layers put together.
+/// Family of a model: names of its tensors, and structure of its layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Architecture {
@@ -90,7 +89,7 @@ pub enum Architecture {
     Falcon,
 }
 
-/// The function between the two feed-forward layers.
+/// Function between the two feed-forward layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activation {
@@ -113,7 +112,7 @@ impl Activation {
     }
 }
 
-/// The validated dimensions of a decoder and what its layers do. Made by [`DecoderConfig::load`] or [`DecoderConfig::from_json`] only.
+/// Validated dimensions and functions of a decoder, from [`DecoderConfig::load`] or [`DecoderConfig::from_json`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DecoderConfig {
     architecture: Architecture,
@@ -125,7 +124,6 @@ pub struct DecoderConfig {
     head_width: usize,
     ffn_dim: usize,
     max_position_embeddings: usize,
-    /// Field that limits the positions.
     #[serde(skip)]
     position_limit: &'static str,
     #[serde(skip)]
@@ -147,7 +145,7 @@ fn unsupported(field: &'static str, found: impl Display, expected: impl Display)
     refusal!("config: {field} = {found}, expected {expected}")
 }
 
-/// A value that must be one of some; absent means the first.
+/// Requires one value; `None` means it.
 fn require<T: PartialEq + Display>(field: &'static str, found: Option<T>, expected: T) -> Result<()> {
     match found {
         Some(value) if value != expected => Err(unsupported(field, value, expected)),
@@ -155,7 +153,6 @@ fn require<T: PartialEq + Display>(field: &'static str, found: Option<T>, expect
     }
 }
 
-/// The activation of that name.
 fn activation(field: &'static str, name: &str, known: &[(&str, Activation)]) -> Result<Activation> {
     known.iter().find(|(known, _)| *known == name).map(|(_, activation)| *activation).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
@@ -168,10 +165,9 @@ fn eps(field: &'static str, value: f64) -> Result<u64> {
     eps.ok_or_else(|| unsupported(field, value, "a multiple of 1e-12 from 1e-6 to 1e-2"))
 }
 
-/// Longest `config.json`.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// A family: `model_type`, and the names that `architectures` may have.
+/// `model_type`, tensor family, and names in `architectures`.
 type Family = (&'static str, Architecture, [&'static str; 2]);
 
 const FAMILIES: [Family; 4] = [
@@ -183,13 +179,13 @@ const FAMILIES: [Family; 4] = [
 
 const MISTRAL: &str = "mistral";
 
-/// Defaults of `MistralConfig` that `LlamaConfig` does not share.
+/// Defaults that `LlamaConfig` does not share.
 const MISTRAL_DEFAULTS: [(&str, u32); 2] = [("sliding_window", 4096), ("num_key_value_heads", 8)];
 
 ndp_config::getters!(DecoderConfig {
-    /// Fields that were not understood and are ignored, one line each.
+    /// Ignored unknown fields, one line each.
     warnings: &[String],
-    /// The family.
+    /// Family of the model.
     architecture: Architecture,
     /// Number of tokens, `V`.
     vocab_size: usize,
@@ -205,17 +201,17 @@ ndp_config::getters!(DecoderConfig {
     head_width: usize,
     /// Width of the feed-forward hidden layer, `f`.
     ffn_dim: usize,
-    /// Longest sequence, prompt and generated tokens together: what the model says, at most [`MAX_POSITIONS`].
+    /// Longest sequence, generated tokens included: the model's, at most [`MAX_POSITIONS`].
     max_position_embeddings: usize,
-    /// The function between the feed-forward layers.
+    /// Function between the feed-forward layers.
     activation: Activation,
-    /// Normalisations of a layer: two, or one that attention and feed-forward block share.
+    /// Normalisations of a layer: two, or one shared by attention and feed-forward block.
     norms_per_layer: usize,
-    /// The base of the rotary embedding; without one, positions are embedded as tokens are.
+    /// Base of the rotary embedding; `None` for embedded positions.
     rotary_base: Option<u64>,
-    /// Whether a ReLU stands between the attention's normalisation and the Q, K and V projections (Hermes, section II).
+    /// Whether a ReLU precedes the Q, K and V projections (Hermes, section II).
     relu_before_qkv: bool,
-    /// Whether the model has RMSNorm, which has no bias, in place of LayerNorm.
+    /// Whether RMSNorm, which has no bias, replaces LayerNorm.
     has_rms_norm = rms_norm: bool,
     /// Whether the four linear layers of the attention have biases.
     has_attention_bias = attention_bias: bool,
@@ -232,7 +228,7 @@ impl DecoderConfig {
         Self::from_json(&path, &crate::loader::read_json(&path, MAX_CONFIG_BYTES)?)
     }
 
-    /// Checks the text of a `config.json`; `path` serves the error messages only.
+    /// Checks the text of a `config.json`; `path` is for messages.
     pub fn from_json(path: &Path, json: &str) -> Result<Self> {
         let invalid = |source| Error::new(source).context(format!("{} is not valid", path.display()));
         let mut value: Value = ndp_files::parse_json(json).map_err(invalid)?;
@@ -263,7 +259,7 @@ impl DecoderConfig {
             (self.ffn_field(), self.ffn_dim),
             ("max_position_embeddings", self.max_position_embeddings),
         ] {
-            // Tensor sizes are products of two of these; 32 bits each keep them inside 64.
+            // Tensor sizes are products of two of these: 32 bits each fit 64.
             if value == 0 || u32::try_from(value).is_err() {
                 return Err(unsupported(field, value, "1..=2^32-1"));
             }
@@ -296,7 +292,6 @@ impl DecoderConfig {
         Ok(self)
     }
 
-    /// What `config.json` calls the width of the feed-forward block.
     fn ffn_field(&self) -> &'static str {
         match self.architecture {
             Architecture::Opt => "ffn_dim",
@@ -305,15 +300,11 @@ impl DecoderConfig {
         }
     }
 
-    /// What `config.json` calls the number of heads of keys and values.
     fn kv_field(&self) -> &'static str {
         if self.architecture == Architecture::Falcon { "num_kv_heads" } else { "num_key_value_heads" }
     }
 
-    /// Refuses a text that is too long.
-    ///
-    /// # Errors
-    /// More positions than [`Self::max_position_embeddings`], with the field that limits them.
+    /// Fails for more positions than [`Self::max_position_embeddings`], with the field that limits them.
     pub fn check_positions(&self, requested: usize) -> Result<()> {
         let (max, limit) = (self.max_position_embeddings, self.position_limit);
         ensure!(
@@ -323,7 +314,7 @@ impl DecoderConfig {
         Ok(())
     }
 
-    /// Width of all heads of queries together.
+    /// Width of all heads of queries.
     pub fn query_width(&self) -> usize {
         self.num_attention_heads * self.head_width
     }
@@ -338,19 +329,19 @@ impl DecoderConfig {
         self.architecture == Architecture::Llama
     }
 
-    /// Whether attention and feed-forward block have the same input, the state before the layer.
+    /// Whether attention and feed-forward block share their input, the state before the layer.
     pub fn is_parallel(&self) -> bool {
         self.architecture == Architecture::Falcon
     }
 
-    /// What a normalisation adds to the variance.
+    /// Addend of a normalisation's variance.
     pub fn norm_eps(&self) -> Epsilon {
-        // The field was made from one.
+        // The field came from an [`Epsilon`].
         Epsilon::new(self.norm_eps).unwrap_or(Epsilon::OPT)
     }
 }
 
-/// The fields of a family, from an object. The error of a wrong type names the field, which serde does not do.
+/// Reads a family's fields. Names the field with a wrong type, which serde does not.
 fn fields<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
     let error = match serde_json::from_value(value.clone()) {
         Ok(fields) => return Ok(fields),
@@ -360,7 +351,7 @@ fn fields<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
     if said.starts_with("missing field") {
         return Err(error);
     }
-    // The field that fails alike without the others. Those of `Rotary` come last: serde reads them after all others.
+    // Tries each field alone. Those of `Rotary` come last, as serde reads them last.
     let fails = |result: Result<(), serde_json::Error>| result.is_err_and(|error| error.to_string() == said);
     let alone = |key: &String, own: &Value| json!({ key.as_str(): own });
     let all = || value.as_object().into_iter().flatten();
@@ -374,13 +365,12 @@ fn fields<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
     })
 }
 
-/// What serde says of a value, with words in place of Rust's types.
+/// Replaces Rust's types in serde's message.
 pub(crate) fn plain(error: &serde_json::Error) -> String {
     let said = error.to_string();
     said.replace("expected f64", "expected a number").replace("expected usize", "expected a whole number")
 }
 
-/// The family that `model_type` or `architectures` name, or both.
 fn family(value: &Value) -> Result<Family> {
     let expected = || FAMILIES.map(|(name, ..)| name).join(", ");
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

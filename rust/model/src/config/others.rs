@@ -1,5 +1,5 @@
-//! Fields of a `config.json` that no family reads. Fields that would change the result are refused by name, fields that change nothing are ignored, and
-//! all others are a warning.
+//! Fields of a `config.json` that no family reads: those that would change the result are refused by name, harmless
+//! ones are ignored, others are a warning.
 
 use ndp_files::Result;
 use std::collections::BTreeMap;
@@ -8,10 +8,9 @@ use serde_json::Value;
 
 use super::unsupported;
 
-/// All fields that a family does not read.
 pub(super) type Others = BTreeMap<String, Value>;
 
-/// Fields of related models that change the result, each with the value that leaves it as it is; so does null, and an empty list or object.
+/// Fields of related models with their neutral value; null, and empty lists or objects are neutral too.
 const NEUTRAL: [(&str, &str); 49] = [
     // Which positions a position sees.
     ("add_cross_attention", "false"),
@@ -68,10 +67,9 @@ const NEUTRAL: [(&str, &str); 49] = [
     ("use_qk_norm", "false"),
 ];
 
-/// Fields that say that the weights are quantised.
 const QUANTISED: [&str; 3] = ["compression_config", "quantization", "quantization_config"];
 
-/// Options of generation that choose other tokens, each with the value that has no effect. The sampler has none of them.
+/// Sampling options with their neutral value; the sampler has none of them.
 const SAMPLING: [(&str, &str); 10] = [
     ("bad_words_ids", "null"),
     ("begin_suppress_tokens", "null"),
@@ -88,7 +86,7 @@ const SAMPLING: [(&str, &str); 10] = [
 /// The checkpoint's own code.
 const CODE: &str = "auto_map";
 
-/// Fields that change no logits: names, training, tokens with a role, temperature, form of the output.
+/// Fields without effect on logits.
 const HARMLESS: [&str; 83] = [
     "_attn_implementation",
     "_attn_implementation_autoset",
@@ -175,10 +173,7 @@ const HARMLESS: [&str; 83] = [
     "use_sliding_window",
 ];
 
-/// Warnings about the fields that are ignored without being known.
-///
-/// # Errors
-/// A field that would change the result.
+/// Warnings about unknown fields; an error for fields that would change the result.
 pub(super) fn check(others: &Others) -> Result<Vec<String>> {
     for field in QUANTISED {
         if let Some(value) = others.get(field).filter(|value| !value.is_null()) {

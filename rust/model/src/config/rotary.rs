@@ -1,5 +1,5 @@
-//! Rotary embedding: its base, from the fields of earlier and later versions of `transformers`. Angles that are scaled, differ between layers or
-//! cover a part of a head are refused.
+//! Base of the rotary embedding, from earlier and later fields of `transformers`. Scaled angles, angles that differ
+//! between layers, and partly rotated heads are refused.
 
 use ndp_files::Result;
 use serde::Deserialize;
@@ -7,10 +7,9 @@ use serde_json::{Map, Value};
 
 use super::{require, unsupported};
 
-/// Base of checkpoints that give none.
+/// Base without a field.
 const BASE: f64 = 10_000.0;
 
-/// The fields of a `config.json` that concern rotary embedding.
 #[derive(Debug, Deserialize)]
 pub(super) struct Rotary {
     rope_theta: Option<f64>,
@@ -20,7 +19,7 @@ pub(super) struct Rotary {
 }
 
 impl Rotary {
-    /// The base: whichever field has it; fields that contradict each other are refused.
+    /// The base, from any field; contradictions are refused.
     pub(super) fn base(self) -> Result<u64> {
         require("partial_rotary_factor", self.partial_rotary_factor, 1.0)?;
         let mut theta = self.rope_theta;

@@ -54,7 +54,6 @@ fn a_llama_checkpoint_s_configuration_is_read() {
     assert!(config.is_gated() && config.has_rms_norm() && !config.has_tied_head() && !config.is_parallel());
     let config = parse(&with(llama(), "head_dim", json!(24))).unwrap();
     assert_eq!((config.head_width(), config.query_width()), (24, 96));
-    // As version 5 of transformers writes it.
     let mut new = with(llama(), "rope_parameters", json!({"rope_theta": 1e6, "rope_type": "default"}));
     new.as_object_mut().unwrap().remove("rope_theta");
     assert_eq!(parse(&new).unwrap().rotary_base(), Some(1_000_000));
@@ -146,7 +145,6 @@ fn unsupported_options_are_refused_by_name() {
         (falcon(), "num_ln_in_parallel_attn", json!(3), "1 or 2"),
         (falcon(), "tie_word_embeddings", json!(false), "true"),
     ] {
-        // A base that contradicts another one is named as such.
         let named = if expected.ends_with("rope_parameters") { "rope_theta" } else { field };
         let text = said(&parse(&with(base, field, value)));
         let named = text.starts_with(&format!("config: {named} = "));
@@ -219,7 +217,6 @@ fn fields_that_nobody_knows_are_a_warning() {
             "ignored, for nothing here knows them: magic, sinks"
         ]
     );
-    // Neutral values of fields that are known.
     for (field, value) in [
         ("is_causal", json!(true)),
         ("logit_scale", json!(1.0)),
@@ -230,7 +227,6 @@ fn fields_that_nobody_knows_are_a_warning() {
     ] {
         assert_eq!(parse(&with(llama(), field, value)).unwrap().warnings(), [""; 0], "{field}");
     }
-    // What transformers writes of each family.
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/checkpoints");
     let mut read = 0;
     for folder in std::fs::read_dir(golden).unwrap() {

@@ -8,7 +8,7 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 
-/// A tensor as a file holds it: name, shape, little-endian bytes.
+/// As in a file: name, shape, little-endian bytes.
 pub type Stored = (String, Vec<usize>, Vec<u8>);
 
 pub fn config_json(vocab_size: usize, relu_before_qkv: bool) -> Value {
@@ -25,7 +25,7 @@ pub fn config(vocab_size: usize, relu_before_qkv: bool) -> DecoderConfig {
     DecoderConfig::from_json(Path::new("config.json"), &json).unwrap()
 }
 
-/// Numbers of four binades from `2^(lowest - 15)` on, sign at random.
+/// Numbers of four binades from `2^(lowest - 15)` upward, with random signs.
 fn random(rng: &mut SplitMix64, lowest: u16, len: usize) -> Vec<f16> {
     let mut draw = || {
         let r = rng.next_u64();
@@ -34,12 +34,12 @@ fn random(rng: &mut SplitMix64, lowest: u16, len: usize) -> Vec<f16> {
     (0..len).map(|_| draw()).collect()
 }
 
-/// The model of `seed`, and its tensors named without prefix, in the order they were asked for.
+/// The model of `seed` and its tensors, without prefix, in order of request.
 pub fn model_and_tensors(config: DecoderConfig, seed: u64) -> (Model, Vec<Stored>) {
     let mut rng = SplitMix64::new(seed);
     let mut stored = Vec::new();
     let model = Model::from_tensors(config, |name, shape| {
-        // Small queries and keys keep the softmax from one-hot, where a wrong score would not show.
+        // Small queries and keys keep the softmax from one-hot, which would hide wrong scores.
         let lowest = if name.contains("q_proj") || name.contains("k_proj") { 10 } else { 12 };
         let data = random(&mut rng, lowest, shape.iter().product());
         let bytes = data.iter().flat_map(|v| v.to_bits().to_le_bytes()).collect();
@@ -75,7 +75,6 @@ pub fn model(vocab_size: usize, relu_before_qkv: bool, seed: u64) -> Model {
     model_and_tensors(config(vocab_size, relu_before_qkv), seed).0
 }
 
-/// A safetensors file of F16 tensors, each name with `prefix` before it.
 pub fn serialize(tensors: &[Stored], prefix: &str) -> Vec<u8> {
     let views = tensors.iter().map(|(name, shape, bytes)| {
         (format!("{prefix}{name}"), TensorView::new(Dtype::F16, shape.clone(), bytes).unwrap())
