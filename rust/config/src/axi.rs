@@ -18,6 +18,6 @@ part! {
 }
 
 impl AxiConfig {
-    /// Most bursts of DRAM under way in each direction: the host's tags have six bits for their numbers.
+    /// The host's tags have six bits for bursts in flight in each direction.
     pub const MOST_OUTSTANDING: u32 = 64;
 }

@@ -21,22 +21,22 @@ part! {
 }
 
 impl CoreConfig {
-    /// The slowest clock: below it a DRAM of any grade is more than eight times as fast, and nobody asks for that.
+    /// Below it a DRAM of any grade is more than eight times as fast.
     pub const SLOWEST_MHZ: u32 = 200;
-    /// The fastest clock. A reset of eight cycles is four of the slowest DRAM (833 ps), which is what the queues between the clocks need.
+    /// A reset of eight cycles has four clocks of the slowest DRAM (833 ps), which the queues between the clocks need.
     pub const FASTEST_MHZ: u32 = 2000;
 
-    /// Period of the core's clock in ps: `10^6 / clock_mhz`, rounded to the nearest. All times follow from it.
+    /// Period in ps: `10^6 / clock_mhz`, to the nearest. All times follow from it.
     pub fn clock_ps(&self) -> u64 {
         (1_000_000 + u64::from(self.clock_mhz()) / 2) / u64::from(self.clock_mhz())
     }
 
-    /// Cycles of the core in a nanosecond, by the period.
+    /// Core cycles per nanosecond.
     pub fn clock_ghz(&self) -> f64 {
         1e3 / self.clock_ps() as f64
     }
 
-    /// So many cycles in ns, rounded up.
+    /// Cycles in ns, rounded up.
     pub fn cycles_to_ns(&self, cycles: u64) -> u64 {
         (cycles * self.clock_ps()).div_ceil(1000)
     }

@@ -28,36 +28,34 @@ part! {
 }
 
 impl DfiConfig {
-    /// Clocks by which the port delays commands, so that write data lead them as the PHY wants: a register, and both times of a write.
+    /// Clocks by which the port delays commands, so that write data lead them: a register, and both times of a write.
     pub fn command_delay(&self) -> u32 {
         1 + self.0.t_phy_wrdata + self.0.write_lead
     }
 
-    /// What a controller behind the port has to add to the device's CAS latency: commands are late, data are, and wait in the port.
+    /// What a controller behind the port adds to the device's CAS latency: late commands, late data, a register.
     pub fn read_delay(&self) -> u32 {
         self.command_delay() + self.0.read_lag + 1
     }
 
-    /// Checks the CAS latency of a device at the port by the rule for one at the controller's pins, unless `jedec = false`.
-    ///
-    /// # Errors
-    /// If it is shorter than its speed grade has it, with the `t_cl` that would do.
+    /// Checks the CAS latency of a device at the port as for one at the controller's pins, unless `jedec = false`. The
+    /// error names the `t_cl` that suffices.
     pub fn check(&self, dram: &DramConfig) -> Result<()> {
         let what = "CAS latency behind a DFI port (dram.t_cl less its read delay)";
         check_cas_latency(dram, what, self.cas_latency(dram), self.read_delay())
     }
 
-    /// CAS latency of the device: `t_cl` is the controller's.
+    /// CAS latency of the device; `t_cl` is the controller's.
     pub fn cas_latency(&self, dram: &DramConfig) -> u32 {
         dram.t_cl().saturating_sub(self.read_delay())
     }
 
-    /// From a WR to `dfi_wrdata_en`: t_phy_wrlat.
+    /// WR to `dfi_wrdata_en`: t_phy_wrlat.
     pub fn t_phy_wrlat(&self, dram: &DramConfig) -> u32 {
         dram.t_cwl() - self.0.write_lead - self.0.t_phy_wrdata
     }
 
-    /// From a RD to `dfi_rddata_en`.
+    /// RD to `dfi_rddata_en`.
     pub fn t_rddata_en(&self, dram: &DramConfig) -> u32 {
         self.cas_latency(dram).saturating_sub(self.0.read_lead)
     }
@@ -67,7 +65,7 @@ impl DfiConfig {
         self.0.read_lead + self.0.read_lag
     }
 
-    /// Clocks of the DRAM in which its reset is low at power up.
+    /// Clocks of a low DRAM reset at power up.
     pub fn reset_clocks(&self, dram: &DramConfig) -> u32 {
         clocks(dram, self.0.reset_us)
     }
@@ -78,7 +76,7 @@ impl DfiConfig {
     }
 }
 
-/// So many microseconds, rounded up.
+/// Clocks of `us` microseconds, rounded up.
 fn clocks(dram: &DramConfig, us: u32) -> u32 {
     (u64::from(us) * 1_000_000).div_ceil(dram.clock_ps()) as u32
 }

@@ -1,9 +1,9 @@
 //! DDR4 device parameters: geometry of a rank and the timing rules between its commands.
 //!
-//! Defaults: Hermes, Table II (DDR4-3200, tCK = 0.625 ns: tRC, tRCD, tCL, tRP, tBL, tCCD, tRRD, tFAW; two bank groups of
-//! four banks, which JESD79-4 gives x16 devices; x4 and x8 devices have four bank groups). What the table leaves out comes from the DDR4 standard, JEDEC JESD79-4, speed bin 3200: tRAS 32 ns, tWR 15 ns,
-//! tRTP 7.5 ns, tWTR_S 2.5 ns, tWTR_L 7.5 ns, CWL 16, and for 8 Gb devices tRFC 350 ns with tREFI 7.8 us. Other speed grades,
-//! and which times a grade allows: `speed`.
+//! Defaults: Hermes, Table II (DDR4-3200, tCK = 0.625 ns: tRC, tRCD, tCL, tRP, tBL, tCCD, tRRD, tFAW), with JESD79-4's
+//! two bank groups of four banks for x16 devices (x4 and x8 have four groups). The rest is JESD79-4, speed bin 3200:
+//! tRAS 32 ns, tWR 15 ns, tRTP 7.5 ns, tWTR_S 2.5 ns, tWTR_L 7.5 ns, CWL 16, and for 8 Gb devices tRFC 350 ns with
+//! tREFI 7.8 us. `speed` has other grades and their limits.
 
 use crate::keys::part;
 use crate::limits::{in_range, power_of_two, row_and_refresh_fit};
@@ -61,11 +61,11 @@ part! {
 }
 
 impl DramConfig {
-    /// Banks of a bank group, in every DDR4 device.
+    /// In every DDR4 device.
     pub const BANKS_PER_GROUP: u32 = 4;
-    /// Bursts of 64 bytes in one row of one bank (1024 columns of 64 bits).
+    /// Of 64 bytes: 1024 columns of 64 bits.
     pub const BURSTS_PER_ROW: u32 = 128;
-    /// Clock cycles in which the data of one burst of eight are on the bus (tBL).
+    /// Clocks of a burst of eight on the bus (tBL).
     pub const T_BL: u32 = 4;
 
     pub(crate) fn validate(raw: RawDram) -> Result<Self> {
@@ -75,8 +75,8 @@ impl DramConfig {
         Ok(config)
     }
 
-    /// RD to WR, any bank: the data of the read, two cycles for the bus to turn around, and a write's later start,
-    /// `tCL + tBL + 2 - tCWL` (JESD79-4, 4.24.4, read preamble of one cycle).
+    /// RD to WR, any bank: `tCL + tBL + 2 - tCWL`, with two cycles for the bus to turn around (JESD79-4, 4.24.4, read
+    /// preamble of one cycle).
     pub fn t_rtw(&self) -> u32 {
         self.0.t_cl + Self::T_BL + 2 - self.0.t_cwl
     }
@@ -96,7 +96,7 @@ impl DramConfig {
         1 << self.burst_bits()
     }
 
-    /// Share of the time that refresh leaves: `1 - tRFC / tREFI`.
+    /// Share of the time without refresh: `1 - tRFC / tREFI`.
     pub fn refresh_share(&self) -> f64 {
         1.0 - f64::from(self.0.t_rfc) / f64::from(self.0.t_refi)
     }

@@ -1,7 +1,7 @@
-//! Parameters of the GEMV unit and everything that follows from them.
+//! Parameters of the GEMV unit and all derived widths.
 //!
-//! Source of the defaults: Hermes, section IV-A2 and Table II (256 multipliers of 128 bits, reduction tree,
-//! 256 KB buffer) and Table II's four DDR4-3200 ranks.
+//! Defaults: Hermes, section IV-A2 and Table II (256 multipliers of 128 bits, reduction tree, 256 KB buffer, four
+//! DDR4-3200 ranks).
 
 use crate::keys::part;
 use crate::limits::{in_range, power_of_two, require};
@@ -57,7 +57,6 @@ pub enum Multiplier {
     SharedParallel,
 }
 
-/// Where the activation unit computes exponentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Exponential {
@@ -67,7 +66,6 @@ pub(crate) enum Exponential {
     Shared,
 }
 
-/// The formats of weights that products take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Formats {
@@ -78,7 +76,7 @@ pub(crate) enum Formats {
 }
 
 named! {
-    /// What a weight in DRAM is.
+    /// Format of a weight in DRAM.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum WeightFormat {
@@ -93,7 +91,7 @@ named! {
 }
 
 impl WeightFormat {
-    /// Bits of a weight, its share of a scale not counted.
+    /// Without its share of a scale.
     pub const fn bits(self) -> u32 {
         match self {
             Self::Fp16 => 16,
@@ -102,13 +100,13 @@ impl WeightFormat {
         }
     }
 
-    /// Bytes of so many weights with a scale for each 32 of them.
+    /// Bytes of weights, with a scale for each 32 of them.
     pub const fn bytes(self, weights: u64) -> u64 {
         let scales = if matches!(self, Self::Fp16) { 0 } else { 2 * weights.div_ceil(BEAT_ELEMS as u64) };
         (weights * self.bits() as u64).div_ceil(8) + scales
     }
 
-    /// Bits of a weight in DRAM with its share of a scale: 16, 8.5, 4.5.
+    /// With its share of a scale: 16, 8.5, 4.5.
     pub fn bits_with_scale(self) -> f64 {
         let scale = if self == Self::Fp16 { 0 } else { 16 };
         f64::from(self.bits()) + f64::from(scale) / f64::from(BEAT_ELEMS)
@@ -130,8 +128,8 @@ impl GemvConfig {
     /// Accumulator bits of any configuration: those of a sum of 2^16 products.
     pub const MIN_ACC_BITS: u32 = Self::acc_bits_for(1 << 16);
 
-    /// Bits of an accumulator that no sum of this many FP16 products overflows: a product is below 2^32, which is 2^80 in units of 2^-48; a
-    /// bit more for each doubling, and the sign (`docs/numerics.md`).
+    /// Accumulator bits that no sum of this many FP16 products overflows: a product is below 2^32, or 2^80 in units of
+    /// 2^-48; one bit more per doubling, and the sign (`docs/numerics.md`).
     pub const fn acc_bits_for(products: u32) -> u32 {
         81 + products.next_power_of_two().ilog2()
     }
@@ -181,7 +179,7 @@ impl GemvConfig {
         Ok(config)
     }
 
-    /// Windows from the one in which a lane's operands come to the one in which their product leaves.
+    /// Windows from a lane's operands to their product.
     pub fn product_windows(&self) -> u32 {
         match self.0.multiplier {
             Multiplier::BitSerial | Multiplier::DigitSerial => 1,
@@ -189,17 +187,17 @@ impl GemvConfig {
         }
     }
 
-    /// Cycles by which lane `i` takes its operands before phase `i` of the window: a parallel multiplier has a register before it.
+    /// Cycles by which lane `i` takes operands before phase `i`: a parallel multiplier has a register first.
     pub fn operand_lead(&self) -> u32 {
         1 - self.product_windows()
     }
 
-    /// The phase of the window before in which a window's job is decided: two cycles before the first operands are taken.
+    /// Phase of the window before in which a job is decided: two cycles before the first operands.
     pub fn decision_phase(&self) -> u32 {
         self.window_cycles() - 2 - self.operand_lead()
     }
 
-    /// Bits of one accumulator segment, and of one digit in the reduction tree: `acc_bits / acc_segments`.
+    /// Bits of an accumulator segment, and of a digit in the reduction tree: `acc_bits / acc_segments`.
     pub fn digit_bits(&self) -> u32 {
         self.0.acc_bits / self.0.acc_segments
     }
@@ -209,23 +207,22 @@ impl GemvConfig {
         self.0.multipliers / self.0.ranks
     }
 
-    /// Lanes of the activation unit fed by one rank's slices: `activation_lanes / ranks`.
+    /// Activation lanes fed by one rank's slices: `activation_lanes / ranks`.
     pub fn activation_lanes_per_rank(&self) -> u32 {
         self.units_per_rank() / self.slices_per_lane()
     }
 
-    /// Whether the lanes of a rank share one exponential unit. Otherwise each has its own.
+    /// Whether the lanes of a rank share one exponential unit.
     pub fn shares_exponential(&self) -> bool {
         self.0.exponential == Exponential::Shared
     }
 
-    /// Slices of the buffer, one for each multiplier unit, that share a lane of the activation unit:
-    /// `multipliers / activation_lanes`.
+    /// Buffer slices (one per multiplier unit) that share an activation lane: `multipliers / activation_lanes`.
     pub fn slices_per_lane(&self) -> u32 {
         self.0.activation_lanes.map_or(1, |lanes| self.0.multipliers / lanes)
     }
 
-    /// Bytes of one chunk (the operand of one unit): `2 * lanes`.
+    /// Operand of one unit: `2 * lanes`.
     pub fn chunk_bytes(&self) -> u32 {
         2 * self.0.lanes
     }
@@ -235,20 +232,19 @@ impl GemvConfig {
         BEAT_ELEMS / self.0.lanes
     }
 
-    /// Beats that fill one rank's units once: `units_per_rank / beat_chunks`.
+    /// Beats that fill a rank's units once: `units_per_rank / beat_chunks`.
     pub fn beats_per_stripe(&self) -> u32 {
         self.units_per_rank() / self.beat_chunks()
     }
 
-    /// Elements of one stripe, the share of a row that one rank's units take at a time:
-    /// `units_per_rank * lanes` (512 in the paper's design).
+    /// Elements that one rank's units take at a time: `units_per_rank * lanes` (512 in the paper's design).
     pub fn stripe_elems(&self) -> u32 {
         self.units_per_rank() * self.0.lanes
     }
 
-    /// Cycles of one window, in which every lane does one product: the serial steps, if there are any, or the
-    /// lanes' turns at the shared aligner plus the carries that ripple through the segments afterwards:
-    /// `max(serial_steps, lanes + acc_segments - 1)`, with half of the steps if each takes two bits.
+    /// Cycles in which each lane does one product: `max(serial_steps, lanes + acc_segments - 1)`. The second term is
+    /// the lanes' turns at the shared aligner, and carries rippling through segments. Two-bit steps halve the first;
+    /// parallel multipliers have none.
     pub fn window_cycles(&self) -> u32 {
         let turns = self.0.lanes + self.0.acc_segments - 1;
         match self.0.multiplier {
@@ -258,7 +254,7 @@ impl GemvConfig {
         }
     }
 
-    /// Words of one unit's buffer slice, a chunk each: `buffer_kib * 1024 / multipliers / chunk_bytes`.
+    /// Words of a unit's slice, a chunk each: `buffer_kib * 1024 / multipliers / chunk_bytes`.
     pub fn slice_words(&self) -> u32 {
         self.0.buffer_kib * 1024 / self.0.multipliers / self.chunk_bytes()
     }
@@ -273,8 +269,7 @@ impl GemvConfig {
         bits_for(self.0.max_batch)
     }
 
-    /// Largest number of heads of a product: `min(8, units_per_rank, max_vectors)`, a power of two. A head is at least a
-    /// unit wide.
+    /// Most heads of a product: `min(8, units_per_rank, max_vectors)`, a power of two. A head is at least a unit wide.
     pub fn max_heads(&self) -> u32 {
         self.units_per_rank().min(8).min(self.max_vectors())
     }
@@ -284,7 +279,7 @@ impl GemvConfig {
         bits_for(self.max_heads().trailing_zeros())
     }
 
-    /// Most vectors of a block of results or scalars, one for each vector of the batch and each head: `2 * max_batch`.
+    /// Vectors of a block of results or scalars, one per vector of the batch and head: `2 * max_batch`.
     pub fn max_vectors(&self) -> u32 {
         2 * self.0.max_batch
     }
@@ -294,7 +289,7 @@ impl GemvConfig {
         bits_for(self.max_vectors())
     }
 
-    /// Formats of weights that a product can take, FP16 first.
+    /// Formats that a product can take, FP16 first.
     pub fn weight_formats(&self) -> &'static [WeightFormat] {
         match self.0.weight_formats {
             Some(Formats::All) => &WeightFormat::ALL,

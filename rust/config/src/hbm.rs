@@ -1,9 +1,9 @@
 //! HBM2 with computing banks: geometry of a pseudo channel, what its banks can do, and the timing rules.
 //!
-//! A memory of the kind that LibraPIM describes (sections 4 and 5, Table 2): banks that can be cut into two partitions,
-//! 16 FP16 multipliers per bank, a buffer per channel. `channel` means what the paper calls so: 64 data lines, 1 KB rows
-//! and 256 bits per column access, which in HBM2 is a pseudo channel. Times are clocks of the memory (tCK = 1 ns),
-//! from command to command. `docs/hbm-pim.md` has the rules and the source of each default.
+//! A memory as in LibraPIM (sections 4 and 5, Table 2): banks that can be cut into two partitions, 16 FP16 multipliers
+//! per bank, a buffer per channel. The paper's `channel` (64 data lines, 1 KB rows, 256 bits per column access) is a
+//! pseudo channel of HBM2. Times are clocks (tCK = 1 ns), command to command. `docs/hbm-pim.md` has rules and sources
+//! of defaults.
 
 use crate::keys::keys;
 use crate::limits::{in_range, name_is, power_of_two, require, row_and_refresh_fit};
@@ -11,7 +11,7 @@ use crate::{NameRule, parse, presets};
 use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 
-/// What an HBM file holds; unknown keys are refused.
+/// Unknown keys are refused.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawHbm {
@@ -33,7 +33,7 @@ pub enum HbmRefresh {
     Bank,
 }
 
-/// What commands a memory takes, and over what.
+/// Commands that a memory takes, and their buses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HbmCommandSet {
@@ -44,7 +44,7 @@ pub enum HbmCommandSet {
     Aim,
 }
 
-/// Whose the command buses are.
+/// Owner of the command buses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HbmCommandBuses {
@@ -156,8 +156,8 @@ pub struct HbmConfig {
     timing: RawTiming,
 }
 
-// The paper's memory, two channels of it that hold a small model, a small one for tests, and the paper's baseline without slicing, also with a
-// command set of its own; the first three with other times, in which columns of the same bank group are further from each other.
+// The paper's memory, two of its channels with a small model, a small one for tests, and the paper's baseline without
+// slicing, also with its own command set; the first three with slower columns of the same bank group.
 presets!(
     HbmConfig,
     "HBM memory",
@@ -173,7 +173,6 @@ presets!(
     "newton-aim" => "../presets/hbm/newton-aim.toml",
 );
 
-/// The memory of the paper, as the preset `librapim`.
 impl Default for HbmConfig {
     fn default() -> Self {
         Self { name: "librapim".to_owned(), device: RawDevice::default(), timing: RawTiming::default() }
@@ -181,23 +180,20 @@ impl Default for HbmConfig {
 }
 
 impl HbmConfig {
-    /// Clocks in which the 256 bits of a column are on the bus: four transfers of 64 bits.
+    /// Clocks of a column's 256 bits on the bus: four transfers of 64 bits.
     pub const T_BL: u32 = 2;
-    /// Clocks that an activation takes on the row command bus (JESD235).
+    /// Clocks of an activation on the row command bus (JESD235).
     pub const ACTIVATE_CLOCKS: u32 = 2;
     /// FP16 lanes of a column, and multipliers of a bank.
     pub const LANES: u32 = 16;
     /// Bytes of a column.
     pub const COLUMN_BYTES: u32 = 32;
-    /// Columns of a row of 1 KB.
+    /// A row has 1 KB.
     pub const COLUMNS: u32 = 32;
     /// Partitions of a sliced bank.
     pub const PARTITIONS: u32 = 2;
 
-    /// Parses and validates a memory in TOML.
-    ///
-    /// # Errors
-    /// Text that is not such a file (unknown keys included), otherwise the first limit that a value breaks.
+    /// Parses and validates a memory in TOML. Unknown keys are errors; otherwise the first limit that a value breaks.
     pub fn from_toml(text: &str) -> Result<Self> {
         let RawHbm { name, device, timing } = parse(text)?;
         name_is(NameRule::Identifier, "name", &name)?;
@@ -207,7 +203,7 @@ impl HbmConfig {
         Ok(Self { name, device, timing })
     }
 
-    /// The same memory with banks that cannot be cut.
+    /// Makes banks uncuttable.
     #[must_use]
     pub fn unsliced(mut self) -> Self {
         if self.device.slicing {
@@ -217,20 +213,14 @@ impl HbmConfig {
         self
     }
 
-    /// The same memory with another distance from command to command.
-    ///
-    /// # Errors
-    /// A number that is not in 1..=4096.
+    /// Changes the distance from command to command; an error unless in 1..=4096.
     pub fn with_t_cmd(mut self, t_cmd: u32) -> Result<Self> {
         self.timing.t_cmd = t_cmd;
         check_timing(&self.timing)?;
         Ok(self)
     }
 
-    /// The same memory with another number of channels, all alike.
-    ///
-    /// # Errors
-    /// A number other than a power of two in 1..=1024.
+    /// Changes the number of channels; an error unless a power of two in 1..=1024.
     pub fn with_channels(mut self, channels: u32) -> Result<Self> {
         self.device.channels = channels;
         check_device(&self.device)?;
@@ -242,12 +232,12 @@ impl HbmConfig {
         &self.name
     }
 
-    /// RD to WR, any bank: `tCL + tBL + 2 - tCWL`, the read's data and two clocks for the bus to turn around.
+    /// RD to WR, any bank: `tCL + tBL + 2 - tCWL`, with two clocks for the bus to turn around.
     pub fn t_rtw(&self) -> u32 {
         self.timing.t_cl + Self::T_BL + 2 - self.timing.t_cwl
     }
 
-    /// Mean interval of refreshes, REF or REFB: tREFI, or `tREFI / banks` if each is of one bank, rounded down.
+    /// Mean interval of refreshes, REF or REFB: tREFI, or `tREFI / banks`, rounded down, for single banks.
     pub fn refresh_interval(&self) -> u32 {
         match self.device.refresh {
             HbmRefresh::All => self.timing.t_refi,
@@ -265,12 +255,12 @@ impl HbmConfig {
         1 << self.device.row_bits
     }
 
-    /// Subarrays of a bank: `n + m` of any boundary.
+    /// `n + m` of any boundary.
     pub fn subarrays(&self) -> u32 {
         self.rows() / self.device.subarray_rows
     }
 
-    /// Rows of the weight partition with [`HbmConfig::weight_subarrays`]; all rows without slicing.
+    /// Rows of the weight partition; all rows without slicing.
     pub fn weight_rows(&self) -> u32 {
         if self.device.slicing {
             self.device.weight_subarrays * self.device.subarray_rows
@@ -279,7 +269,7 @@ impl HbmConfig {
         }
     }
 
-    /// Bytes of the memory, all channels.
+    /// All channels.
     pub fn bytes(&self) -> u64 {
         let columns = u64::from(self.device.channels) * u64::from(self.banks()) * u64::from(self.rows());
         columns * u64::from(Self::COLUMNS * Self::COLUMN_BYTES)
@@ -309,7 +299,7 @@ fn check_timing(raw: &RawTiming) -> Result<()> {
     row_and_refresh_fit("timing", [raw.t_ras, raw.t_rp, raw.t_rc, raw.t_rfc, raw.t_refi])
 }
 
-/// A refresh of a single bank, with the row cycle that it may have to wait for, ends before the next one begins.
+/// A single-bank refresh, with the row cycle it may wait for, must end before the next begins.
 fn check_refresh(device: &RawDevice, timing: &RawTiming) -> Result<()> {
     let banks = device.bank_groups * device.banks_per_group;
     let least = banks * (timing.t_rfc_pb + timing.t_rc);

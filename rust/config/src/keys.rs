@@ -1,7 +1,7 @@
-//! Tables of configuration keys: name, type, default, limits, meaning and accessor of a key are written once.
+//! Tables of configuration keys: name, type, default, limits, meaning and accessor, written once.
 
-/// Read access to the fields of a type, by methods with their names: `name: Type` returns a copy, `name: &Type` a reference, `name: &'a Type` the
-/// reference that the field is. `name = field: Type` has another name than the field.
+/// Getters named after fields: `name: Type` returns a copy, `name: &Type` a reference, `name: &'a Type` the reference
+/// in the field. `name = field: Type` renames.
 ///
 /// ```
 /// struct Point {
@@ -60,7 +60,7 @@ macro_rules! getters {
     };
 }
 
-/// Sums and differences of figures that are `Copy`, field by field.
+/// Field-wise sums and differences of `Copy` figures.
 #[macro_export]
 macro_rules! sums {
     ($type:ident: $($field:ident),+) => {
@@ -89,8 +89,8 @@ macro_rules! sums {
     };
 }
 
-/// A struct whose keys can have limits of their own, and the check of these, in the order of the keys. `$prefix` is what messages write before a
-/// key; limits may depend on other keys of `$values`, the struct itself.
+/// A struct with limits of its keys, checked in order. Messages put `$prefix` before a key; limits may depend on other
+/// keys of `$values`, the struct itself.
 macro_rules! checked {
     (
         $prefix:literal, $values:ident:
@@ -105,7 +105,6 @@ macro_rules! checked {
         }
 
         impl $name {
-            /// Checks each key by itself.
             pub(crate) fn check_keys(&self) -> ndp_files::Result<()> {
                 let $values = self;
                 $($($check(concat!($prefix, stringify!($key)), $values.$key, $min, $max)?;)?)*
@@ -115,8 +114,8 @@ macro_rules! checked {
     };
 }
 
-/// A table of a file whose keys are all optional: what is read (`$raw`), the defaults, the limits, and a method of `$owner` for each key that is
-/// not `private`.
+/// A table with only optional keys: the raw struct (`$raw`), defaults, limits, and a method of `$owner` for each key
+/// that is not `private`.
 macro_rules! keys {
     (
         $prefix:literal, $values:ident:
@@ -162,7 +161,7 @@ macro_rules! keys {
     };
 }
 
-/// A table of [`keys!`] that is a part of a design, and its validated form.
+/// A table of [`keys!`] as a part of a design, with its validated form.
 macro_rules! part {
     (
         $prefix:literal, $values:ident:
@@ -184,7 +183,7 @@ macro_rules! part {
         pub struct $owner($raw);
 
         impl $owner {
-            /// The values of a file, after each key is checked against its limits.
+            /// Checks each key against its limits.
             pub(crate) fn checked(raw: $raw) -> ndp_files::Result<Self> {
                 raw.check_keys()?;
                 Ok(Self(raw))

@@ -1,12 +1,9 @@
-//! Design configuration: the one place where the parameters of the hardware are read, checked and
-//! turned into widths.
+//! Design configuration: reads and checks the parameters of the hardware, and derives widths.
 //!
-//! Upstream of everything: the generator (`hdl`), the harness and the synthesis flow all take a
-//! [`DesignConfig`]. It is validated on construction and immutable afterwards; every derived width
-//! is a method of [`GemvConfig`] with its formula. Presets are the paper's design point, the sweep of
-//! its Fig. 16 and a small one for tests. What the numbers do in hardware is left to the generator. Beside it, for the
-//! software of the host: [`LlmShape`], sizes of a language model, and [`SystemConfig`], the machine around the cores. [`HbmConfig`] is a memory of its own: HBM2 whose banks
-//! compute.
+//! Generator (`hdl`), harness and synthesis take a [`DesignConfig`], which is validated on construction and immutable.
+//! Every derived width is a method of [`GemvConfig`] with its formula. Presets are the paper's design point, the sweep
+//! of its Fig. 16 and a small one for tests. For software: [`LlmShape`], sizes of a language model, and
+//! [`SystemConfig`], the machine around the cores. [`HbmConfig`] is HBM2 whose banks compute.
 
 #![deny(missing_docs)]
 
@@ -47,7 +44,7 @@ pub use system::{Bus, Channel, Dimms, Gpu, SystemConfig};
 pub use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 
-/// Bits of one DDR4 burst on a 64-bit rank (BL8): the unit in which weights and activations arrive.
+/// One DDR4 burst on a 64-bit rank (BL8): the unit of weights and activations.
 pub const BEAT_BITS: u32 = 512;
 /// FP16 elements of one beat.
 pub const BEAT_ELEMS: u32 = BEAT_BITS / 16;
@@ -70,7 +67,7 @@ pub struct DesignConfig {
     dfi: DfiConfig,
 }
 
-/// The file format: unknown keys are refused so that a typo cannot silently select a default.
+/// Unknown keys are refused, so that a typo cannot silently select a default.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawDesign {
@@ -107,7 +104,7 @@ presets!(
 );
 
 getters!(DesignConfig {
-    /// Name of the design: lower-case letters, digits and `-`, at most 64.
+    /// Lower-case letters, digits and `-`, at most 64.
     name: &str,
     /// The GEMV unit.
     gemv: &GemvConfig,
@@ -124,10 +121,8 @@ getters!(DesignConfig {
 });
 
 impl DesignConfig {
-    /// Parses and validates a configuration in TOML.
-    ///
-    /// # Errors
-    /// Text that is not such a file (unknown keys included), otherwise the first limit that a value breaks.
+    /// Parses and validates a configuration in TOML. Unknown keys are errors; otherwise the first limit that a value
+    /// breaks.
     pub fn from_toml(text: &str) -> Result<Self> {
         let raw: RawDesign = parse(text)?;
         name_is(NameRule::Identifier, "name", &raw.name)?;
@@ -142,36 +137,33 @@ impl DesignConfig {
         })
     }
 
-    /// The design of a bridge with so many links, for DIMMs of this one: `<name>-bridge<ports>`.
-    ///
-    /// # Errors
-    /// A number that no bridge has.
+    /// Design of a bridge with `ports` links for these DIMMs: `<name>-bridge<ports>`. Fails as
+    /// [`LinkConfig::with_bridge_ports`].
     pub fn with_bridge(&self, ports: u32) -> Result<Self> {
         let name = format!("{}-bridge{ports}", self.name);
         Ok(Self { name, link: self.link.with_bridge_ports(ports)?, ..self.clone() })
     }
 
-    /// FP16 weights that all ranks deliver per core cycle, at most: `ranks * GB/s of a rank / 2 * ns of a cycle` (51.2 for
-    /// four ranks of DDR4-3200 at 1 GHz).
+    /// Most FP16 weights from all ranks per core cycle: `ranks * GB/s of a rank / 2 * ns of a cycle` (51.2 for four
+    /// ranks of DDR4-3200 at 1 GHz).
     pub fn dram_weights_per_cycle(&self) -> f64 {
         f64::from(self.gemv.ranks()) * self.dram.rank_gbps() / 2.0 / self.core.clock_ghz()
     }
 
-    /// Roofline in multiply-accumulates per core cycle at a batch size, refresh counted:
-    /// `min(dram * (1 - tRFC / tREFI) * batch, peak)`.
+    /// Roofline in MACs per core cycle with refresh: `min(dram * (1 - tRFC / tREFI) * batch, peak)`.
     pub fn roofline_macs_per_cycle(&self, batch: u32) -> f64 {
         let dram = self.dram_weights_per_cycle() * self.dram.refresh_share();
         (dram * f64::from(batch)).min(self.gemv.peak_macs_per_cycle())
     }
 
-    /// The same of a product with weights of another format, by their bits in DRAM.
+    /// Roofline for weights of another format, by their bits in DRAM.
     pub fn roofline_macs_per_cycle_of(&self, weights: WeightFormat, batch: u32) -> f64 {
         let dram = self.dram_weights_per_cycle() * self.dram.refresh_share();
         let share = f64::from(WeightFormat::Fp16.bits()) / weights.bits_with_scale();
         (dram * share * f64::from(batch)).min(self.gemv.peak_macs_per_cycle())
     }
 
-    /// Bits of a burst address of the whole DIMM: `rank + ranks * (burst of the rank)`.
+    /// Bits of a DIMM's burst address: `rank + ranks * (burst of the rank)`.
     pub fn dimm_burst_bits(&self) -> u32 {
         self.dram.burst_bits() + self.gemv.ranks().trailing_zeros()
     }

@@ -14,24 +14,23 @@ pub fn name_is(rule: NameRule, key: &str, name: &str) -> Result<()> {
     rule.check(name).map_err(|error| refusal!("{key} = \"{}\" {rule}", visible(&error.name)))
 }
 
-/// Checks a power of two.
 pub(crate) fn power_of_two(key: &'static str, value: u32, min: u32, max: u32) -> Result<()> {
     in_range(key, value, min, max)?;
     ensure!(value.is_power_of_two(), "{key} = {value} must be a power of two");
     Ok(())
 }
 
-/// Checks that values fit together: `what` must do what `rule` says.
+/// Fails unless `ok`, with `what` and `rule`.
 pub fn require(ok: bool, what: impl Display, value: u32, rule: impl Display) -> Result<()> {
     ensure!(ok, "{what} = {value} must {rule}");
     Ok(())
 }
 
-/// Checks what holds for the times of every DRAM.
+/// Rules for the times of every DRAM.
 pub(crate) fn row_and_refresh_fit(table: &str, [t_ras, t_rp, t_rc, t_rfc, t_refi]: [u32; 5]) -> Result<()> {
     let row = t_ras + t_rp;
     require(t_rc >= row, format!("{table}.t_rc"), t_rc, format!("be at least t_ras + t_rp = {row}"))?;
-    // Beyond the refresh itself a row cycle and the work that waited have to fit in between.
+    // Besides the refresh, a row cycle and delayed work have to fit.
     let least = 2 * t_rfc + t_rc;
     let rule = format!("be at least 2 * t_rfc + t_rc = {least}");
     require(t_refi >= least, format!("{table}.t_refi"), t_refi, rule)

@@ -1,7 +1,7 @@
-//! Parameters of the DIMM-link: lanes, flits, buffers, and how long a link may be silent before it is called faulty.
+//! Parameters of the DIMM-link: lanes, flits, buffers, and timeouts.
 //!
-//! Lanes and rate are the paper's (Hermes, section IV-A and Table II: eight lanes of 25 Gb/s, 25 GB/s per link and direction). The paper gives no
-//! frame format; what follows is this project's, described in `docs/dimm-link.md`.
+//! Lanes and rate are the paper's (Hermes, section IV-A and Table II: eight lanes of 25 Gb/s, 25 GB/s per link and
+//! direction). The frame format is this project's (`docs/dimm-link.md`).
 
 use crate::BEAT_BITS;
 use crate::keys::part;
@@ -34,21 +34,21 @@ part! {
 }
 
 impl LinkConfig {
-    /// Bits of one lane in a core cycle: 25 Gb/s at 1 GHz.
+    /// At 25 Gb/s and 1 GHz.
     pub const LANE_BITS: u32 = 25;
     /// Bits of a flit's header.
     pub const HEADER_BITS: u32 = 72;
     /// Bits of a flit's check.
     pub const CRC_BITS: u32 = 32;
-    /// Bits of a sequence number. Buffers hold at most a quarter of the numbers, so that old and new ones cannot be confused.
+    /// Buffers hold at most a quarter of the numbers, so that old and new ones cannot be confused.
     pub const SEQUENCE_BITS: u32 = 8;
-    /// Bits of the label that a flit carries beside its payload.
+    /// Label beside a flit's payload.
     pub const LABEL_BITS: u32 = 17;
     /// Bits of the number of a DIMM.
     pub const NODE_BITS: u32 = 4;
-    /// Words of a lane that the receiver holds to bring the lanes into step.
+    /// Words per lane for deskewing.
     pub const DESKEW_WORDS: u32 = 8;
-    /// The longest flit for which the CRC detects every five wrong bits (`docs/dimm-link.md`): 5243 bits and the CRC.
+    /// The CRC detects all errors of five bits up to this length (`docs/dimm-link.md`): 5243 bits and the CRC.
     pub const MAX_FLIT_BITS: u32 = 5243 + Self::CRC_BITS;
 
     pub(crate) fn validate(raw: RawLink) -> Result<Self> {
@@ -59,14 +59,14 @@ impl LinkConfig {
             config.flit_bits(),
             format!("be at most {}, as far as the CRC keeps its distance", Self::MAX_FLIT_BITS),
         )?;
-        // A receiver that is told to start anew after a quarter of the time has to be able to lock within it.
+        // A receiver resynchronises after a quarter of the time, and has to lock within it.
         require(
             config.fault_cycles() >= 4 * config.lock_cycles(),
             "link.fault_cycles",
             config.fault_cycles(),
             format!("be at least four times the {} cycles to lock", config.lock_cycles()),
         )?;
-        // A transfer over a broken link ends with the link's fault, not with its own.
+        // A transfer over a broken link must end with the link's fault, not with its own.
         require(
             config.transfer_cycles() >= 2 * config.fault_cycles(),
             "link.transfer_cycles",
@@ -76,51 +76,48 @@ impl LinkConfig {
         Ok(config)
     }
 
-    /// The same links around a bridge with so many of them.
-    ///
-    /// # Errors
-    /// A number that no bridge has.
+    /// The same links around a bridge with `ports` of them; an error for a number that no bridge has.
     pub fn with_bridge_ports(&self, ports: u32) -> Result<Self> {
         Self::validate(RawLink { bridge_ports: ports, ..self.0.clone() })
     }
 
-    /// Bits that all lanes together move in a cycle: `lanes * LANE_BITS`.
+    /// Bits of all lanes per cycle: `lanes * LANE_BITS`.
     pub fn word_bits(&self) -> u32 {
         self.lanes() * Self::LANE_BITS
     }
 
-    /// Bits of payload in a flit: `flit_beats * 512`.
+    /// Payload of a flit: `flit_beats * 512`.
     pub fn payload_bits(&self) -> u32 {
         self.flit_beats() * BEAT_BITS
     }
 
-    /// Words, and so cycles, of a flit: `ceil((header + payload + CRC) / word_bits)`.
+    /// Words (and cycles) of a flit: `ceil((header + payload + CRC) / word_bits)`.
     pub fn flit_words(&self) -> u32 {
         (Self::HEADER_BITS + self.payload_bits() + Self::CRC_BITS).div_ceil(self.word_bits())
     }
 
-    /// Bits of a flit with what pads its last word: `flit_words * word_bits`.
+    /// Padded flit: `flit_words * word_bits`.
     pub fn flit_bits(&self) -> u32 {
         self.flit_words() * self.word_bits()
     }
 
-    /// Words from one marker to the next: `1 + frame_flits * flit_words`.
+    /// Marker to marker: `1 + frame_flits * flit_words`.
     pub fn frame_words(&self) -> u32 {
         1 + self.frame_flits() * self.flit_words()
     }
 
-    /// Payload in bytes per cycle, equal to GB/s at 1 GHz, if every flit is full and none is lost.
+    /// Bytes per cycle (GB/s at 1 GHz) with full flits and no losses.
     pub fn payload_bytes_per_cycle(&self) -> f64 {
         f64::from(self.frame_flits() * self.payload_bits()) / 8.0 / f64::from(self.frame_words())
     }
 
-    /// Share of the lanes' rate that is left for payload.
+    /// Payload's share of the lanes' rate.
     pub fn efficiency(&self) -> f64 {
         self.payload_bytes_per_cycle() * 8.0 / f64::from(self.word_bits())
     }
 
-    /// Cycles within which a receiver finds the markers of a lane, at most: one frame and four cycles for each place of a
-    /// word's boundary, three frames to be sure.
+    /// Most cycles to find a lane's markers: one frame and four cycles for each place of a word's boundary, three
+    /// frames to be sure.
     pub fn lock_cycles(&self) -> u32 {
         Self::LANE_BITS * (self.frame_words() + 4) + 3 * self.frame_words()
     }

@@ -1,8 +1,8 @@
-//! Sizes of the language models that a system is planned for, and what one of their neurons weighs.
+//! Sizes of language models, and bytes of their neurons.
 //!
-//! A neuron is a row or column of a weight matrix that need not be read while its activation is zero (Hermes, section II-B):
-//! in front of attention, column `i` of the Q, K and V matrices; in the MLP, row `i` of the up (and gate) projection together
-//! with column `i` of the down projection. Weights are FP16 unless the shape says otherwise; embeddings and head always are. What the numbers do is left to who plans with them.
+//! A neuron is a row or column of a weight matrix that need not be read while its activation is zero (Hermes, section
+//! II-B). Before attention: column `i` of Q, K and V. In the MLP: row `i` of the up (and gate) projection with column
+//! `i` of the down projection. Weights are FP16 unless the shape says otherwise; embeddings and head always are.
 
 use crate::keys::checked;
 use crate::presets::unknown_name;
@@ -11,21 +11,20 @@ use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Bytes of an FP16 number.
 const FP16_BYTES: u64 = 2;
 
-/// The two kinds of layers that have neurons, in the order in which a decoder layer computes them.
+/// Kinds of layers with neurons, in the order within a decoder layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BlockKind {
-    /// Inputs of the Q, K and V projections, behind the ReLU that models with sparse attention have there.
+    /// Inputs of the Q, K and V projections, after the ReLU of models with sparse attention.
     Attention,
     /// Hidden activations of the MLP.
     Mlp,
 }
 
 impl BlockKind {
-    /// Number of the block of a layer: attention before MLP, layer by layer.
+    /// Number of a layer's block: attention before MLP, layer by layer.
     pub fn block(self, layer: u32) -> usize {
         2 * layer as usize + self as usize
     }
@@ -66,12 +65,12 @@ checked! {
     }
 }
 
-/// What the layers of a family have that OPT's have not, or have otherwise.
+/// Differences of a family from OPT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LlmFamily {
-    /// Heads of K and V: fewer than of Q where several share one.
+    /// Fewer than heads of Q where several share one.
     pub kv_heads: u32,
-    /// Whether the MLP has a gate, which is a third matrix.
+    /// Whether the MLP has a gate, a third matrix.
     pub gated: bool,
     /// Whether the linear layers add biases.
     pub biased: bool,
@@ -81,10 +80,10 @@ pub struct LlmFamily {
     pub rotary: bool,
 }
 
-/// Sizes from the models' published configurations (OPT: arXiv 2205.01068, table 1; LLaMA2: arXiv 2307.09288; Falcon:
-/// arXiv 2311.16867; GPT3: arXiv 2005.14165, table 2.1; Llama3: arXiv 2407.21783, table 3; Bamboo, which has those of Mistral:
-/// arXiv 2310.06825, table 1; Yi: arXiv 2403.04652, table 1; Qwen1.5: its configuration file), the widths of the first seven also in the
-/// Hermes paper's section V-A3, layers and heads of the next two in the LibraPIM paper's table 2.
+/// Sizes from published configurations: OPT, arXiv 2205.01068, table 1; LLaMA2, 2307.09288; Falcon, 2311.16867; GPT3,
+/// 2005.14165, table 2.1; Llama3, 2407.21783, table 3; Bamboo (as Mistral), 2310.06825, table 1; Yi, 2403.04652, table
+/// 1; Qwen1.5, its configuration file. Widths of the first seven are also in Hermes, section V-A3, layers and heads of
+/// the next two in LibraPIM, table 2.
 static PRESETS: [LlmShape; 15] = [
     LlmShape::of(Cow::Borrowed("opt-13b"), [40, 5120, 40, 40, 20480, 2, 50272], [true, true, false]),
     LlmShape::of(Cow::Borrowed("opt-30b"), [48, 7168, 56, 56, 28672, 2, 50272], [true, true, false]),
@@ -104,7 +103,7 @@ static PRESETS: [LlmShape; 15] = [
 ];
 
 getters!(LlmShape {
-    /// Name in lower case.
+    /// In lower case.
     name: &str,
     /// Decoder layers.
     layers: u32,
@@ -112,15 +111,15 @@ getters!(LlmShape {
     hidden: u32,
     /// Heads of Q.
     heads: u32,
-    /// Heads of K and V: fewer than of Q where several share one (grouped-query attention).
+    /// Fewer than heads of Q in grouped-query attention.
     kv_heads: u32,
     /// Width of the MLP's hidden layer.
     ffn: u32,
-    /// Matrices of the MLP: 3 with a gate, 2 without.
+    /// 3 with a gate, 2 without.
     mlp_matrices: u32,
     /// Tokens of the vocabulary.
     vocabulary: u32,
-    /// What the matrices of the layers are made of.
+    /// Format of the layers' matrices.
     weights: WeightFormat,
     /// Whether the linear layers add biases.
     is_biased = biased: bool,
@@ -134,15 +133,12 @@ impl LlmShape {
         PRESETS.iter().map(|shape| &*shape.name)
     }
 
-    /// The model of that name; upper and lower case are the same.
-    ///
-    /// # Errors
-    /// Another name; the message lists those that exist.
+    /// The model of that name, in any case; the error lists the names.
     pub fn preset(name: &str) -> Result<Self> {
         Self::find(name, false)
     }
 
-    /// `file`: whether a file could be named as well.
+    /// `file`: whether a file could be named too.
     fn find(name: &str, file: bool) -> Result<Self> {
         let shape = PRESETS.iter().find(|shape| shape.name.eq_ignore_ascii_case(name));
         let others = if file { " or a path ending in .toml" } else { "" };
@@ -150,8 +146,8 @@ impl LlmShape {
         shape.cloned().ok_or_else(|| unknown_name("model", name, &known, others))
     }
 
-    /// A model with FP16 weights: its sizes in the order of the keys, whether the embeddings are tied, whether linear layers have biases, and
-    /// whether Q and K are rotated.
+    /// FP16 weights. Sizes are in the order of the keys; then: tied embeddings, biases in linear layers, rotated Q and
+    /// K.
     const fn of(
         name: Cow<'static, str>,
         [layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary]: [u32; 7],
@@ -173,10 +169,8 @@ impl LlmShape {
         }
     }
 
-    /// A model of the OPT family (two matrices in the MLP, biases, tied embeddings, as many heads of K and V as of Q).
-    ///
-    /// # Errors
-    /// A size of 0 or above 2^20, if the heads do not divide the width.
+    /// OPT family: two matrices in the MLP, biases, tied embeddings, as many heads of K and V as of Q. Fails for sizes
+    /// of 0 or above 2^20, and if the heads do not divide the width.
     pub fn opt_like(
         name: &str,
         layers: u32,
@@ -189,26 +183,20 @@ impl LlmShape {
         Self::of(name.to_owned().into(), sizes, [true, true, false]).checked()
     }
 
-    /// The same sizes in another family.
-    ///
-    /// # Errors
-    /// Heads of K and V that do not divide the heads of Q.
+    /// The same sizes in another family; an error unless the heads of K and V divide those of Q.
     pub fn of_family(self, family: LlmFamily) -> Result<Self> {
         let LlmFamily { kv_heads, gated, biased, tied_embeddings, rotary } = family;
         let mlp_matrices = if gated { 3 } else { 2 };
         Self { kv_heads, mlp_matrices, biased, tied_embeddings, rotary, ..self }.checked()
     }
 
-    /// The same sizes with layers of such weights.
+    /// Changes the format of the layers' weights.
     #[must_use]
     pub fn with_weights(self, weights: WeightFormat) -> Self {
         Self { weights, ..self }
     }
 
-    /// The sizes in a TOML file: the keys are the names of this type's methods.
-    ///
-    /// # Errors
-    /// Text that is not such a file; as [`LlmShape::opt_like`] for sizes that do not fit.
+    /// Reads sizes from TOML; keys are named as the methods. Fails as [`LlmShape::opt_like`].
     pub fn from_toml(text: &str) -> Result<Self> {
         let shape: Self = parse(text)?;
         // It names folders of tables.
@@ -216,10 +204,8 @@ impl LlmShape {
         shape.checked()
     }
 
-    /// A preset by name, or a TOML file by path: whatever ends in `.toml` is a path.
-    ///
-    /// # Errors
-    /// As [`LlmShape::preset`] and [`LlmShape::from_toml`], with the path; a file that cannot be read.
+    /// A preset by name, or a TOML file whose path ends in `.toml`. Fails as [`LlmShape::preset`] and
+    /// [`LlmShape::from_toml`].
     pub fn load(preset_or_path: &str) -> Result<Self> {
         if preset_or_path.ends_with(".toml") {
             return from_file(preset_or_path, Self::from_toml);
@@ -240,12 +226,12 @@ impl LlmShape {
         self.hidden / self.heads
     }
 
-    /// Width of the keys, and of the values, of one token in one layer.
+    /// Width of a token's keys, or values, in one layer.
     pub fn kv_width(&self) -> u32 {
         self.kv_heads * self.head_width()
     }
 
-    /// Bytes of so many weights of the layers, their scales included.
+    /// Scales included.
     pub fn weight_bytes(&self, weights: u64) -> u64 {
         self.weights.bytes(weights)
     }
@@ -278,23 +264,23 @@ impl LlmShape {
         u64::from(self.layers) * (block(BlockKind::Attention) + block(BlockKind::Mlp))
     }
 
-    /// Bytes of one layer's projection behind attention, which is dense: `hidden x hidden`.
+    /// A layer's dense projection after attention: `hidden x hidden`.
     pub fn projection_bytes(&self) -> u64 {
         self.weight_bytes(u64::from(self.hidden) * u64::from(self.hidden))
     }
 
-    /// Bytes of the embeddings, and of the head if it is a matrix of its own.
+    /// Embeddings, and the head if it is separate.
     pub fn embedding_bytes(&self) -> u64 {
         let matrices = if self.tied_embeddings { 1 } else { 2 };
         matrices * u64::from(self.vocabulary) * u64::from(self.hidden) * FP16_BYTES
     }
 
-    /// Bytes that a GPU has to hold whatever neurons it has: projections of all layers and embeddings.
+    /// Bytes that a GPU holds besides neurons: projections of all layers and embeddings.
     pub fn resident_bytes(&self) -> u64 {
         u64::from(self.layers) * self.projection_bytes() + self.embedding_bytes()
     }
 
-    /// Bytes of keys and values of one token in all layers.
+    /// Keys and values of one token in all layers.
     pub fn kv_bytes_per_token(&self) -> u64 {
         u64::from(self.layers) * 2 * u64::from(self.kv_width()) * FP16_BYTES
     }
@@ -307,7 +293,7 @@ mod tests {
 
     #[test]
     fn every_preset_has_its_published_size() {
-        // Parameters in billions, biases and norms left out.
+        // In billions, without biases and norms.
         let billions =
             [12.9, 29.9, 65.7, 6.7, 13.0, 69.0, 41.3, 174.6, 70.6, 6.6, 174.6, 6.9, 7.2, 3.9, 34.4];
         for (name, expected) in LlmShape::preset_names().zip(billions) {

@@ -1,6 +1,6 @@
 //! Enums whose variants have names.
 
-/// Declares an enum that knows all its variants, and the name of each if they have names.
+/// Declares an enum that lists its variants, with optional names.
 ///
 /// ```
 /// ndp_config::named! {
@@ -22,7 +22,7 @@ macro_rules! named {
         $vis enum $type { $($(#[$of])* $variant),+ }
 
         impl $type {
-            /// All of them, in the order of their declaration.
+            /// In order of declaration.
             pub const ALL: [Self; [$(stringify!($variant)),+].len()] = [$(Self::$variant),+];
         }
     };
@@ -31,15 +31,15 @@ macro_rules! named {
         $vis enum $type { $($(#[$of])* $variant),+ }
 
         impl $type {
-            /// All of them, in the order of their declaration.
+            /// In order of declaration.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
-            /// Its name in files, on the command line and in reports.
+            /// Name in files, on the command line and in reports.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// The one of that name.
+            /// The variant of that name.
             pub fn named(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|one| one.name() == name)
             }

@@ -1,9 +1,9 @@
-//! Names that somebody may have meant: the end of messages about unknown ones.
+//! Suggestions for mistyped names.
 
-/// Similarity (Jaro) above which a name counts as mistyped.
+/// Jaro similarity above which a name counts as mistyped.
 const SIMILAR: f64 = 0.8;
 
-/// End of a message about an unknown name: the known one that is most similar, if any is.
+/// End of a message about an unknown name: the most similar known one, if any.
 ///
 /// ```
 /// assert_eq!(ndp_config::nearest("shirt", &["long", "short"]), "; did you mean 'short'?");
@@ -15,8 +15,7 @@ pub fn nearest(name: &str, known: &[&str]) -> String {
     nearest.map_or_else(String::new, |(_, known)| format!("; did you mean '{known}'?"))
 }
 
-/// A message of serde with advice: of an unknown field or value, after which serde quotes all known ones, the nearest; of a fraction in place of a
-/// whole number, how to write it.
+/// Adds advice to serde's message: the nearest known field or value, or how to write a whole number.
 ///
 /// ```
 /// let said = "unknown field `lane`, expected one of `lanes`, `banks`";
@@ -26,7 +25,7 @@ pub fn nearest(name: &str, known: &[&str]) -> String {
 /// assert_eq!(ndp_config::with_advice("missing field `lanes`"), "missing field `lanes`");
 /// ```
 pub fn with_advice(message: &str) -> String {
-    // Integers are u8, i64 and the like.
+    // u8, i64 and the like.
     if message.contains("invalid type: floating point")
         && ["expected u", "expected i"].iter().any(|e| message.contains(e))
     {

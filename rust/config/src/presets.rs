@@ -4,10 +4,10 @@ use crate::{nearest, with_advice};
 use ndp_files::{Context, Error, Result, refusal};
 use std::path::Path;
 
-/// Longest configuration file: more than all keys with comments, and no device that never ends.
+/// More than all keys with comments; keeps endless devices out.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Gives a type with `from_toml` its presets: `PRESETS`, `preset` and `load`. Paths of files are relative to the source.
+/// Adds `PRESETS`, `preset` and `load` to a type with `from_toml`. Paths of files are relative to the source.
 ///
 /// ```
 /// #[derive(Debug)]
@@ -24,21 +24,15 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 macro_rules! presets {
     ($type:ty, $kind:literal, $($name:literal => $file:literal),+ $(,)?) => {
         impl $type {
-            /// Names of the embedded presets, in the order in which `--help` lists them.
+            /// Embedded presets, in the order of `--help`.
             pub const PRESETS: [&'static str; [$($name),+].len()] = [$($name),+];
 
-            /// The preset of that name.
-            ///
-            /// # Errors
-            /// Another name; the message lists those that exist.
+            /// The preset of that name; the error lists the names.
             pub fn preset(name: &str) -> $crate::Result<Self> {
                 Self::from_toml(Self::preset_text(name)?)
             }
 
-            /// The file of that preset.
-            ///
-            /// # Errors
-            /// As `preset`.
+            /// The preset's file; fails as `preset`.
             pub fn preset_text(name: &str) -> $crate::Result<&'static str> {
                 match name {
                     $($name => Ok(include_str!($file)),)+
@@ -46,10 +40,7 @@ macro_rules! presets {
                 }
             }
 
-            /// A preset by name, or a TOML file by path: whatever ends in `.toml` is a path.
-            ///
-            /// # Errors
-            /// As `preset` and `from_toml`, with the path; a file that cannot be read.
+            /// A preset by name, or a TOML file whose path ends in `.toml`. Fails as `preset` and `from_toml`.
             pub fn load(preset_or_path: &str) -> $crate::Result<Self> {
                 if preset_or_path.ends_with(".toml") {
                     $crate::from_file(preset_or_path, Self::from_toml)
@@ -61,10 +52,7 @@ macro_rules! presets {
     };
 }
 
-/// Reads a configuration file.
-///
-/// # Errors
-/// The file could not be read, or the parser's error with the path.
+/// Reads a configuration file; errors name the path.
 pub fn from_file<T>(path: &str, parse: impl FnOnce(&str) -> Result<T>) -> Result<T> {
     let in_file = || format!("in '{path}'");
     let text = ndp_files::read_text(Path::new(path), MAX_FILE_BYTES).map_err(|e| match e {
@@ -74,12 +62,12 @@ pub fn from_file<T>(path: &str, parse: impl FnOnce(&str) -> Result<T>) -> Result
     parse(&text).with_context(in_file)
 }
 
-/// The refusal of a name that neither a preset nor a file has.
+/// Error of a name that is neither preset nor file.
 pub fn unknown_preset(kind: &str, name: &str, known: &[&str]) -> Error {
     unknown_name(kind, name, known, " or a path ending in .toml")
 }
 
-/// The refusal of a name; `others` is what else it may be.
+/// Error of an unknown name; `others` is what else it may be.
 pub(crate) fn unknown_name(kind: &str, name: &str, known: &[&str], others: &str) -> Error {
     let advice = match name.to_lowercase().ends_with(".json") {
         true => "; a .json is not read here: write its values into a .toml".to_owned(),
@@ -89,9 +77,6 @@ pub(crate) fn unknown_name(kind: &str, name: &str, known: &[&str], others: &str)
 }
 
 /// Parses TOML.
-///
-/// # Errors
-/// Text that is not such a file, unknown keys included.
 pub fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
     toml::from_str(text)
         .map_err(|e| refusal!("not a valid configuration: {}", with_advice(e.to_string().trim_end())))

@@ -1,21 +1,21 @@
-//! How a row of a matrix is cut over the ranks, and which shapes a design can take.
+//! Cuts rows of a matrix over the ranks, and checks shapes against a design.
 //!
-//! A row is cut into stripes of [`GemvConfig::stripe_elems`] elements. Stripe `j` of the full waves belongs to
-//! rank `j mod ranks`. What is left over (fewer than `ranks` stripes) is the tail: tails of consecutive rows are
-//! laid side by side, so that row `r`'s tail starts at rank `r * tail_stripes mod ranks` and no rank idles.
+//! A row is cut into stripes of [`GemvConfig::stripe_elems`] elements. Stripe `j` of the full waves belongs to rank `j
+//! mod ranks`. The rest (fewer than `ranks` stripes) is the tail: row `r`'s tail starts at rank `r * tail_stripes mod
+//! ranks`, so that no rank idles.
 
 use crate::{DesignConfig, GemvConfig, in_ranges, require};
 use ndp_files::Result;
 use serde::Serialize;
 
-/// Size of one matrix-vector product: `y[batch x rows] = w[rows x cols] * x[batch x cols]`.
+/// `y[batch x rows] = w[rows x cols] * x[batch x cols]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct GemvShape {
     /// Rows of the weight matrix (outputs).
     pub rows: u32,
     /// Columns of the weight matrix (inputs).
     pub cols: u32,
-    /// Activation vectors that share the weights.
+    /// Vectors that share the weights.
     pub batch: u32,
 }
 
@@ -28,22 +28,22 @@ pub struct RowLayout {
     pub stripe_elems: u32,
     /// Ranks.
     pub ranks: u32,
-    /// Stripes that every rank takes of every row.
+    /// Stripes of every row in every rank.
     pub full_waves: u32,
-    /// Stripes left over, `0..ranks`.
+    /// Remaining stripes, `0..ranks`.
     pub tail_stripes: u32,
-    /// Slice words that hold the tail of one activation vector (each rank sees that many different tail stripes).
+    /// Slice words of a vector's tail: each rank meets this number of different tail stripes.
     pub tail_words: u32,
 }
 
 impl RowLayout {
-    /// The cut of rows of `cols` elements (`cols >= 1`).
+    /// `cols` is at least 1.
     pub fn new(config: &GemvConfig, cols: u32) -> Self {
         let ranks = config.ranks();
         let stripes = cols.div_ceil(config.stripe_elems());
         let (full_waves, tail_stripes) = (stripes / ranks, stripes % ranks);
-        // Row r's tail starts at rank (r * tail_stripes) mod ranks, so a rank meets every g-th tail stripe only,
-        // g = gcd(tail_stripes, ranks); both are at most 4 and ranks is a power of two.
+        // A rank meets only every g-th tail stripe, g = gcd(tail_stripes, ranks); both are at most 4 and ranks is a
+        // power of two.
         let gcd = 1 << tail_stripes.trailing_zeros().min(ranks.trailing_zeros());
         let tail_words = if tail_stripes == 0 { 0 } else { tail_stripes / gcd };
         Self { cols, stripe_elems: config.stripe_elems(), ranks, full_waves, tail_stripes, tail_words }
@@ -54,7 +54,7 @@ impl RowLayout {
         self.full_waves + self.tail_words
     }
 
-    /// The stripes of row `row` that `rank` takes, in the order in which it takes them.
+    /// Stripes of `row` that `rank` takes, in order.
     pub fn stripes_of(&self, row: u32, rank: u32) -> impl Iterator<Item = u32> + use<> {
         let Self { ranks, full_waves, tail_stripes, .. } = *self;
         let start = (u64::from(row) * u64::from(tail_stripes) % u64::from(ranks)) as u32;
@@ -63,7 +63,7 @@ impl RowLayout {
         (0..full_waves).map(move |wave| wave * ranks + rank).chain(tail_stripe)
     }
 
-    /// Elements of a stripe: `stripe_elems`, or less for the last one of the row, or none beyond it.
+    /// `stripe_elems`, fewer in the row's last stripe, 0 past it.
     pub fn elems_of(&self, stripe: u32) -> u32 {
         self.cols.saturating_sub(stripe.saturating_mul(self.stripe_elems)).min(self.stripe_elems)
     }
@@ -75,10 +75,7 @@ impl RowLayout {
 }
 
 impl GemvShape {
-    /// Checks the shape against what the design can take in one pass.
-    ///
-    /// # Errors
-    /// Rows, columns or batch, when the activations do not fit the buffer.
+    /// Checks that the design takes the shape in one pass; fails for its sizes, or if activations exceed the buffer.
     pub fn check(&self, config: &GemvConfig) -> Result<RowLayout> {
         in_ranges(&[
             ("rows", self.rows, 1, config.max_rows()),
@@ -96,7 +93,7 @@ impl GemvShape {
         Ok(layout)
     }
 
-    /// The largest batch of one pass for rows of `cols` elements; 0 when not even one vector fits, or `cols` is 0.
+    /// Largest batch of one pass; 0 if not even one vector fits, or `cols` is 0.
     pub fn max_batch(config: &GemvConfig, cols: u32) -> u32 {
         let words = RowLayout::new(config, cols).words_per_vector();
         config.slice_words().checked_div(words).unwrap_or(0).min(config.max_batch())
@@ -107,7 +104,7 @@ impl GemvShape {
         u64::from(self.rows) * u64::from(self.cols) * u64::from(self.batch)
     }
 
-    /// Least cycles in which any machine with these memories and multipliers can do it, rounded up; refresh is not counted.
+    /// Least cycles of any machine with these memories and multipliers, rounded up, without refresh.
     pub fn roofline_cycles(&self, config: &DesignConfig) -> u64 {
         let dram = config.dram_weights_per_cycle() * f64::from(self.batch);
         (self.macs() as f64 / dram.min(config.gemv().peak_macs_per_cycle())).ceil() as u64

@@ -1,11 +1,11 @@
-//! Speed grades of DDR4 (JEDEC JESD79-4): periods, the times of each grade in clocks, and what a grade does not allow.
+//! Speed grades of DDR4 (JEDEC JESD79-4): periods, times in clocks, and limits.
 //!
-//! A grade has bins, which differ in CL-tRCD-tRP: 2400T 17-17-17, 2666V 19-19-19, 2933Y 21-21-21 and 3200AC 24-24-24 are the defaults,
-//! the last one from Table II of Hermes. Limits are those of the fastest bins (12.5 ns). Devices have eight data pins and rows of 1 KB.
-//! A time in clocks is that in ns over tCK, rounded as the standard does it: up, unless it is less than 0.026 clocks above a number.
+//! Bins of a grade differ in CL-tRCD-tRP. Defaults are 2400T 17-17-17, 2666V 19-19-19, 2933Y 21-21-21 and, from Hermes'
+//! Table II, 3200AC 24-24-24. Limits are those of the fastest bins (12.5 ns). Devices have eight data pins and rows of
+//! 1 KB. Clocks are ns over tCK, rounded as in the standard: up, unless less than 0.026 clocks above a number.
 //!
-//! Two times of Table II are shorter than the standard's: tRRD_L, 3.75 ns instead of 4.9, and tFAW, 16.25 ns instead of 21. At 3200 they are taken
-//! as they are.
+//! Two times of Table II are shorter than the standard's, and accepted at 3200: tRRD_L, 3.75 ns instead of 4.9, and
+//! tFAW, 16.25 ns instead of 21.
 
 use crate::dram::RawDram;
 use crate::{DramConfig, parse};
@@ -14,17 +14,17 @@ use std::fmt::Display;
 use toml::{Table, Value};
 
 struct Grade {
-    /// Transfers per pin in 10^6 a second.
+    /// 10^6 transfers per pin and second.
     speed: u32,
     /// tCK.
     clock_ps: u64,
     /// Clocks of CL, tRCD and tRP in the default bin.
     bin: u32,
-    /// CWL for a write preamble of one clock.
+    /// For a write preamble of one clock.
     cwl: u32,
 }
 
-/// The grade of Table II comes last.
+/// Table II's grade is last.
 const GRADES: [Grade; 4] = [
     Grade { speed: 2400, clock_ps: 833, bin: 17, cwl: 12 },
     Grade { speed: 2666, clock_ps: 750, bin: 19, cwl: 14 },
@@ -32,16 +32,16 @@ const GRADES: [Grade; 4] = [
     Grade { speed: 3200, clock_ps: 625, bin: 24, cwl: 16 },
 ];
 
-/// A time that a grade has at least: its key, how to find it, in ps and in clocks, whichever is longer.
+/// Least time of a grade: key, getter, ps and clocks, whichever is longer.
 type Least = (&'static str, fn(&DramConfig) -> u32, u64, u32);
 
-/// Times of the default bin and of the fastest one.
+/// Default bin, and limits of the fastest one.
 const OF_A_BIN: [Least; 3] = [
     ("dram.t_rcd", DramConfig::t_rcd, 12_500, 0),
     ("dram.t_cl", DramConfig::t_cl, 12_500, 0),
     ("dram.t_rp", DramConfig::t_rp, 12_500, 0),
 ];
-/// Times of all bins.
+/// All bins.
 const OF_ALL_BINS: [Least; 9] = [
     ("dram.t_ras", DramConfig::t_ras, 32_000, 0),
     ("dram.t_ccd_l", DramConfig::t_ccd_l, 5_000, 5),
@@ -53,11 +53,10 @@ const OF_ALL_BINS: [Least; 9] = [
     ("dram.t_wtr_l", DramConfig::t_wtr_l, 7_500, 4),
     ("dram.t_rtp", DramConfig::t_rtp, 7_500, 4),
 ];
-/// Times of Table II that no grade of the standard has.
+/// Times of Table II outside the standard.
 const TABLE_II: [(&str, u32); 2] = [("dram.t_rrd_l", 6), ("dram.t_faw", 26)];
-/// tRFC in ps, by the Gb that a device has at most.
+/// In ps, by the largest density in Gb.
 const T_RFC: [(u64, u64); 4] = [(2, 160_000), (4, 260_000), (8, 350_000), (u64::MAX, 550_000)];
-/// tREFI in ps.
 const T_REFI_PS: u64 = 7_800_000;
 
 impl Grade {
@@ -65,7 +64,6 @@ impl Grade {
         GRADES.iter().find(|grade| grade.speed == speed)
     }
 
-    /// Clocks of a time.
     fn clocks(&self, ps: u64) -> u32 {
         ((ps * 1000 / self.clock_ps + 974) / 1000) as u32
     }
@@ -74,7 +72,7 @@ impl Grade {
         self.clocks(ps).max(clocks)
     }
 
-    /// Refuses a time that devices of the grade do not have.
+    /// Error of a time that the grade's devices do not have.
     fn refuse(&self, what: &str, clocks: u32, rule: impl Display) -> Result<()> {
         let ns = f64::from(clocks) * self.clock_ps as f64 / 1e3;
         bail!(
@@ -83,7 +81,7 @@ impl Grade {
         )
     }
 
-    /// The times of the default bin, for devices of 8 Gb.
+    /// Times of the default bin, for 8 Gb devices.
     fn times(&self) -> Table {
         let of_bin = OF_A_BIN.map(|(key, ..)| (key, self.bin));
         let of_all = OF_ALL_BINS.map(|least| (least.0, self.least(least)));
@@ -99,20 +97,20 @@ impl Grade {
 }
 
 impl DramConfig {
-    /// Period of the clock in ps, tCK as the standard rounds it: 833, 750, 682 or 625.
+    /// tCK as the standard rounds it: 833, 750, 682 or 625 ps.
     pub fn clock_ps(&self) -> u64 {
-        // That of 3200 for a speed which is no grade's.
+        // 3200's for a speed that is no grade's.
         Grade::of(self.speed()).unwrap_or(&GRADES[3]).clock_ps
     }
 
-    /// Peak bandwidth of a rank in GB/s: two transfers of 64 bits in a clock, 25.6 at 3200.
+    /// Two transfers of 64 bits per clock: 25.6 GB/s at 3200.
     pub fn rank_gbps(&self) -> f64 {
         16_000.0 / self.clock_ps() as f64
     }
 }
 
-/// Refuses a CAS latency of a device that its speed grade does not have. `what` says how it follows from the keys, `more` are the
-/// clocks by which the controller's `t_cl` is longer.
+/// Fails for a CAS latency that the device's grade does not have. `what` says how it follows from the keys; the
+/// controller's `t_cl` is `more` clocks longer.
 pub(crate) fn check_cas_latency(dram: &DramConfig, what: &'static str, clocks: u32, more: u32) -> Result<()> {
     let Some(grade) = Grade::of(dram.speed()).filter(|_| dram.jedec()) else { return Ok(()) };
     let cas_latency = OF_A_BIN[1];
@@ -128,7 +126,7 @@ pub(crate) fn check_cas_latency(dram: &DramConfig, what: &'static str, clocks: u
     grade.refuse(what, clocks, rule)
 }
 
-/// The parameters of the file `text`, whose `[dram]` table is `raw`.
+/// Parameters of the file `text` with the `[dram]` table `raw`.
 pub(crate) fn validate(raw: RawDram, text: &str) -> Result<DramConfig> {
     let dram = DramConfig::validate(complete(raw, text)?)?;
     if dram.jedec() {
@@ -137,7 +135,7 @@ pub(crate) fn validate(raw: RawDram, text: &str) -> Result<DramConfig> {
     Ok(dram)
 }
 
-/// Times that a file leaves open are those of the speed grade that it names. `raw` is what was read, `text` the file.
+/// Fills in times that the file `text` leaves out from its speed grade.
 fn complete(raw: RawDram, text: &str) -> Result<RawDram> {
     let mut file: Table = parse(text)?;
     let Some(Value::Table(given)) = file.remove("dram") else { return Ok(raw) };
@@ -153,7 +151,7 @@ fn complete(raw: RawDram, text: &str) -> Result<RawDram> {
     times.try_into().map_err(|e: toml::de::Error| refusal!("not a valid configuration: {e}"))
 }
 
-/// Refuses times that devices of the grade do not have.
+/// Fails for times that devices of the grade do not have.
 fn check(dram: &DramConfig) -> Result<()> {
     let Some(grade) = Grade::of(dram.speed()) else { return Ok(()) };
     let at_least = |key, clocks: u32, least: u32, ps: u64| {
@@ -171,7 +169,7 @@ fn check(dram: &DramConfig) -> Result<()> {
         }
     }
     at_least("dram.t_cwl", dram.t_cwl(), grade.cwl, 0)?;
-    // Eight devices: of a burst each has 64 bits.
+    // Eight devices: each has 64 bits of a burst.
     let gigabits = (dram.bursts() * 64) >> 30;
     let (_, ps) = T_RFC.into_iter().find(|(most, _)| gigabits <= *most).unwrap_or(T_RFC[3]);
     at_least("dram.t_rfc", dram.t_rfc(), grade.clocks(ps), ps)?;

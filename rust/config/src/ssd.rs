@@ -1,4 +1,4 @@
-//! An SSD below the DIMMs: how long it takes to read chunks that lie anywhere on it.
+//! An SSD below the DIMMs: time to read scattered chunks.
 
 use crate::keys::checked;
 use crate::{NameRule, getters, in_range, name_is, parse, presets};
@@ -44,32 +44,27 @@ presets!(
 );
 
 getters!(Ssd {
-    /// Its name.
+    /// Name of the SSD.
     name: &str,
-    /// GB/s that it reads in sequence.
+    /// Sequential rate.
     bandwidth_gbps: f64,
 });
 
 impl Ssd {
-    /// Parses and validates an SSD in TOML.
-    ///
-    /// # Errors
-    /// Text that is not such a file (unknown keys included), a value that no SSD has.
+    /// Parses and validates an SSD in TOML; unknown keys are errors.
     pub fn from_toml(text: &str) -> Result<Self> {
         let ssd: Self = parse(text)?;
         ssd.validate()?;
         Ok(ssd)
     }
 
-    /// Checks the values of a file.
     pub(crate) fn validate(&self) -> Result<()> {
         name_is(NameRule::Title, "ssd.name", &self.name)?;
         self.check_keys()?;
         in_range("ssd.iops", self.iops.unwrap_or(u32::MAX), 1, u32::MAX)
     }
 
-    /// Nanoseconds in which it reads so many chunks of so many bytes. The whole time is rounded up, once; none for no chunks and for chunks of no
-    /// bytes.
+    /// Nanoseconds of reading `chunks` chunks of `chunk_bytes`, rounded up once; 0 for 0 chunks or bytes.
     pub fn read_ns(&self, chunks: u64, chunk_bytes: u64) -> u64 {
         if chunks == 0 || chunk_bytes == 0 {
             return 0;
@@ -96,9 +91,10 @@ mod tests {
         let (ssd, row) = (Ssd::preset("flash-m1").unwrap(), 8_192);
         let rows = 32.0 * 2.0 * 16_384.0;
         let of = |share: f64| (rows * share).round() as u64;
-        // 3 % of the neurons are active; the predictor misses 5 % of them and takes 7 % of the others for active (section 3.1).
+        // 3 % of the neurons are active; the predictor misses 5 %, and takes 7 % of the others for active (section
+        // 3.1).
         let predicted = 0.03 * 0.95 + 0.97 * 0.07;
-        // All in sequence, half of it, what is predicted, the 2.4 % that a window of five tokens lacks, the same in bundles.
+        // All in sequence, half of it, predicted rows, the 2.4 % missing in a window of five tokens, these in bundles.
         let whole = 13_317_000_000;
         let found = [
             ssd.read_ns(1, whole),
@@ -111,7 +107,7 @@ mod tests {
         for (found, paper) in found.into_iter().zip([2_130.0, 1_090.0, 738.0, 164.0, 87.0]) {
             assert!((found as f64 / 1e6 / paper - 1.0).abs() < 0.15, "{found} ns, {paper} ms");
         }
-        // Section 4.1: 32 bits on the same machine, and 16 bits on the one with a GPU.
+        // Section 4.1: 32 bits on this machine, 16 bits on the one with a GPU.
         let others = [ssd.read_ns(of(0.024) / 2, 4 * row), {
             Ssd::preset("flash-linux").unwrap().read_ns(of(0.024) / 2, 2 * row)
         }];
@@ -125,12 +121,12 @@ mod tests {
         let base = "name = \"x\"\nbandwidth_gbps = 4.0\nlatency_us = 100.0\nstream_gbps = 0.5\nthreads = 4\n";
         let one = Ssd::from_toml(&format!("{base}queue_depth = 1")).unwrap();
         assert_eq!([one.read_ns(0, 9), one.read_ns(9, 0)], [0, 0]);
-        // One request waits for its latency, however many could overlap.
+        // One request waits for its latency.
         assert_eq!(one.read_ns(1, 1), 100_000);
-        // 100 us / 4 + 4,000 / 2 GB/s; a part of a nanosecond counts as one, of the sum.
+        // 100 us / 4 + 4,000 / 2 GB/s; the sum is rounded up.
         assert_eq!(one.read_ns(10, 4_000), 10 * 27_000);
         assert_eq!(one.read_ns(11, 4_001), 297_006);
-        // Large chunks go at what the threads have together.
+        // Large chunks go at the rate of all threads.
         assert_eq!(one.read_ns(1, 4_000_000_000), 2_000_025_000);
         let deep = Ssd::from_toml(&format!("{base}queue_depth = 100\niops = 500_000")).unwrap();
         assert_eq!(deep.read_ns(1_000, 2_000), 2_000_000);

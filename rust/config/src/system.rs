@@ -1,17 +1,15 @@
-//! The machine around the NDP cores: one GPU, the bus to it, the DIMMs and the links between them.
+//! The machine around the NDP cores: GPU, bus, DIMMs and links.
 //!
-//! Read from TOML or a preset, validated once, immutable afterwards. Placement and the time model take their bandwidths and
-//! capacities from here. Bytes are decimal (1 GB = 10^9 bytes) where the sources give decimal figures.
+//! From TOML or a preset, validated once, immutable. Bytes are decimal (1 GB = 10^9 bytes), as in the sources.
 
 use crate::keys::checked;
 use crate::{LlmShape, NameRule, Ssd, getters, in_range, name_is, parse, presets};
 use ndp_files::{Result, ensure, refusal};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a GB.
 const GB: f64 = 1e9;
 
-/// What a system file holds; unknown keys are refused.
+/// Unknown keys are refused.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSystem {
@@ -53,12 +51,10 @@ checked! {
     }
 }
 
-/// What a share is if it is left out.
 fn one() -> f64 {
     1.0
 }
 
-/// How many there are of a device if it is left out.
 fn one_device() -> u32 {
     1
 }
@@ -93,7 +89,6 @@ checked! {
     }
 }
 
-/// That of the preset `hermes`, for files that name none.
 impl Default for Channel {
     fn default() -> Self {
         Self { dimms: 2, bandwidth_gbps: 25.6, latency_ns: 40.0, turnaround_ns: 20.0 }
@@ -119,7 +114,6 @@ checked! {
     }
 }
 
-/// That of the preset `hermes`, for files that name none.
 impl Default for Host {
     fn default() -> Self {
         Self { cores: 1, predictor_ps_per_neuron: 217, memory_gb: 192.0, bandwidth_gbps: 89.6, tflops: 1.38 }
@@ -180,9 +174,9 @@ pub struct SystemConfig {
     ssd: Option<Ssd>,
 }
 
-// Hermes' system, the same with the other GPUs of its Fig. 15, one for a model that a GPU computes in less time than a synchronisation
-// takes, and systems without NDP-DIMMs: those of PowerInfer's section 8.1, the five A100 of Hermes' Fig. 17, the one of PowerInfer's Fig. 18, and
-// the M1 Max of "LLM in a flash".
+// Hermes' system, with the other GPUs of its Fig. 15, and one for a model that a GPU computes faster than a
+// synchronisation; systems without NDP-DIMMs: PowerInfer's section 8.1 and Fig. 18, the five A100 of Hermes' Fig. 17,
+// and the M1 Max of "LLM in a flash".
 presets!(
     SystemConfig,
     "system",
@@ -216,10 +210,7 @@ impl SystemConfig {
     /// Most DIMMs that a system may have.
     pub const MAX_DIMMS: u32 = 64;
 
-    /// Parses and validates a system in TOML.
-    ///
-    /// # Errors
-    /// Text that is not such a file (unknown keys included), a value that no machine has.
+    /// Parses and validates a system in TOML; unknown keys are errors.
     pub fn from_toml(text: &str) -> Result<Self> {
         let RawSystem { name, gpu, bus, channel, host, dimms, price, ssd } = parse(text)?;
         name_is(NameRule::Title, "name", &name)?;
@@ -240,7 +231,7 @@ impl SystemConfig {
         Ok(Self { name, gpu, bus, channel, host, dimms, price, ssd })
     }
 
-    /// The same system, which must have NDP-DIMMs.
+    /// Fails without NDP-DIMMs.
     pub fn having_dimms(self) -> Result<Self> {
         if self.dimms.count == 0 {
             Err(refusal!(
@@ -252,50 +243,41 @@ impl SystemConfig {
         }
     }
 
-    /// The same system with so many DIMMs.
-    ///
-    /// # Errors
-    /// None or more than [`SystemConfig::MAX_DIMMS`].
+    /// Changes the number of DIMMs; an error for 0 or more than [`SystemConfig::MAX_DIMMS`].
     pub fn with_dimms(mut self, count: u32) -> Result<Self> {
         in_range("dimms.count", count, 1, Self::MAX_DIMMS)?;
         self.dimms.count = count;
         Ok(self)
     }
 
-    /// The same system with this SSD.
+    /// Changes the SSD.
     #[must_use]
     pub fn with_ssd(self, ssd: Ssd) -> Self {
         Self { ssd: Some(ssd), ..self }
     }
 
-    /// The same system with another time of a synchronisation, in microseconds.
-    ///
-    /// # Errors
-    /// A negative time, or one above a second.
+    /// Changes a synchronisation's microseconds; an error for negative times, or more than a second.
     pub fn with_sync_us(mut self, us: f64) -> Result<Self> {
         in_range("bus.sync_us", us, 0.0, 1e6)?;
         self.bus.sync_us = us;
         Ok(self)
     }
 
-    /// The same system with another bandwidth of the bus, in GB/s.
+    /// Changes the bus's bandwidth in GB/s.
     pub fn with_bus_gbps(mut self, gbps: f64) -> Result<Self> {
         in_range("bus.bandwidth_gbps", gbps, 0.1, 1e5)?;
         self.bus.bandwidth_gbps = gbps;
         Ok(self)
     }
 
-    /// The same system with DIMMs that are larger by so many bytes each.
+    /// Enlarges each DIMM.
     #[must_use]
     pub fn with_more_dimm_bytes(mut self, bytes: u64) -> Self {
         self.dimms.capacity_gb += bytes as f64 / GB;
         self
     }
 
-    /// The same system with a GPU that has room for all of a model but its neurons, and for so many percent of these.
-    ///
-    /// # Errors
-    /// More than 100 percent.
+    /// Gives the GPU room for all of a model except its neurons, and for `percent` of these, at most 100.
     pub fn with_gpu_percent(mut self, model: &LlmShape, percent: u32) -> Result<Self> {
         in_range("gpu_percent", percent, 0, 100)?;
         let neurons = model.neurons_bytes() as f64 * f64::from(percent) / 100.0;
@@ -303,25 +285,25 @@ impl SystemConfig {
         Ok(self)
     }
 
-    /// What the whole system costs in US dollars, if its file says so.
+    /// Price of the whole system, if its file has it.
     pub fn usd(&self) -> Option<f64> {
         let Price { gpu_usd, host_usd, dimm_usd, .. } = self.price.as_ref()?;
         Some(f64::from(self.gpu.count) * gpu_usd + host_usd + f64::from(self.dimms.count) * dimm_usd)
     }
 
-    /// What the devices cost, if the file says so.
+    /// Prices of the devices, if the file has them.
     pub fn price(&self) -> Option<&Price> {
         self.price.as_ref()
     }
 
-    /// Picoseconds of the predictor's step for a block of so many neurons, of which each core of the host has as many.
+    /// Picoseconds of the predictor's step for a block of neurons, evenly divided among the host's cores.
     pub fn predictor_ps(&self, neurons: usize) -> u64 {
         let Host { cores, predictor_ps_per_neuron, .. } = self.host;
         (neurons as u64 * u64::from(predictor_ps_per_neuron)).div_ceil(cores.into())
     }
 
-    /// Nanoseconds in which the GPU multiplies FP16 weights of so many bytes by `batch` vectors: it reads them once, and takes two FLOPs for each
-    /// weight and vector. Several GPUs share it evenly. Synchronisations come on top (Hermes, eq. 3 and 4).
+    /// Nanoseconds of FP16 weights times `batch` vectors on the GPU: one read, and two FLOPs per weight and vector.
+    /// Several GPUs share evenly. Synchronisations are extra (Hermes, eq. 3 and 4).
     pub fn gpu_ns(&self, bytes: u64, batch: usize) -> f64 {
         let Gpu { count, bandwidth_gbps, bandwidth_efficiency, tflops, compute_efficiency, .. } = self.gpu;
         let bytes = bytes as f64 / f64::from(count);
@@ -329,12 +311,12 @@ impl SystemConfig {
         memory.max(bytes * batch as f64 / (tflops * 1e3 * compute_efficiency))
     }
 
-    /// The SSD below the DIMMs, if there is one.
+    /// The SSD below the DIMMs, if any.
     pub fn ssd(&self) -> Option<&Ssd> {
         self.ssd.as_ref()
     }
 
-    /// Bytes of the memory of all GPUs that weights can take: memory without workspace.
+    /// For weights on all GPUs: memory without workspace.
     pub fn gpu_weight_bytes(&self) -> u64 {
         (f64::from(self.gpu.count) * (self.gpu.memory_gb - self.gpu.workspace_gb) * GB).round() as u64
     }
@@ -369,10 +351,10 @@ mod tests {
             .replace("bandwidth_efficiency = 1.0", "bandwidth_efficiency = 0.5")
             .replace("compute_efficiency = 1.0", "compute_efficiency = 0.25");
         let system = SystemConfig::from_toml(&text).unwrap();
-        // 468 GB/s; 82.5 TFLOP/s from a batch of 177 on.
+        // 468 GB/s; 82.5 TFLOP/s at batch 177 and above.
         assert_eq!(system.gpu_ns(468_000, 1), 1_000.0);
         assert_eq!(system.gpu_ns(825_000, 1_000), 10_000.0);
-        // Cores share a block evenly; a part of a picosecond counts as one.
+        // Cores share a block evenly, rounded up.
         let eight = SystemConfig::from_toml(&text.replace("cores = 1 ", "cores = 8 ")).unwrap();
         assert_eq!([0, 1, 28_672].map(|neurons| system.predictor_ps(neurons)), [0, 217, 6_221_824]);
         assert_eq!([0, 1, 28_672].map(|neurons| eight.predictor_ps(neurons)), [0, 28, 777_728]);

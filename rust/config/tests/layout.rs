@@ -21,7 +21,6 @@ fn lengths(config: &GemvConfig) -> Vec<u32> {
     all.into_iter().filter(|cols| *cols <= config.max_cols()).collect()
 }
 
-/// Runs `check` for all presets and lengths.
 fn for_all(check: impl Fn(&GemvConfig, u32, &RowLayout)) {
     for preset in DesignConfig::PRESETS {
         let design = DesignConfig::preset(preset).unwrap();
@@ -56,7 +55,6 @@ fn stripes_hold_every_element_once() {
         let sizes: Vec<u32> = (0..layout.stripes()).map(|stripe| layout.elems_of(stripe)).collect();
         assert_eq!(sizes.iter().sum::<u32>(), cols);
         assert!(sizes.iter().all(|size| (1..=config.stripe_elems()).contains(size)), "{cols}: {sizes:?}");
-        // Only the last one may be short.
         assert!(sizes[..sizes.len() - 1].iter().all(|size| *size == config.stripe_elems()), "{cols}");
     });
 }
@@ -88,7 +86,7 @@ fn the_load_is_even_over_as_many_rows_as_there_are_ranks() {
                 assert_eq!(load(rank), layout.stripes() as usize, "{cols}, rank {rank}, rows from {first}");
             }
         }
-        // And at no point is a rank more than one stripe ahead of another.
+        // No rank is ever more than one stripe ahead.
         let mut loads = vec![0; ranks as usize];
         for row in 0..2 * ranks {
             for (rank, load) in loads.iter_mut().enumerate() {

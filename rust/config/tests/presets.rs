@@ -1,6 +1,6 @@
 //! Every preset loads, and every derived width is the number that the documents state for it.
 //!
-//! The expected numbers are written out, not computed: a formula repeated here would repeat its mistake.
+//! Expected numbers are written out: a repeated formula would repeat its mistake.
 
 use ndp_config::{DesignConfig, GemvConfig, GemvShape};
 
@@ -23,7 +23,7 @@ fn every_preset_loads_under_its_own_name() {
 #[test]
 fn hermes_has_the_paper_s_numbers() {
     let c = gemv("hermes");
-    // Table II: 256 multipliers of 128 bits, a 256 KB buffer, four DDR4-3200 ranks.
+    // Table II.
     assert_eq!((c.multipliers(), c.lanes(), c.buffer_kib(), c.ranks()), (256, 8, 256, 4));
     assert_eq!((c.serial_steps(), c.acc_bits(), c.acc_segments(), c.digit_bits()), (11, 104, 4, 26));
     assert_eq!(c.window_cycles(), 11);

@@ -2,7 +2,6 @@
 
 use ndp_config::{DesignConfig, GemvConfig, GemvShape, HbmConfig, LlmShape, Ssd, SystemConfig};
 
-/// The refusal of a `[gemv]` table.
 fn refused(keys: &str) -> String {
     let text = format!("name = \"x\"\n[gemv]\n{keys}\n");
     DesignConfig::from_toml(&text).expect_err(keys).to_string()
@@ -36,7 +35,6 @@ fn values_outside_their_range_are_refused_with_the_range() {
 
 #[test]
 fn values_at_their_limits_are_accepted() {
-    // With the other keys moved where two belong together.
     let tables = [
         "multipliers = 1024\nbuffer_kib = 1024",
         "multipliers = 4\nranks = 1",
@@ -149,7 +147,7 @@ fn lanes_of_the_activation_unit_are_at_least_one_a_rank_and_at_most_one_a_multip
     assert_eq!(sharing(""), (64, 1));
     assert_eq!(sharing("activation_lanes = 64"), (16, 4));
     assert_eq!(sharing("activation_lanes = 4"), (1, 64));
-    // One for each multiplier unit if the file does not say.
+    // Default: one per multiplier unit.
     assert_eq!(sharing("multipliers = 64"), (16, 1));
     assert_eq!(of(""), of("activation_lanes = 256"));
 }
@@ -199,7 +197,7 @@ fn formats_of_weights_are_two_and_need_stripes_of_two_beats() {
         config.gemv().weight_formats().iter().map(|format| format.name()).collect::<Vec<_>>()
     };
     let of = |keys: &str| DesignConfig::from_toml(&format!("name = \"x\"\n[gemv]\n{keys}\n")).unwrap();
-    // Of what a file does not say, all that is possible.
+    // Default: all possible ones.
     assert_eq!(of(""), of("weight_formats = \"all\""));
     assert_eq!(of("multipliers = 16"), of("multipliers = 16\nweight_formats = \"fp16\""));
     assert_eq!((names("fp16"), names("all")), (vec!["fp16"], vec!["fp16", "int8", "int4"]));
@@ -264,7 +262,7 @@ fn no_name_of_a_file_has_control_characters_or_leads_out_of_a_folder() {
     }
 }
 
-/// The refusal of a whole file, which has to name all of `parts`.
+/// The error of a whole file, which has to name all `parts`.
 fn refused_text(text: &str, parts: &[&str]) {
     let error = DesignConfig::from_toml(text).unwrap_err();
     for part in ["not a valid configuration: "].iter().chain(parts) {
@@ -334,7 +332,7 @@ fn shapes_beyond_the_design_are_refused() {
     assert_eq!(refused(1, 131_073, 1), "cols = 131073 must be in 1..=131072");
     assert_eq!(refused(1, 1, 0), "batch = 0 must be in 1..=16");
     assert_eq!(refused(1, 1, 17), "batch = 17 must be in 1..=16");
-    // 27 stripes: 6 full waves, and 3 tail stripes that all ranks meet in turn: 9 words a vector.
+    // 27 stripes: 6 full waves, and 3 tail stripes that each rank meets: 9 words per vector.
     assert_eq!(
         refused(1, 13_824, 16),
         "slice words for cols = 13824 at batch = 16 = 144 must be at most 64 (a 256 KiB buffer)"
@@ -423,7 +421,7 @@ fn links_outside_their_limits_are_refused() {
     assert!(refused("speed = 3").contains("unknown field `speed`"));
 }
 
-/// The CAS latency derived for a device at a DFI port, checked by the rule for given ones.
+/// The device's CAS latency at a DFI port, by the rule for given ones.
 #[test]
 fn a_cas_latency_behind_a_dfi_port_that_no_device_has_is_refused() {
     let checked = |text: &str| {

@@ -72,7 +72,6 @@ fn a_speed_alone_gives_all_times() {
     assert_eq!(dram("speed = 3200"), dram(""));
     assert_eq!(dram("").rank_gbps(), 25.6);
     assert_eq!(dram("speed = 2666").rank_gbps(), 64.0 / 3.0);
-    // What is given stays as it is.
     assert_eq!((dram("speed = 2666\nt_cl = 20").t_cl(), dram("speed = 2666\nt_cl = 20").t_rcd()), (20, 19));
 }
 
@@ -110,7 +109,7 @@ fn times_that_a_grade_does_not_have_are_refused_with_the_limit() {
     }
     let expected = "dram.t_refi = 10401 clocks (7800.750 ns at DDR4-2666) must be at most 10400 clocks (7800 ns); jedec = false takes any";
     assert_eq!(refused("speed = 2666\nt_refi = 10401"), expected);
-    // Devices of half the density need less time, such of twice the density more.
+    // Half the density needs less time, twice the density more.
     dram("row_bits = 16\nt_rfc = 416");
     assert!(refused("row_bits = 16\nt_rfc = 415").contains("at least 416 clocks (260 ns)"));
 }
