@@ -1,6 +1,5 @@
-//! Time per token of generating, writing, reading and measuring, for LLaMA2-70B.
-//!
-//! `cargo bench -p ndp-traces`; the column `item/s` counts neurons.
+//! Time per token of generating, writing, reading and measuring, for LLaMA2-70B: `cargo bench -p ndp-traces`. The
+//! column `item/s` counts neurons.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -43,14 +42,12 @@ fn synth(bencher: Bencher) {
     bencher.counter(ItemsCount::new(model().neurons())).bench_local(|| synthesizer.next(&mut activity));
 }
 
-/// 32 tokens.
 #[divan::bench(sample_count = 10)]
 fn write(bencher: Bencher) {
     let tokens = tokens();
     bencher.counter(ItemsCount::new(TOKENS * model().neurons())).bench_local(|| written(&tokens));
 }
 
-/// 32 tokens.
 #[divan::bench(sample_count = 10)]
 fn read(bencher: Bencher) {
     let bytes = written(&tokens());
@@ -60,7 +57,6 @@ fn read(bencher: Bencher) {
     });
 }
 
-/// 32 tokens.
 #[divan::bench(sample_count = 10)]
 fn measure(bencher: Bencher) {
     let tokens = tokens();

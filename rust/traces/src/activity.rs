@@ -19,7 +19,7 @@ impl Activity {
         &self.words
     }
 
-    /// All words, to be written. Bits behind a block's last neuron have to stay 0.
+    /// Mutable words. Bits past a block's last neuron have to stay 0.
     pub fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }
@@ -29,7 +29,7 @@ impl Activity {
         &self.words[shape.words(block)]
     }
 
-    /// The words of one block, to be written. Bits behind its last neuron have to stay 0.
+    /// Mutable words of one block. Bits past its last neuron have to stay 0.
     pub fn block_mut<'a>(&'a mut self, shape: &NeuronShape, block: usize) -> &'a mut [u64] {
         &mut self.words[shape.words(block)]
     }
@@ -45,7 +45,7 @@ impl Activity {
     }
 }
 
-/// The positions of the bits that are set, in ascending order: the active neurons of a block.
+/// Positions of set bits, ascending: the active neurons of a block.
 pub fn ones(words: &[u64]) -> impl Iterator<Item = u32> {
     words.iter().zip((0u32..).step_by(64)).flat_map(|(&word, base)| {
         let rest = |&word: &u64| Some(word & word.wrapping_sub(1)).filter(|&w| w != 0);

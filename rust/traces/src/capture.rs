@@ -1,14 +1,14 @@
-//! Activity of a model that runs: a backend that looks at what passes through it.
+//! Activity of a running model.
 //!
-//! [`Capture`] wraps any [`GemvBackend`]. It sees the inputs of the Q projection (behind the ReLU, in models that have one there) and
-//! of FC2 (behind the MLP's ReLU; of an MLP with a gate it is the gate), and marks those that are not zero. Results are the wrapped backend's, bit for bit.
+//! [`Capture`] wraps a [`GemvBackend`]. It marks nonzero inputs of the Q projection (after a ReLU, if there is one) and
+//! of FC2 (after the MLP's ReLU; with a gate it is the gate). Results are the wrapped backend's, bit for bit.
 
 use crate::{Activity, NeuronShape};
 use ndp_files::{Result, ensure};
 use ndp_model::{AttentionOp, DecoderConfig, Finish, GemvBackend, GemvClass, GemvOp, LinearOp, RotaryOp};
 use ndp_numerics::{f16, fp16};
 
-/// The neurons of a model: the blocks whose activity is captured.
+/// Blocks of a model whose activity is captured.
 pub fn shape_of(config: &DecoderConfig) -> NeuronShape {
     NeuronShape::new(
         config.num_hidden_layers() as u32, // each below 2^20
@@ -17,15 +17,15 @@ pub fn shape_of(config: &DecoderConfig) -> NeuronShape {
     )
 }
 
-/// A backend around another one. Hands the activity of each token to `sink`, in the order of the tokens.
+/// Wraps a backend, and passes each token's activity to `sink` in order.
 #[derive(Debug)]
 pub struct Capture<B, S> {
     backend: B,
     shape: NeuronShape,
     sink: S,
-    /// The tokens that run together.
+    /// Tokens of a batch.
     batch: Vec<Activity>,
-    /// Block whose activations come next.
+    /// Next block.
     block: usize,
 }
 
@@ -35,12 +35,12 @@ impl<B: GemvBackend, S: FnMut(&Activity) -> Result<()>> Capture<B, S> {
         self.backend
     }
 
-    /// Looks at a model of that shape.
+    /// `shape` is that of the model.
     pub fn new(backend: B, shape: NeuronShape, sink: S) -> Self {
         Self { backend, shape, sink, batch: Vec::new(), block: 0 }
     }
 
-    /// Takes the values `[tokens x neurons]` of the block that comes next; a decoder asks for its blocks' products in the order of the blocks.
+    /// Takes values `[tokens x neurons]` of the next block; a decoder computes blocks in order.
     fn look(&mut self, values: &[f16], neurons: usize) -> Result<()> {
         let expected = self.shape.blocks()[self.block].neurons as usize;
         ensure!(neurons == expected, "the activity has {neurons} words, the trace's shape {expected}");
@@ -70,7 +70,7 @@ impl<B: GemvBackend, S: FnMut(&Activity) -> Result<()>> GemvBackend for Capture<
 
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>> {
         let product = op.product();
-        // K and V have the same input as Q. Behind a gate a product may be zero of a neuron that is active.
+        // K and V have Q's input. After a gate, a product may be zero for an active neuron.
         let is_attention = self.block.is_multiple_of(2);
         let values = match (product.class(), op.finish()) {
             (GemvClass::Qkv, _) => Some(product.activations()).filter(|_| is_attention),

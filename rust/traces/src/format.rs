@@ -1,6 +1,4 @@
-//! The bytes of a trace, as `docs/traces.md` lays them out: header, and one token's bits as a record.
-//!
-//! Pure functions between values and bytes. Where the bytes come from and go to is [`crate::reader`]'s and [`crate::writer`]'s.
+//! The bytes of a trace, as in `docs/traces.md`: header, and one token's bits as a record.
 
 use crate::{Activity, NeuronShape, ones};
 use ndp_config::LlmShape;
@@ -9,17 +7,17 @@ use serde::Serialize;
 
 /// First bytes of a trace.
 pub const MAGIC: [u8; 8] = *b"NDPTRACE";
-/// The version of the format.
+/// Version of the format.
 pub const VERSION: u32 = 1;
-/// In place of a record's length: the end record follows.
+/// Replaces a record's length: the end record follows.
 pub(crate) const END: u32 = u32::MAX;
-/// Bytes of the header's fixed part, the texts' lengths included.
+/// The header's fixed part, with the lengths of texts.
 const FIXED_BYTES: usize = 3 * 4 + 4 * 8 + 2 * 2;
 /// Most bytes of the model's name.
 pub const MAX_NAME_BYTES: usize = 256;
 /// Most bytes of the text that says where the trace comes from.
 pub const MAX_SOURCE_BYTES: usize = 4096;
-/// Most bytes between the header's length and its checksum.
+/// Between the header's length and its checksum.
 pub(crate) const MAX_BODY_BYTES: usize = FIXED_BYTES + MAX_NAME_BYTES + MAX_SOURCE_BYTES;
 /// Most layers.
 pub const MAX_LAYERS: u32 = 4096;
@@ -33,31 +31,31 @@ pub const MAX_TOKENS: u64 = 1 << 40;
 const FLAG_FIRST: u8 = 1;
 const FLAG_GENERATED: u8 = 2;
 
-/// What a trace says of itself before its first token.
+/// Header of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TraceHeader {
     /// Name of the model.
     pub model: String,
     /// Decoder layers.
     pub layers: u32,
-    /// Neurons of a layer in front of attention; 0 if they were not recorded.
+    /// Neurons per layer before attention; 0 if not recorded.
     pub attention: u32,
-    /// Neurons of a layer's MLP; 0 if they were not recorded.
+    /// Neurons of a layer's MLP; 0 if not recorded.
     pub mlp: u32,
-    /// Tokens of the trace, all sequences together.
+    /// Tokens of all sequences.
     pub tokens: u64,
-    /// How many of them are tokens of a prompt. With one sequence they are the leading ones.
+    /// Tokens of prompts. With one sequence they are the leading ones.
     pub prompt_tokens: u64,
-    /// How many sequences (independent texts) there are.
+    /// Number of sequences (independent texts).
     pub sequences: u64,
     /// Seed of what made the trace.
     pub seed: u64,
-    /// What made the trace and how, for people to read: any text, so it is shown by [`ndp_files::visible`].
+    /// Origin for people to read: any text, so it is shown by [`ndp_files::visible`].
     pub source: String,
 }
 
 impl TraceHeader {
-    /// The header of a trace with one sequence of `tokens` tokens, the first `prompt_tokens` of which are the prompt.
+    /// Header of one sequence of `tokens` tokens, the first `prompt_tokens` being the prompt.
     pub fn new(model: &LlmShape, tokens: u64, prompt_tokens: u64) -> Self {
         Self {
             model: model.name().to_owned(),
@@ -72,16 +70,12 @@ impl TraceHeader {
         }
     }
 
-    /// The blocks whose bits the trace has.
+    /// Blocks of the trace.
     pub fn shape(&self) -> NeuronShape {
         NeuronShape::new(self.layers, self.attention, self.mlp)
     }
 
-    /// Checks all limits.
-    ///
-    /// # Errors
-    /// A number in the header, or a record's length, is impossible with the first number that is out of range, a name
-    /// with control characters.
+    /// Fails for the first number out of range, or a model's name with control characters.
     pub fn validate(&self) -> Result<()> {
         let neurons = u64::from(self.layers) * (u64::from(self.attention) + u64::from(self.mlp));
         for (what, value, min, max) in [
@@ -100,7 +94,7 @@ impl TraceHeader {
         ndp_files::NameRule::Foreign.check(&self.model).map_err(|error| refusal!("the model's name {error}"))
     }
 
-    /// Magic, version, length and body; the checksum over them follows.
+    /// Magic, version, length and body, without the checksum.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let body = FIXED_BYTES + self.model.len() + self.source.len();
         let mut bytes = MAGIC.to_vec();
@@ -117,7 +111,7 @@ impl TraceHeader {
         bytes
     }
 
-    /// The header in `body`, the bytes behind the length. The checksum has been compared.
+    /// Decodes `body`, the bytes after the length, once the checksum has been compared.
     pub(crate) fn decode(body: &[u8]) -> Result<Self> {
         fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Result<&'a [u8]> {
             let (field, tail) = rest
@@ -126,7 +120,7 @@ impl TraceHeader {
             *rest = tail;
             Ok(field)
         }
-        /// A little-endian number of that many bytes.
+        /// A little-endian number of `bytes` bytes.
         fn number(rest: &mut &[u8], bytes: usize) -> Result<u64> {
             Ok(take(rest, bytes)?.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
         }
@@ -153,23 +147,23 @@ impl TraceHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// Part of the prompt: computed in the prefill.
+    /// In the prompt: computed in the prefill.
     Prompt,
     /// Generated: computed on its own.
     Generated,
 }
 
-/// What a record says of its token besides the bits.
+/// A record's data besides the bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenInfo {
-    /// First token of a sequence: nothing before it has to do with it.
+    /// First token of a sequence, independent of earlier ones.
     pub first: bool,
     /// Prompt or generated.
     pub phase: Phase,
 }
 
 impl TokenInfo {
-    /// That of token `position` of a sequence with so many tokens of prompt.
+    /// For token `position` of a sequence with `prompt_tokens` tokens of prompt.
     pub fn at(position: u64, prompt_tokens: u64) -> Self {
         let phase = if position < prompt_tokens { Phase::Prompt } else { Phase::Generated };
         Self { first: position == 0, phase }
@@ -189,7 +183,7 @@ impl TokenInfo {
     }
 }
 
-/// Counts tokens, prompt tokens and sequences, and refuses what no text looks like.
+/// Counts tokens, prompt tokens and sequences, and refuses impossible orders.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Census {
     pub tokens: u64,
@@ -199,7 +193,7 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Counts the next token, of no more than the header promises.
+    /// Counts the next token; more than `promised` are an error.
     pub fn add(&mut self, info: TokenInfo, promised: u64) -> Result<()> {
         let refuse = |reason| Err(refusal!("token {} is malformed: {reason}", self.tokens));
         match self.last {
@@ -217,7 +211,7 @@ impl Census {
         Ok(())
     }
 
-    /// Compares with the header once all tokens have been seen.
+    /// Compares the counts with the header.
     pub fn compare(&self, header: &TraceHeader) -> Result<()> {
         for (what, header, found) in [
             ("tokens", header.tokens, self.tokens),
@@ -230,12 +224,12 @@ impl Census {
     }
 }
 
-/// Most bytes of a token's record: flags, and of each block the byte 0 and all bits.
+/// Longest record: flags, and per block the byte 0 and all bits.
 pub(crate) fn max_record_bytes(shape: &NeuronShape) -> usize {
     1 + shape.blocks().iter().map(|block| 1 + block.neurons.div_ceil(8) as usize).sum::<usize>()
 }
 
-/// LEB128: seven bits per byte, least first, the top bit says that more follow.
+/// LEB128: seven bits per byte, least first; the top bit says that more follow.
 fn push_varint(out: &mut Vec<u8>, mut value: u32) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -257,9 +251,8 @@ fn take_varint(rest: &mut &[u8]) -> Option<u32> {
     None
 }
 
-/// Writes the record of `current` into `out`, with `previous` the token before; it becomes `current`.
-///
-/// Errors for bits after a block's last neuron. Both have the shape's size.
+/// Writes the record of `current` into `out`; `previous`, the token before, becomes `current`. Fails for bits after a
+/// block's last neuron. Both have the shape's size.
 pub(crate) fn encode_record(
     out: &mut Vec<u8>,
     shape: &NeuronShape,
@@ -281,7 +274,7 @@ pub(crate) fn encode_record(
         let start = out.len();
         let raw = 1 + block.neurons.div_ceil(8) as usize;
         let changes: u32 = last.iter().map(|word| word.count_ones()).sum();
-        // Every change takes a byte at least, so a list this long cannot be the shorter one.
+        // Each change takes a byte at least, so a longer list cannot be shorter.
         let mut listed = (changes as usize) < raw;
         if listed {
             push_varint(out, changes + 1);
@@ -303,7 +296,7 @@ pub(crate) fn encode_record(
     Ok(())
 }
 
-/// Turns `activity`, the token before, into the one of the record.
+/// Turns `activity` from the token before into the record's.
 pub(crate) fn decode_record(
     record: &[u8],
     shape: &NeuronShape,
@@ -347,7 +340,7 @@ pub(crate) fn decode_record(
     if rest.is_empty() { Ok(info) } else { Err(malformed("bytes follow its last block")) }
 }
 
-/// Refuses bits behind the last neuron.
+/// Fails for bits past the last neuron.
 fn check_tail(words: &[u64], neurons: u32, token: u64, block: usize) -> Result<()> {
     let used = neurons % 64;
     match words.last() {

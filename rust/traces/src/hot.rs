@@ -1,17 +1,16 @@
-//! What a hot neuron is: the 4-bit state of Hermes, section IV-C, as far as statistics of traces need it.
+//! Hot neurons for statistics: the 4-bit state of Hermes, section IV-C.
 
 /// Largest state.
 pub const MAX_STATE: u8 = 15;
 /// A neuron is hot while its state is above this.
 pub const HOT_ABOVE: u8 = 10;
-/// Added to the state for a token for which the neuron is active.
+/// Gain of an active neuron.
 const GAIN: u8 = 4;
 
-/// The state after a prefill of `tokens` tokens, `active` of them with the neuron active.
-///
-/// 0 below 2 %, 15 above 90 %; the paper gives these two of the 16 stages, those between are taken to be equally wide.
+/// State after a prefill of `tokens` tokens, `active` of them active: 0 below 2 %, 15 above 90 %. The paper only gives
+/// these two; the other 14 stages are equally wide.
 pub fn initial_state(active: u32, tokens: u32) -> u8 {
-    // In units of a percent of the tokens, exact: between 2 and 90 lie 14 stages.
+    // In percent of the tokens, exact: 14 stages lie between 2 and 90.
     let (active, tokens) = (u64::from(active) * 100, u64::from(tokens));
     if active < 2 * tokens {
         0

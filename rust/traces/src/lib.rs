@@ -1,9 +1,8 @@
 //! Activation traces: which neurons of a language model were active for which token.
 //!
-//! Between what runs a model (or stands in for one) and what plans with its sparsity: predictor, placement, scheduler. Reading
-//! order: [`NeuronShape`] (which neurons there are) and [`Activity`] (those of one token that were active), [`mod@format`] (their
-//! bytes, laid out in `docs/traces.md`), [`writer`] and [`reader`] (files); then where traces come
-//! from, [`capture`] and [`synth`], and what is made of them, [`profile`] and [`stats`].
+//! Reading order: [`NeuronShape`] (neurons) and [`Activity`] (a token's active ones), [`mod@format`] (bytes, see
+//! `docs/traces.md`), [`writer`] and [`reader`] (files); sources [`capture`] and [`synth`]; uses [`profile`] and
+//! [`stats`].
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

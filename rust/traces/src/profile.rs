@@ -1,23 +1,22 @@
-//! How often each neuron was active: what placement needs of a trace.
+//! Activations of each neuron, for placement.
 
 use crate::{Activity, NeuronShape, Phase, TraceReader, ones};
 use ndp_files::Result;
 use std::io::Read;
 
-/// Which tokens of a trace are counted.
+/// Tokens of a trace to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// All.
     All,
-    /// Those of prompts.
+    /// Tokens of prompts.
     Prompts,
-    /// Those known before the last sequence, which is the text that is generated: the sequences in front of it. Of a single sequence its
-    /// prompt.
+    /// Tokens before the last sequence, which is the generated text; for a single sequence its prompt.
     Profiled,
 }
 
 impl Counted {
-    /// Whether a token is counted: number of its sequence (the first is 1), its phase, and how many sequences there are.
+    /// Whether a token is counted, from its sequence (the first is 1), its phase and the number of sequences.
     pub fn includes(self, sequence: u64, phase: Phase, sequences: u64) -> bool {
         match self {
             Self::All => true,
@@ -31,7 +30,7 @@ impl Counted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     shape: NeuronShape,
-    /// Of each block.
+    /// By block.
     counts: Vec<Vec<u32>>,
     tokens: u32,
 }
@@ -44,16 +43,13 @@ ndp_config::getters!(Profile {
 });
 
 impl Profile {
-    /// Nothing counted yet.
+    /// Nothing counted.
     pub fn new(shape: &NeuronShape) -> Self {
         let counts = shape.blocks().iter().map(|block| vec![0; block.neurons as usize]).collect();
         Self { shape: shape.clone(), counts, tokens: 0 }
     }
 
-    /// Counts tokens of a trace. The trace is read to its end in any case, so it has been checked.
-    ///
-    /// # Errors
-    /// The reader's.
+    /// Counts tokens of a trace, which is always read and checked to its end. Fails as the reader.
     pub fn from_reader<R: Read>(reader: &mut TraceReader<R>, counted: Counted) -> Result<Self> {
         let mut profile = Self::new(reader.shape());
         let (mut sequence, sequences) = (0, reader.header().sequences);
@@ -66,7 +62,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Counts one token. At most 2^32 - 1 may be counted.
+    /// Counts one token, at most 2^32 - 1 in all.
     pub fn add(&mut self, activity: &Activity) {
         for (block, counts) in self.counts.iter_mut().enumerate() {
             for neuron in ones(activity.block(&self.shape, block)) {
@@ -82,28 +78,28 @@ impl Profile {
         self.tokens = 0;
     }
 
-    /// Activations of each neuron of block number `block`.
+    /// Activations of each neuron of a block.
     pub fn counts(&self, block: usize) -> &[u32] {
         &self.counts[block]
     }
 
-    /// Share of the tokens for which the neuron was active; 0 if none was counted.
+    /// Share of tokens with the neuron active; 0 without tokens.
     pub fn frequency(&self, block: usize, neuron: u32) -> f64 {
         f64::from(self.counts[block][neuron as usize]) / f64::from(self.tokens.max(1))
     }
 
-    /// The smallest share of a block's neurons that has `part` of the block's activations; nothing if there are none.
+    /// Smallest share of a block's neurons with `part` of its activations; `None` without activations.
     pub fn block_share(&self, block: usize, part: f64) -> Option<f64> {
         share(self.counts[block].iter(), part)
     }
 
-    /// The same over all neurons.
+    /// [`Self::block_share`] over all neurons.
     pub fn model_share(&self, part: f64) -> Option<f64> {
         share(self.counts.iter().flatten(), part)
     }
 }
 
-/// Most frequent first, until the part is reached; neurons that are equally frequent are counted, not sorted.
+/// Most frequent first, until the part is reached; equally frequent neurons are counted, not sorted.
 fn share<'a>(counts: impl Iterator<Item = &'a u32>, part: f64) -> Option<f64> {
     let mut neurons_with = Vec::new();
     let (mut neurons, mut activations) = (0u64, 0u64);

@@ -1,6 +1,5 @@
-//! Reading a trace, token after token, with every byte checked.
-//!
-//! Keeps one token and one record in memory. Lengths are compared with what the header allows before anything is allocated.
+//! Reads a trace token by token and checks every byte, with one token and one record in memory. Lengths are compared
+//! with the header before allocation.
 
 use crate::format::{
     Census, END, MAGIC, MAX_BODY_BYTES, TokenInfo, TraceHeader, VERSION, decode_record, max_record_bytes,
@@ -14,14 +13,14 @@ use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::Path;
 
-/// Reads a trace from anything. As an iterator it gives the tokens' activities; after an error it ends.
+/// As an iterator it yields the tokens' activities; after an error it ends.
 #[derive(Debug)]
 pub struct TraceReader<R: Read> {
     input: R,
     header: TraceHeader,
-    /// Shape of the tokens in the file.
+    /// Shape of tokens in the file.
     stored: NeuronShape,
-    /// Shape of the tokens that are returned: the file's, perhaps with attention added.
+    /// Shape of returned tokens: the file's, perhaps with attention.
     shape: NeuronShape,
     current: Activity,
     /// The token as stored, if attention is added.
@@ -35,10 +34,7 @@ pub struct TraceReader<R: Read> {
 }
 
 impl TraceReader<BufReader<File>> {
-    /// Opens a file and reads the header.
-    ///
-    /// # Errors
-    /// As [`TraceReader::new`], with the path.
+    /// Opens a file and reads the header. Fails as [`TraceReader::new`], with the path.
     pub fn open(path: &Path) -> Result<Self> {
         let file =
             ndp_files::open(path).with_context(|| format!("cannot open trace '{}'", path.display()))?;
@@ -47,11 +43,8 @@ impl TraceReader<BufReader<File>> {
 }
 
 impl<R: Read> TraceReader<R> {
-    /// Reads the header. Reads small pieces, so a file should be buffered.
-    ///
-    /// # Errors
-    /// Impossible sizes, the bytes end too early, a checksum differs: at least one bit is not as it was written, the
-    /// system refused to read or write.
+    /// Reads the header in small pieces, so a file should be buffered. Fails for impossible sizes, missing bytes, a
+    /// wrong checksum, and as `input`.
     pub fn new(mut input: R) -> Result<Self> {
         let at = Place::Header;
         let magic: [u8; 8] = take(&mut input, at)?;
@@ -94,8 +87,8 @@ impl<R: Read> TraceReader<R> {
         })
     }
 
-    /// Adds dense attention to a trace without it: `neurons` neurons in front of attention in each layer, all active for every token. Other traces
-    /// do not change. Call it before the first token is read.
+    /// Adds dense attention to a trace without: `neurons` neurons per layer, active for every token. Other traces do
+    /// not change. Call before the first token.
     #[must_use]
     pub fn with_dense_attention(mut self, neurons: u32) -> Self {
         if self.header.attention == 0 {
@@ -119,21 +112,20 @@ impl<R: Read> TraceReader<R> {
         &self.header
     }
 
-    /// The blocks of every token that is read.
+    /// Blocks of the tokens read.
     pub fn shape(&self) -> &NeuronShape {
         &self.shape
     }
 
-    /// What is said of the token read last; nothing before the first one.
+    /// Data of the last token; `None` before the first.
     pub fn info(&self) -> Option<TokenInfo> {
         self.info
     }
 
-    /// Reads the next token into `activity`; nothing behind the last one, once the end record and what follows have been checked.
+    /// Reads the next token into `activity`; `None` after the last, once the end record and the end are checked.
     ///
-    /// # Errors
-    /// Bytes that end too early or follow the end record, a wrong checksum, a number or record that is impossible, a bit beyond the last neuron of a
-    /// block, counts of header and records that differ, a file that cannot be read. There are no more tokens after an error.
+    /// Fails for missing or extra bytes, wrong checksums, impossible numbers or records, bits past a block's last
+    /// neuron, counts that differ from the header, and as `input`. No tokens follow an error.
     pub fn read_into(&mut self, activity: &mut Activity) -> Result<Option<TokenInfo>> {
         let info = self.advance()?;
         if info.is_some() {
@@ -142,7 +134,7 @@ impl<R: Read> TraceReader<R> {
         Ok(info)
     }
 
-    /// As [`TraceReader::read_into`], but lends the activity.
+    /// [`TraceReader::read_into`] that lends the activity.
     pub fn read(&mut self) -> Result<Option<(TokenInfo, &Activity)>> {
         Ok(self.advance()?.map(|info| (info, &self.current)))
     }
@@ -151,7 +143,7 @@ impl<R: Read> TraceReader<R> {
         if self.done {
             return Ok(None);
         }
-        // Whatever goes wrong, nothing is read afterwards.
+        // Nothing is read after an error.
         self.done = true;
         let token = self.census.tokens;
         let at = if token < self.header.tokens { Place::Token(token) } else { Place::End };
@@ -209,7 +201,7 @@ impl<R: Read> Iterator for TraceReader<R> {
     }
 }
 
-/// Where a trace is damaged.
+/// Place of damage.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Header,

@@ -1,23 +1,22 @@
-//! Which neurons a model has: blocks in the order in which a token passes them, and where their bits lie.
+//! Neurons of a model: blocks in the order of computation, and places of their bits.
 
 use ndp_config::{BlockKind, LlmShape};
 use serde::Serialize;
 use std::ops::Range;
 
-/// The neurons of one layer that are computed together.
+/// Neurons of one layer that are computed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Block {
     /// Decoder layer.
     pub layer: u32,
     /// In front of attention, or in the MLP.
     pub kind: BlockKind,
-    /// How many neurons.
+    /// Number of neurons.
     pub neurons: u32,
 }
 
-/// All blocks of a model in the order of computation: attention and MLP of layer 0, of layer 1, and so on.
-///
-/// A token's activity has one bit per neuron. Each block begins in a 64-bit word of its own; bits behind its last neuron are 0.
+/// Blocks of a model in order of computation: attention and MLP of layer 0, of layer 1, and so on. Activities have one
+/// bit per neuron; each block begins in a 64-bit word of its own, padded with 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NeuronShape {
     blocks: Vec<Block>,
@@ -26,7 +25,7 @@ pub struct NeuronShape {
 }
 
 impl NeuronShape {
-    /// The shape of `layers` layers with so many neurons of each kind; a kind with 0 neurons has no blocks.
+    /// `layers` layers with this number of neurons of each kind; a kind with 0 has no blocks.
     pub fn new(layers: u32, attention: u32, mlp: u32) -> Self {
         let kinds = [(BlockKind::Attention, attention), (BlockKind::Mlp, mlp)];
         let blocks: Vec<Block> = (0..layers)
@@ -50,7 +49,7 @@ impl NeuronShape {
         &self.blocks
     }
 
-    /// Words of block number `block` in a token's activity.
+    /// Words of a block in a token's activity.
     pub fn words(&self, block: usize) -> Range<usize> {
         self.starts[block]..self.starts[block + 1]
     }

@@ -1,6 +1,4 @@
-//! Writing a trace, token after token.
-//!
-//! Keeps one token in memory. A file gets its name when it is complete, so whatever has the name is a whole trace.
+//! Writes a trace token by token, with one token in memory. A file gets its name when it is complete.
 
 use crate::format::{Census, END, TokenInfo, encode_record};
 use crate::{Activity, NeuronShape, TraceHeader};
@@ -32,15 +30,12 @@ pub struct TraceWriter<W: Write> {
     previous: Activity,
     record: Vec<u8>,
     census: Census,
-    /// Checksum of the last thing written; it goes into the next one.
+    /// Checksum of the last thing written; goes into the next.
     chain: u32,
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// Writes the header. `header.tokens` tokens have to follow.
-    ///
-    /// # Errors
-    /// A header with impossible numbers, the system refused to read or write.
+    /// Writes the header; `header.tokens` tokens have to follow. Fails for impossible numbers, and as `out`.
     pub fn new(mut out: W, header: TraceHeader) -> Result<Self> {
         header.validate()?;
         let bytes = header.encode();
@@ -61,11 +56,8 @@ impl<W: Write> TraceWriter<W> {
         &self.shape
     }
 
-    /// Writes the next token.
-    ///
-    /// # Errors
-    /// A token that does not belong there, if the header promises fewer, the system refused to read or write. The trace
-    /// is of no use afterwards.
+    /// Writes the next token. Fails for a token out of order, more tokens than promised, and as `out`. The trace is
+    /// useless then.
     pub fn write(&mut self, info: TokenInfo, activity: &Activity) -> Result<()> {
         let (found, expected) = (activity.words().len(), self.shape.words_per_token());
         ensure!(found == expected, "the activity has {found} words, the trace's shape {expected}");
@@ -78,10 +70,7 @@ impl<W: Write> TraceWriter<W> {
         put(&mut self.out, &[&length, &self.record, &self.chain.to_le_bytes()])
     }
 
-    /// Writes the end record and gives back what was written to.
-    ///
-    /// # Errors
-    /// If the tokens were not those that the header promises, the system refused to read or write.
+    /// Writes the end record and returns the output. Fails unless tokens are as promised, and as `out`.
     pub fn finish(mut self) -> Result<W> {
         self.census.compare(&self.header)?;
         let (mark, tokens) = (END.to_le_bytes(), self.census.tokens.to_le_bytes());
@@ -92,7 +81,7 @@ impl<W: Write> TraceWriter<W> {
     }
 }
 
-/// CRC-32 of the checksum before and of `parts`.
+/// CRC-32 of the previous checksum and `parts`.
 pub(crate) fn checksum(chain: u32, parts: &[&[u8]]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&chain.to_le_bytes());
@@ -104,7 +93,7 @@ fn put(out: &mut impl Write, parts: &[&[u8]]) -> Result<()> {
     parts.iter().try_for_each(|part| out.write_all(part)).context("cannot write the trace")
 }
 
-/// Writes a trace to a file, which has another name until it is complete. A pipe gets the tokens as they come.
+/// Writes a trace to a file under a temporary name until it is complete. A pipe gets the tokens as they come.
 #[derive(Debug)]
 pub struct TraceFileWriter {
     writer: TraceWriter<BufWriter<File>>,
@@ -112,10 +101,7 @@ pub struct TraceFileWriter {
 }
 
 impl TraceFileWriter {
-    /// Begins the file.
-    ///
-    /// # Errors
-    /// As [`TraceWriter::new`]; if no file can be made in the directory, or what is there must not be written.
+    /// Begins the file. Fails as [`TraceWriter::new`], and if the directory or the existing file is not writable.
     pub fn create(path: &Path, header: TraceHeader) -> Result<Self> {
         let mut output = OutputFile::create(path)?;
         let out = BufWriter::with_capacity(1 << 20, output.open()?);
@@ -128,18 +114,13 @@ impl TraceFileWriter {
         self.writer.shape()
     }
 
-    /// Writes the next token.
-    ///
-    /// # Errors
-    /// As [`TraceWriter::write`], with the path.
+    /// Writes the next token. Fails as [`TraceWriter::write`], with the path.
     pub fn write(&mut self, info: TokenInfo, activity: &Activity) -> Result<()> {
         self.writer.write(info, activity).with_context(|| self.output.path().display().to_string())
     }
 
-    /// Completes the file and gives it its name, replacing a file that has it.
-    ///
-    /// # Errors
-    /// As [`TraceWriter::finish`], with the path; then there is no file.
+    /// Completes the file and renames it, replacing an older one. Fails as [`TraceWriter::finish`], with the path, and
+    /// leaves no file.
     pub fn finish(self) -> Result<()> {
         let path = self.output.path().to_owned();
         self.writer.finish().with_context(|| path.display().to_string())?;

@@ -31,6 +31,6 @@ fn a_captured_run_is_the_same_run_and_has_its_zeros() {
         assert_eq!(ones, zeros.total - zeros.zeros, "block {index}");
         assert!(zeros.zeros > 0 && ones > 0, "block {index} has both");
     }
-    // Tokens differ, so none of them stands for another one's bits.
+    // Tokens differ, so none can stand for another.
     assert!(tokens.windows(2).all(|pair| pair[0] != pair[1]));
 }

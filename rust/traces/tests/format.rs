@@ -39,7 +39,6 @@ fn bytes() -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Everything in the trace, or the first error.
 fn read(bytes: &[u8]) -> ndp_files::Result<Vec<(TokenInfo, Activity)>> {
     let mut reader = TraceReader::new(bytes)?;
     let mut activity = Activity::default();
@@ -98,7 +97,7 @@ fn every_flipped_bit_is_seen() {
 #[test]
 fn a_flipped_bit_names_its_token() {
     let bytes = bytes();
-    // The last byte of token 5's record lies before its checksum and the end record of 16 bytes.
+    // Before its checksum and the end record of 16 bytes.
     let mut damaged = bytes.clone();
     damaged[bytes.len() - 16 - 4 - 1] ^= 1;
     let error = read(&damaged).unwrap_err();
@@ -142,7 +141,7 @@ fn other_files_and_versions_are_refused() {
     assert_eq!(said(&read(&bytes)), "trace format version 2 is not supported, only version 1");
 }
 
-/// The bytes of a header with the number at `offset` of the body replaced and the right checksum.
+/// A header's bytes with the number at `offset` of the body replaced, and the right checksum.
 fn with_number(offset: usize, number: &[u8]) -> Vec<u8> {
     let bytes = TraceWriter::new(Vec::new(), header()).unwrap().finish();
     assert!(bytes.is_err(), "six tokens are missing");
@@ -162,7 +161,7 @@ fn impossible_sizes_are_refused_before_anything_is_allocated() {
         let error = TraceReader::new(&with_number(offset, &huge)[..]).unwrap_err().to_string();
         assert!(error.starts_with(&format!("{name} = 4294967295")), "{error}");
     }
-    // Each of them possible, together too many.
+    // Each is possible, together they are too many.
     let both = [4096u32.to_le_bytes(), (1u32 << 20).to_le_bytes(), 0u32.to_le_bytes()].concat();
     let error = TraceReader::new(&with_number(0, &both)[..]).unwrap_err().to_string();
     assert!(error.starts_with("neurons = 4294967296 "), "{error}");
@@ -170,7 +169,6 @@ fn impossible_sizes_are_refused_before_anything_is_allocated() {
     assert!(error.starts_with("layers = 0 "), "{error}");
     let error = TraceReader::new(&with_number(12, &[0xFF; 8])[..]).unwrap_err().to_string();
     assert!(error.starts_with("tokens = 18446744073709551615"), "{error}");
-    // A text that is longer than the header.
     assert!(said(&TraceReader::new(&with_number(44, &[200])[..])).contains("header is malformed"));
     let mut bytes = bytes();
     bytes[12..16].copy_from_slice(&huge);
@@ -250,7 +248,7 @@ fn a_file_has_its_name_only_when_it_is_complete() {
     }
     writer.finish().unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), bytes());
-    // One that is given up leaves the old file and nothing else.
+    // An aborted one leaves the old file and nothing else.
     let unfinished = TraceFileWriter::create(&path, header()).unwrap();
     assert!(unfinished.finish().unwrap_err().to_string().contains("a.trace"));
     assert_eq!(std::fs::read(&path).unwrap(), bytes());
@@ -284,7 +282,6 @@ fn attention_that_was_not_recorded_can_be_read_as_dense() {
         }
     }
     assert!(reader.read().unwrap().is_none());
-    // Recorded neurons stay as they are.
     let bytes = self::bytes();
     let reader = TraceReader::new(&bytes[..]).unwrap().with_dense_attention(70);
     assert!(reader.map(Result::unwrap).eq(tokens().into_iter().map(|(_, activity)| activity)));

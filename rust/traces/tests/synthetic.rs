@@ -10,7 +10,7 @@ fn small() -> LlmShape {
     LlmShape::opt_like("small", 8, 1024, 8, 2048, 256).unwrap()
 }
 
-/// Statistics of some texts, of whose tokens up to 128 are the prompt.
+/// Statistics of texts with prompts of up to 128 tokens.
 fn measure(model: &LlmShape, targets: Targets, sequences: u64, tokens: u64) -> (Synthesizer, Report) {
     let options = SynthOptions { sequence_tokens: tokens, targets: Some(targets), ..SynthOptions::default() };
     let mut synthesizer = Synthesizer::new(model, options);
@@ -23,12 +23,12 @@ fn measure(model: &LlmShape, targets: Targets, sequences: u64, tokens: u64) -> (
     (synthesizer, statistics.report())
 }
 
-/// The bands allow for eight texts of a model whose first block has 1024 neurons, on which all others hang, and for eight layers,
-/// none of which has just the average density.
+/// Bands allow for eight texts of a model whose first block has 1024 neurons, on which all others depend, and for eight
+/// layers without the average density.
 fn compare(family: &str) {
     let targets = Targets::of(family);
     let (synthesizer, report) = measure(&small(), targets, 8, 256);
-    // How often a neuron is active shows over many texts, of which a few tokens each will do.
+    // Shares of activity need many texts, with a few tokens each.
     let (_, shares) = measure(&small(), targets, 300, 3);
     let [attention, mlp] = [report.attention.unwrap(), report.mlp.unwrap()];
     let similarity = |distance: usize| report.similarity[distance - 1].unwrap();
@@ -113,7 +113,6 @@ fn texts_of_a_model_have_the_same_frequent_neurons_and_other_models_have_not() {
         profile
     };
     let (one, other, foreign) = (profile(1, 0), profile(1, 1000), profile(2, 0));
-    // Cosine of the counts of the last block.
     let cosine = |a: &ndp_traces::Profile, b: &ndp_traces::Profile| {
         let dot =
             |a: &[u32], b: &[u32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();

@@ -1,26 +1,26 @@
 //! Correlation of neurons with the block before, on a sample.
 //!
-//! A neuron's most correlated one is that of the block before with the greatest phi coefficient (Pearson's for two bits) over the
-//! trace. The figure is the probability of the neuron being active given that one is: the mean over the sampled neurons,
-//! weighted by their activations. Neurons that are never or always active have no correlation and are left out.
+//! A neuron's most correlated one is that of the block before with the greatest phi coefficient (Pearson's for two
+//! bits) over the trace. The figure is the probability that the neuron is active if that one is: the mean over the
+//! sample, weighted by activations. Neurons that are never or always active are left out.
 
 use crate::{Activity, NeuronShape, ones};
 use ndp_numerics::SplitMix64;
 
 /// Blocks in the sample, evenly spread.
 pub const SAMPLED_BLOCKS: usize = 8;
-/// Neurons in the sample for each of them, drawn at random.
+/// For each block, drawn at random.
 pub const SAMPLED_NEURONS: usize = 128;
 
 #[derive(Clone, Debug)]
 struct Pair {
-    /// The block; the one before is its number less one.
+    /// The block before has the number less one.
     block: usize,
     neurons: Vec<u32>,
-    /// Activations of the sampled neurons, and of all neurons of the block before.
+    /// Activations of the sample, and of the block before.
     active: Vec<u32>,
     before: Vec<u32>,
-    /// `[sampled x before]`: tokens for which both were active.
+    /// `[sampled x before]`: tokens with both active.
     both: Vec<u32>,
 }
 
@@ -73,7 +73,7 @@ impl Correlation {
         }
     }
 
-    /// The figure, and how many neurons it is of.
+    /// The figure, and its number of neurons.
     pub fn figure(&self) -> (Option<f64>, usize) {
         let (mut sum, mut weight, mut neurons) = (0.0, 0.0, 0);
         for pair in &self.pairs {
@@ -98,7 +98,7 @@ impl Correlation {
     }
 }
 
-/// Correlation of two bits from the times they were set, together and each; nothing if one of them never changed.
+/// Correlation of two bits from counts; `None` if one never changed.
 fn phi(both: u32, a: u32, b: u32, tokens: u32) -> Option<f64> {
     let [both, a, b, n] = [both, a, b, tokens].map(f64::from);
     let variance = a * (n - a) * b * (n - b);
@@ -117,7 +117,7 @@ mod tests {
         let shape = NeuronShape::new(1, 3, 1);
         let mut correlation = Correlation::new(&shape);
         let mut activity = Activity::new(&shape);
-        // Neuron 1 of the first block is active with the MLP's, and once without it.
+        // Neuron 1 of the first block is active with the MLP's, and once without.
         for (before, after) in [(0b011, 1), (0b110, 1), (0b011, 0), (0b001, 0), (0b100, 0), (0b010, 1)] {
             activity.block_mut(&shape, 0)[0] = before;
             activity.block_mut(&shape, 1)[0] = after;

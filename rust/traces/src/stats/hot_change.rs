@@ -1,24 +1,23 @@
 //! Hot neurons that do not stay hot.
 //!
-//! Hot after the prefill: state above 10, the state being that of [`crate::hot`] from the prompt's frequencies. Changed: the
-//! state is 10 or less after at least one of the next 128 generated tokens. The figure is a share of the hot ones, over all sequences
-//! that have a prompt and generated tokens.
+//! Hot after the prefill: [`crate::hot`]'s state from the prompt's frequencies is above 10. Changed: it is 10 or less
+//! after at least one of the next 128 generated tokens. The figure is a share of the hot ones, over all sequences with
+//! prompt and generated tokens.
 
 use crate::hot::{HOT_ABOVE, initial_state, next_state};
 use crate::profile::Profile;
 use crate::{Activity, NeuronShape, Phase, TokenInfo, ones};
 
-/// Generated tokens that are looked at.
 const GENERATED: u32 = 128;
 
 #[derive(Clone, Debug)]
 pub struct HotChange {
     prompt: Profile,
-    /// Bits of the neurons that are hot after the prefill.
+    /// Neurons that are hot after the prefill.
     hot: Activity,
-    /// Neurons that have been hot all the time: (block, neuron, state).
+    /// Neurons hot all the time: (block, neuron, state).
     staying: Vec<(u32, u32, u8)>,
-    /// Generated tokens of this sequence.
+    /// Of this sequence.
     generated: u32,
     sums: Sums,
 }
@@ -46,7 +45,7 @@ impl HotChange {
         Self { prompt, hot, staying: Vec::new(), generated: 0, sums: Sums::default() }
     }
 
-    /// The neurons that are hot after the prefill; nothing while there is no generated token with a prompt before it.
+    /// Neurons hot after the prefill; `None` before the first generated token after a prompt.
     pub fn hot(&self) -> Option<&Activity> {
         (self.generated > 0 && self.prompt.tokens() > 0).then_some(&self.hot)
     }
@@ -119,7 +118,7 @@ mod tests {
         let shape = NeuronShape::new(1, 3, 0);
         let mut change = HotChange::new(&shape);
         let mut activity = Activity::new(&shape);
-        // Prompt: neurons 0 and 1 always, neuron 2 never. Then neuron 0 rests 4 tokens (15 to 11), neuron 1 five.
+        // Prompt: neurons 0 and 1 always, 2 never. Then neuron 0 rests 4 tokens (15 to 11), neuron 1 five.
         let bits = [0b011, 0b011, 0, 0, 0, 0, 0b001, 0b001];
         for (position, bits) in (0..).zip(bits) {
             activity.words_mut()[0] = bits;

@@ -1,7 +1,7 @@
 //! Load of DIMMs that hold cold neurons in fixed places.
 //!
-//! Cold: not hot after the prefill (see `hot_change`). Each lies on one of eight DIMMs, drawn at random. For every generated token
-//! and MLP block: active cold neurons of the most loaded DIMM over their mean.
+//! Cold neurons (not hot after the prefill, see `hot_change`) lie on eight DIMMs at random. For every generated token
+//! and MLP block: active cold neurons of the most loaded DIMM over the mean.
 
 use crate::{Activity, NeuronShape, ones};
 use ndp_config::BlockKind;
@@ -26,7 +26,7 @@ impl Imbalance {
             for (word, (&active, &hot)) in pairs.enumerate() {
                 for bit in ones(&[active & !hot]) {
                     let neuron = ((index as u64) << 32) + word as u64 * 64 + u64::from(bit);
-                    // Multiplicative hashing: the top three bits are as good as drawn.
+                    // Multiplicative hashing: the top three bits are good as random.
                     let hash = (neuron ^ (neuron >> 7)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
                     load[(hash ^ (hash >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) as usize >> 61] += 1;
                 }
@@ -42,7 +42,7 @@ impl Imbalance {
         }
     }
 
-    /// Mean and greatest.
+    /// Mean and maximum.
     pub fn figures(&self) -> Option<(f64, f64)> {
         (self.count > 0).then(|| (self.sum / self.count as f64, self.most))
     }
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(imbalance.figures(), None);
         imbalance.add(&shape, Some(&Activity::new(&shape)), &activity);
         assert_eq!(imbalance.figures(), Some((8.0, 8.0)));
-        // All of them: about 512 on each.
+        // About 512 on each.
         activity.words_mut().fill(u64::MAX);
         let mut full = Imbalance::default();
         full.add(&shape, Some(&Activity::new(&shape)), &activity);

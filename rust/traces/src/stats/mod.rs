@@ -1,6 +1,6 @@
 //! Statistics of traces, collected token by token.
 //!
-//! [`Statistics`] takes tokens, from a file or a generator, and makes a [`Report`]. Each figure is defined where it is
+//! [`Statistics`] takes tokens from a file or generator and makes a [`Report`]. Figures are defined where they are
 //! collected, and in `docs/traces.md`.
 
 mod correlation;
@@ -22,7 +22,7 @@ pub use correlation::{SAMPLED_BLOCKS, SAMPLED_NEURONS};
 pub use imbalance::DIMMS;
 pub use similarity::{MAX_DISTANCE, Similarity};
 
-/// The part of the activations whose smallest set of neurons is reported.
+/// Share of the activations whose smallest set of neurons is reported.
 const PART: f64 = 0.8;
 
 /// Figures of one kind of blocks.
@@ -34,42 +34,42 @@ pub struct KindReport {
     pub sparsest: f64,
     /// Highest density of a block.
     pub densest: f64,
-    /// Smallest share of a block's neurons that has 80 % of its activations: mean over the blocks that have any.
+    /// Smallest share of a block's neurons with 80 % of its activations: mean over active blocks.
     pub block_share: Option<f64>,
-    /// The same of one block: that whose density is nearest to the mean.
+    /// The same for the block whose density is nearest to the mean.
     pub typical_share: Option<f64>,
 }
 
-/// All figures. What the trace is too short for is missing.
+/// All figures; `None` where the trace is too short.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Tokens.
     pub tokens: u32,
-    /// Attention blocks, if there are.
+    /// If there are attention blocks.
     pub attention: Option<KindReport>,
-    /// MLP blocks, if there are.
+    /// If there are MLP blocks.
     pub mlp: Option<KindReport>,
-    /// Smallest share of all neurons that has 80 % of all activations.
+    /// Smallest share of all neurons with 80 % of all activations.
     pub model_share: Option<f64>,
     /// Mean similarity of tokens of the same sequence at distances 1, 2, ...
     pub similarity: Vec<Option<f64>>,
-    /// Share of the neurons that are hot after the prefill and do not stay so.
+    /// Share of the neurons hot after the prefill that do not stay so.
     pub hot_change: Option<f64>,
     /// Share of the neurons that are hot after the prefill.
     pub hot_share: Option<f64>,
-    /// Mean number of generated tokens over which the change of hot neurons was observed.
+    /// Mean number of generated tokens for `hot_change`.
     pub hot_tokens: Option<f64>,
-    /// Probability of a neuron being active if its most correlated one in the block before is.
+    /// Probability that a neuron is active if its most correlated one in the block before is.
     pub layer: Option<f64>,
-    /// Neurons in the sample for `layer`.
+    /// Sample of `layer`.
     pub layer_neurons: usize,
-    /// Load of the most loaded of eight DIMMs relative to the mean, for cold neurons placed at random: mean over MLP blocks and tokens.
+    /// Most loaded of eight DIMMs over the mean, with cold neurons at random: mean over MLP blocks and tokens.
     pub dimm_imbalance: Option<f64>,
-    /// Greatest such load.
+    /// Maximum of the same.
     pub dimm_imbalance_max: Option<f64>,
 }
 
-/// Collects.
+/// Collects figures token by token.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     profile: Profile,
@@ -91,10 +91,7 @@ impl Statistics {
         }
     }
 
-    /// Those of a whole trace; `each` is called after every token.
-    ///
-    /// # Errors
-    /// The reader's.
+    /// Statistics of a whole trace; calls `each` after every token. Fails as the reader.
     pub fn from_reader<R: Read>(reader: &mut TraceReader<R>, mut each: impl FnMut()) -> Result<Self> {
         let mut statistics = Self::new(reader.shape());
         while let Some((info, activity)) = reader.read()? {
@@ -113,7 +110,7 @@ impl Statistics {
         self.imbalance.add(self.profile.shape(), self.hot.hot(), activity);
     }
 
-    /// How often each neuron was active.
+    /// Activations of each neuron.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }

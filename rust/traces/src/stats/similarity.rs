@@ -1,23 +1,23 @@
-//! Similarity of tokens against their distance: `|A and B| / ((|A| + |B|) / 2)` over all neurons, mean over pairs of tokens of
-//! the same sequence. Two tokens without active neurons are alike.
+//! Similarity of tokens by distance: `|A and B| / ((|A| + |B|) / 2)` over all neurons, mean over pairs of a sequence.
+//! Two tokens without active neurons are alike.
 
 use crate::{Activity, TokenInfo};
 use std::collections::VecDeque;
 
-/// Distances up to this are looked at.
+/// Largest distance.
 pub const MAX_DISTANCE: usize = 32;
 
-/// Means of the similarity per distance, collected token by token.
+/// Mean similarity per distance, collected token by token.
 #[derive(Clone, Debug, Default)]
 pub struct Similarity {
-    /// The last tokens, latest first, with their counts.
+    /// Latest first, with their counts.
     recent: VecDeque<(Activity, u64)>,
-    /// Sum and pairs for each distance.
+    /// Sum and pairs per distance.
     sums: [(f64, u64); MAX_DISTANCE],
 }
 
 impl Similarity {
-    /// Takes the next token; the first one of a sequence has none before it.
+    /// Adds a token; the first of a sequence has none before it.
     pub fn add(&mut self, info: TokenInfo, activity: &Activity) {
         if info.first {
             self.recent.clear();
@@ -28,7 +28,7 @@ impl Similarity {
             *sum += if both == 0 { 1.0 } else { 2.0 * activity.common(other) as f64 / both as f64 };
             *pairs += 1;
         }
-        // The oldest one's memory is used again.
+        // Reuses the oldest one's memory.
         let mut entry = (Activity::default(), count);
         if self.recent.len() == MAX_DISTANCE {
             entry.0 = self.recent.pop_back().unwrap_or_default().0;
@@ -37,7 +37,7 @@ impl Similarity {
         self.recent.push_front(entry);
     }
 
-    /// Mean at distance 1, 2, ... up to [`MAX_DISTANCE`]; none where there was no pair.
+    /// Mean at distance 1, 2, ... up to [`MAX_DISTANCE`]; `None` without pairs.
     pub fn means(&self) -> Vec<Option<f64>> {
         self.sums.iter().map(|&(sum, pairs)| (pairs > 0).then(|| sum / pairs as f64)).collect()
     }

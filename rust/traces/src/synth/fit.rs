@@ -1,4 +1,4 @@
-//! Finds the generator's parameters for given targets, by bisection on closed formulas. `docs/traces.md` has the mathematics.
+//! Fits the generator's parameters to targets, by bisection on closed formulas (`docs/traces.md`).
 
 use super::normal::Normal;
 use super::power_law::{PowerLaw, bisect, joint_share};
@@ -6,16 +6,16 @@ use super::targets::Targets;
 use crate::hot::{HOT_ABOVE, MAX_STATE, initial_state, next_state};
 use serde::Serialize;
 
-/// The part of the activations whose smallest set of neurons is looked at.
+/// Share of the activations whose smallest set of neurons counts.
 pub const PART: f64 = 0.8;
-/// No layer's density is above this share of the ceiling.
+/// Largest layer density, as a share of the ceiling.
 const DENSEST: f64 = 0.6;
-/// Steepest growth of the densities over the layers: a factor of e^8 from the first to the last.
+/// Steepest growth of densities: a factor of e^8 from first to last layer.
 const MAX_GROWTH: f64 = 8.0;
-/// Layers for which the shares are computed while fitting.
+/// Layers for shares while fitting.
 const LAYERS: u32 = 24;
 
-/// The parameters.
+/// Parameters of the generator.
 #[derive(Clone, Debug, Serialize)]
 pub struct Parameters {
     /// `F`, the highest frequency of a neuron.
@@ -24,39 +24,39 @@ pub struct Parameters {
     pub exponent: f64,
     /// `b`: a layer's density grows like `exp(b * layer / layers)`.
     pub growth: f64,
-    /// `p`: chance that a neuron is decided anew for a token.
+    /// `p`: chance that a token renews a neuron's decision.
     pub renewal: f64,
-    /// `v`: variance of what a text contributes to a neuron's inclination; the rest to 1 is chance.
+    /// `v`: variance of a neuron's inclination due to the text; the rest to 1 is chance.
     pub text: f64,
-    /// `k`: chance that a decision is taken over from a neuron of the block before.
+    /// `k`: chance to take a decision over from the block before.
     pub handed: f64,
 }
 
-/// What the model with these parameters shows over many texts, by the formulas.
+/// What the formulas predict for these parameters over many texts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Expected {
-    /// As [`Targets::block_share`], for a block of average density. Sparser blocks are more skewed.
+    /// [`Targets::block_share`] for a block of average density. Sparser blocks are more skewed.
     pub block_share: f64,
-    /// As [`Targets::model_share`].
+    /// [`Targets::model_share`].
     pub model_share: f64,
     /// Similarity at distances 0, 1, ..., 32.
     pub similarity: Vec<f64>,
-    /// As [`Targets::hot_change`].
+    /// [`Targets::hot_change`].
     pub hot_change: f64,
-    /// As [`Targets::layer`], for the neuron that decisions are taken over from.
+    /// [`Targets::layer`], for the neuron that decisions are taken over from.
     pub layer: f64,
 }
 
-/// Parameters and what they are expected to show.
+/// Parameters and predictions.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fit {
-    /// The parameters.
+    /// Fitted parameters.
     pub parameters: Parameters,
-    /// What they show.
+    /// Predictions for them.
     pub expected: Expected,
 }
 
-/// Densities of `layers` layers: `exp(growth * x)` scaled to the mean `density`, cut off at `most`.
+/// Densities of `layers` layers: `exp(growth * x)` scaled to mean `density`, capped at `most`.
 pub fn layer_densities(layers: u32, density: f64, growth: f64, most: f64) -> Vec<f64> {
     let relative = |layer: u32| (growth * (f64::from(layer) + 0.5) / f64::from(layers)).exp();
     let all = |scale: f64| (0..layers).map(move |layer| (scale * relative(layer)).min(most));
@@ -64,26 +64,26 @@ pub fn layer_densities(layers: u32, density: f64, growth: f64, most: f64) -> Vec
     all(scale).collect()
 }
 
-/// The laws of `layers` layers.
+/// Power laws of `layers` layers.
 pub fn layer_laws(layers: u32, density: f64, ceiling: f64, exponent: f64, growth: f64) -> Vec<PowerLaw> {
     let densities = layer_densities(layers, density, growth, DENSEST * ceiling);
     densities.into_iter().map(|density| PowerLaw::with_density(density, ceiling, exponent)).collect()
 }
 
 impl Fit {
-    /// The fit to `targets`. Targets that exclude each other are met in the order: density, similarity, whole model's share, hot
-    /// neurons, block's share.
+    /// Fits to `targets`. If they conflict, priority is: density, similarity, model's share, hot neurons, block's
+    /// share.
     pub fn new(targets: &Targets, normal: &Normal) -> Self {
         let (renewal, floor) = renewals(targets);
         let chains = Chains::new(renewal);
         let at = |ceiling| Attempt::new(targets, normal, &chains, floor, ceiling);
-        // The higher the ceiling, the more neurons are always active and so stay hot.
+        // A higher ceiling makes more neurons always active, and so hot.
         let ceiling = bisect(0.5, 0.999, 24, |ceiling| at(ceiling).hot_change < targets.hot_change);
         let attempt = at(ceiling);
         let similarity_at =
             |distance: i32| attempt.floor + (1.0 - attempt.floor) * (1.0 - renewal).powi(distance);
         let similarity = (0..=32).map(similarity_at).collect();
-        // Parents of the same text's inclination are taken over from with `handed`, others only by chance.
+        // Decisions follow parents of the same inclination with chance `handed`, others only by chance.
         let (near, far) = (attempt.floor, attempt.moment);
         let layer = |k: f64| k * (k + (1.0 - k) * near) + (1.0 - k) * far;
         let handed = bisect(0.0, 0.999, 50, |k| layer(k) > targets.layer);
@@ -107,19 +107,18 @@ impl Fit {
     }
 }
 
-/// Chance of a renewal, and the similarity of tokens so far apart that all neurons have been decided anew.
+/// Chance of a renewal, and similarity of tokens with all neurons renewed.
 ///
-/// Similarity at distance `d` is `s + (1 - s) * (1 - p)^d`: the neurons that were not renewed are the same, of the others the share
-/// `s` is.
+/// Similarity at distance `d` is `s + (1 - s) * (1 - p)^d`: neurons without renewal are equal, others with share `s`.
 fn renewals(targets: &Targets) -> (f64, f64) {
-    // 1 - S(d) = (1 - s) * (1 - (1 - p)^d); the ratio of both targets has only p.
+    // 1 - S(d) = (1 - s) * (1 - (1 - p)^d); the ratio of both targets only has p.
     let ratio = (1.0 - targets.distant) / (1.0 - targets.adjacent);
     let found = |p: f64| (1.0 - (1.0 - p).powi(Targets::FAR)) / p;
     let renewal = bisect(1e-3, 1.0, 50, |p| found(p) < ratio);
     (renewal, 1.0 - (1.0 - targets.adjacent) / renewal)
 }
 
-/// Everything that follows from the ceiling.
+/// All that follows from the ceiling.
 struct Attempt {
     exponent: f64,
     growth: f64,
@@ -156,7 +155,7 @@ impl Attempt {
     }
 }
 
-/// Neurons by frequency: `(probit of the frequency, weight)`, and points of the normal distribution.
+/// Neurons by frequency: `(probit, weight)`, and points of the normal distribution.
 struct Population {
     neurons: Vec<(f64, f64)>,
     points: Vec<f64>,
@@ -181,7 +180,6 @@ impl Population {
         Self { neurons, points: normal.quantiles(48) }
     }
 
-    /// Sums `each(q)` over neurons and texts.
     fn sum(&self, text: f64, normal: &Normal, each: impl Fn(f64) -> f64) -> f64 {
         let of = |probit: f64| {
             self.points.iter().map(|&n| each(inclination(normal, text, probit, n))).sum::<f64>()
@@ -189,7 +187,7 @@ impl Population {
         self.neurons.iter().map(|&(probit, weight)| weight * of(probit)).sum()
     }
 
-    /// Of two tokens of a text between which all neurons were decided anew: mean of `q^2` over mean of `q`.
+    /// Of two tokens of a text with all neurons renewed between them: mean of `q^2` over mean of `q`.
     fn similarity(&self, text: f64, normal: &Normal) -> f64 {
         self.sum(text, normal, |q| q * q) / self.sum(text, normal, |q| q)
     }
@@ -200,12 +198,12 @@ impl Population {
     }
 }
 
-/// `q`: how often a neuron is active in a text, from the probit of its frequency and the text's standard normal `n`.
+/// `q`: a neuron's frequency in a text, from the probit of its frequency and the text's standard normal `n`.
 pub fn inclination(normal: &Normal, text: f64, probit: f64, n: f64) -> f64 {
     normal.phi((probit + text.sqrt() * n) / (1.0 - text).sqrt())
 }
 
-/// For neurons of inclination `q`: chances to be hot after the prefill, and to be so and not to stay so.
+/// Chances of neurons of inclination `q` to be hot after the prefill, and to be so without staying so.
 struct Chains {
     /// At the points of [`Chains::point`].
     table: Vec<(f64, f64)>,
@@ -214,7 +212,7 @@ struct Chains {
 impl Chains {
     const POINTS: usize = 80;
 
-    /// Denser towards 1, where the chances change fast.
+    /// Denser towards 1, where chances change fast.
     fn point(index: usize) -> f64 {
         let x = 1.0 - index as f64 / Self::POINTS as f64;
         1.0 - x * x * x
@@ -233,7 +231,7 @@ impl Chains {
     }
 }
 
-/// The exact chances for one `q`: the distribution of (count or state, active) carried from token to token.
+/// Exact chances for one `q`: carries the distribution of (count or state, active) from token to token.
 fn chain(renewal: f64, q: f64) -> (f64, f64) {
     let (prompt, generated) = Targets::HOT_TOKENS;
     let decide = |[off, on]: [f64; 2]| {

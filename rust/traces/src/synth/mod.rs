@@ -1,9 +1,9 @@
 //! Synthetic activation traces of any model, with the statistics that the papers report.
 //!
-//! Stands in for a model that is too large to be run here. Every neuron has a frequency from a power law; in a text it has
-//! an inclination around it; and from token to token it is decided anew with a fixed chance, often together with a neuron of the
-//! block before. [`targets`] are the published figures, [`fit`] finds the parameters, this file generates. The mathematics is in
-//! `docs/traces.md`. Nothing here is fitted to what a predictor makes of the traces.
+//! Stands in for models too large to run. Neurons have frequencies from a power law, and inclinations around them in
+//! each text. Each token renews their decisions with a fixed chance, often together with a neuron of the block before.
+//! [`targets`] are published figures, [`fit`] finds parameters, this file generates. `docs/traces.md` has the
+//! mathematics. Nothing is fitted to predictors' results.
 
 pub mod fit;
 pub mod normal;
@@ -19,7 +19,7 @@ use normal::Normal;
 use power_law::PowerLaw;
 use targets::Targets;
 
-/// Values of the text's normal variable.
+/// Levels of the text's normal variable.
 const TEXT_LEVELS: usize = 4096;
 const FOLLOWS: u8 = 1;
 const CHANGED: u8 = 2;
@@ -27,17 +27,17 @@ const CHANGED: u8 = 2;
 /// What to generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SynthOptions {
-    /// Two traces with the same seed are of the same model; with the same `first_sequence` they are equal.
+    /// The same seed means the same model; with the same `first_sequence` traces are equal.
     pub seed: u64,
-    /// Tokens of prompt of each sequence.
+    /// Prompt tokens of each sequence.
     pub prompt_tokens: u64,
-    /// Tokens of each sequence, the prompt included; at least 1.
+    /// Tokens of each sequence, prompt included; at least 1.
     pub sequence_tokens: u64,
-    /// Number of the first sequence. Sequences with other numbers are other texts, for the same model.
+    /// Number of the first sequence; others are other texts for the same model.
     pub first_sequence: u64,
-    /// What to fit to; those of the model's family if not given.
+    /// Targets of the fit; `None` for the model's family.
     pub targets: Option<Targets>,
-    /// Neighbours in a block that a text favours together; 1 for none. The papers say nothing on it.
+    /// Neighbours in a block that a text favours together; 1 for none. Not in the papers.
     pub cluster: u32,
 }
 
@@ -55,24 +55,24 @@ impl Default for SynthOptions {
     }
 }
 
-/// The neurons of a block, by falling frequency.
+/// Neurons of a block, by falling frequency.
 #[derive(Clone, Debug)]
 struct BlockState {
-    /// Probit of the frequency.
+    /// Of the frequency.
     probit: Vec<f32>,
     /// Bit of the block.
     place: Vec<u32>,
-    /// Neuron of the block before (by its order) that decisions are taken over from; none in the first block.
+    /// Neuron of the block before (by its order) whose decisions are taken over; empty in the first block.
     parent: Vec<u32>,
     /// Active while `draw < limit`; the limit is the inclination in 2^-16.
     draw: Vec<u16>,
     limit: Vec<u16>,
     flags: Vec<u8>,
-    /// The text's normal variable, as a level.
+    /// Level of the text's normal variable.
     level: Vec<u16>,
 }
 
-/// Generates one token after the other.
+/// Generates tokens one by one.
 ///
 /// ```
 /// use ndp_traces::{Activity, NeuronShape, synth::{SynthOptions, Synthesizer}};
@@ -96,7 +96,7 @@ pub struct Synthesizer {
     position: u64,
 }
 
-/// A generator of its own for each purpose: what is drawn for one never shifts another.
+/// A separate generator per purpose, so that draws never shift each other.
 fn stream(seed: u64, purpose: u64, a: u64, b: u64, c: u64) -> SplitMix64 {
     let mut state = seed;
     for word in [purpose, a, b, c] {
@@ -105,7 +105,7 @@ fn stream(seed: u64, purpose: u64, a: u64, b: u64, c: u64) -> SplitMix64 {
     SplitMix64::new(state)
 }
 
-/// A chance in 2^-16.
+/// In 2^-16.
 fn chance(probability: f64) -> u16 {
     (probability * 65536.0).round().clamp(0.0, 65535.0) as u16
 }
@@ -113,9 +113,9 @@ fn chance(probability: f64) -> u16 {
 ndp_config::getters!(Synthesizer {
     /// The blocks of every token.
     shape: &NeuronShape,
-    /// What the parameters were fitted to.
+    /// Targets of the fit.
     targets: &Targets,
-    /// The parameters, and what they show over many texts.
+    /// Parameters and predictions.
     fit: &Fit,
 });
 
@@ -150,7 +150,7 @@ impl Synthesizer {
         }
     }
 
-    /// Writes the next token's activity into `activity`, whatever was there.
+    /// Overwrites `activity` with the next token's.
     pub fn next(&mut self, activity: &mut Activity) -> TokenInfo {
         if self.position == 0 {
             self.begin();
@@ -167,7 +167,7 @@ impl Synthesizer {
         info
     }
 
-    /// The first token of a text: inclinations, and a decision for every neuron.
+    /// First token of a text: inclinations, and a decision for every neuron.
     fn begin(&mut self) {
         let Parameters { text, handed, .. } = self.fit.parameters;
         let handed = chance(handed);
@@ -210,7 +210,7 @@ impl Synthesizer {
         }
     }
 
-    /// One more token of the text.
+    /// Next token of the text.
     fn step(&mut self) {
         let (renewal, handed) = (chance(self.fit.parameters.renewal), chance(self.fit.parameters.handed));
         for index in 0..self.blocks.len() {
@@ -295,7 +295,7 @@ impl BlockState {
     }
 }
 
-/// Relative rank, in the block before, of a neuron about as frequent; `random` in 0..1 chooses among them.
+/// Relative rank of a neuron about as frequent in the block before; `random` in 0..1 chooses.
 fn parent_rank(before: &PowerLaw, frequency: f64, random: f64) -> f64 {
     /// Width of the choice, relative to the rank.
     const SPREAD: f64 = 0.1;
@@ -305,7 +305,7 @@ fn parent_rank(before: &PowerLaw, frequency: f64, random: f64) -> f64 {
     }
     let rank = before.rank(frequency);
     if rank >= 1.0 {
-        // Rarer than all of them: one of the rarest.
+        // Rarer than all: one of the rarest.
         return 1.0 - SPREAD * random;
     }
     rank * (1.0 + SPREAD * (random - 0.5))

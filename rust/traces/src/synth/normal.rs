@@ -1,11 +1,11 @@
-//! The standard normal distribution as a table: its integral and the inverse.
+//! Table of the standard normal distribution and its inverse.
 
 /// Steps of the table.
 const STEPS: usize = 16384;
-/// The table covers `-LIMIT..=LIMIT`.
+/// Covers `-LIMIT..=LIMIT`.
 const LIMIT: f64 = 8.0;
 
-/// Phi at equidistant points, integrated by Simpson's rule.
+/// Phi at equidistant points, by Simpson's rule.
 #[derive(Clone, Debug)]
 pub struct Normal {
     integral: Vec<f64>,
@@ -48,7 +48,7 @@ impl Normal {
         -LIMIT + (above as f64 - 1.0 + part) * 2.0 * LIMIT / STEPS as f64
     }
 
-    /// The midpoints of `count` equally likely parts of the distribution.
+    /// Midpoints of `count` equally likely parts.
     pub fn quantiles(&self, count: usize) -> Vec<f64> {
         (0..count).map(|k| self.inverse((k as f64 + 0.5) / count as f64)).collect()
     }

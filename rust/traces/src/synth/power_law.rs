@@ -1,12 +1,12 @@
-//! How often the neurons of a block are active: a power law with a ceiling.
+//! Frequencies of a block's neurons: a power law with a ceiling.
 //!
-//! The neuron of relative rank `q` (0 the most active, 1 the least) is active in a share `f(q) = min(F, c * q^-a)` of all tokens.
-//! Everything here is in closed form or found by bisection.
+//! The neuron of relative rank `q` (0 the most active, 1 the least) is active for a share `f(q) = min(F, c * q^-a)` of
+//! all tokens.
 
-/// One block's frequencies.
+/// Frequencies of one block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PowerLaw {
-    /// `F`: no neuron is active more often.
+    /// `F`: the highest frequency.
     pub ceiling: f64,
     /// `a`.
     pub exponent: f64,
@@ -14,7 +14,7 @@ pub struct PowerLaw {
     pub least: f64,
 }
 
-/// The `x` between `low` and `high` at which `above` changes from false to true.
+/// The `x` between `low` and `high` at which `above` becomes true.
 pub fn bisect(mut low: f64, mut high: f64, steps: u32, above: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..steps {
         let middle = 0.5 * (low + high);
@@ -24,13 +24,13 @@ pub fn bisect(mut low: f64, mut high: f64, steps: u32, above: impl Fn(f64) -> bo
 }
 
 impl PowerLaw {
-    /// The law with this mean, which lies below the ceiling.
+    /// The law with this mean, which is below the ceiling.
     pub fn with_density(density: f64, ceiling: f64, exponent: f64) -> Self {
         let law = |least| Self { ceiling, exponent, least };
         law(bisect(0.0, ceiling, 50, |least| law(least).density() > density))
     }
 
-    /// The relative rank at which `f` reaches `frequency`, at most 1.
+    /// Relative rank where `f` reaches `frequency`, at most 1.
     pub fn rank(&self, frequency: f64) -> f64 {
         (self.least / frequency).powf(1.0 / self.exponent).min(1.0)
     }
@@ -51,19 +51,19 @@ impl PowerLaw {
         self.ceiling * plateau + self.least * tail
     }
 
-    /// Mean of `f`: the share of neurons that are active for a token.
+    /// Mean of `f`: the share of active neurons.
     pub fn density(&self) -> f64 {
         self.activations(1.0)
     }
 
-    /// The smallest share of the neurons that has this `part` of the activations.
+    /// Smallest share of the neurons with this `part` of the activations.
     pub fn share(&self, part: f64) -> f64 {
         let wanted = part * self.density();
         bisect(0.0, 1.0, 40, |rank| self.activations(rank) > wanted)
     }
 }
 
-/// As [`PowerLaw::share`], for blocks of equal width together.
+/// [`PowerLaw::share`] for several blocks of equal width.
 pub fn joint_share(laws: &[PowerLaw], part: f64) -> f64 {
     let wanted = part * laws.iter().map(PowerLaw::density).sum::<f64>();
     let ceiling = laws.iter().fold(0.0, |most: f64, law| most.max(law.ceiling));

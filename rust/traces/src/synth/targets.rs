@@ -1,15 +1,13 @@
-//! The published figures that synthetic traces are fitted to, by family of models.
-//!
-//! Every figure has its source beside it. What no source gives, and is chosen here, says so.
+//! Published figures for synthetic traces, by family of models, with sources. Choices of our own are marked.
 
 use serde::Serialize;
 
-/// What a trace should show. Shares are of 1.
+/// Target figures; shares are of 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Targets {
-    /// Share of neurons that are active for a token, in both kinds of blocks.
+    /// Share of active neurons, in both kinds of blocks.
     pub density: f64,
-    /// Smallest share of a block's neurons that has 80 % of its activations.
+    /// Smallest share of a block's neurons with 80 % of its activations.
     pub block_share: f64,
     /// The same over the whole model.
     pub model_share: f64,
@@ -19,22 +17,22 @@ pub struct Targets {
     pub distant: f64,
     /// Share of the neurons hot after the prefill that do not stay so for 128 generated tokens.
     pub hot_change: f64,
-    /// Probability of a neuron being active if its most correlated neuron in the block before is.
+    /// Probability that a neuron is active if its most correlated one in the block before is.
     pub layer: f64,
 }
 
 impl Targets {
-    /// The first distance that exceeds 10 tokens (Hermes, section III-B1).
+    /// First distance above 10 tokens (Hermes, section III-B1).
     pub const FAR: i32 = 11;
-    /// Prompt and generated tokens for which the change of hot neurons is defined; a choice.
+    /// Prompt and generated tokens of `hot_change`; a choice.
     pub const HOT_TOKENS: (usize, usize) = (128, 128);
 
-    /// Those of the family that a model's name begins with; of OPT for a name that begins otherwise.
+    /// Targets of the family that a model's name begins with; else OPT's.
     ///
-    /// - `density`: Hermes, section II-B, has 70 to 90 % sparsity for attention and MLP alike. PowerInfer, section 3.2, note 3,
-    ///   has about 10 % active in an MLP block, and 18 % in table 3 for LLaMA2(ReGLU)-70B.
-    /// - `block_share`, `model_share`: PowerInfer, section 3.1 and Fig. 4, for OPT-30B and LLaMA2(ReGLU)-70B. Falcon, which is
-    ///   not in the figure, has OPT's share of a block and for the whole model the 20 % of Hermes, section III-A.
+    /// - `density`: Hermes, section II-B: 70 to 90 % sparsity in attention and MLP. PowerInfer, section 3.2, note 3:
+    ///   about 10 % active in an MLP block; table 3: 18 % for LLaMA2(ReGLU)-70B.
+    /// - `block_share`, `model_share`: PowerInfer, section 3.1 and Fig. 4, for OPT-30B and LLaMA2(ReGLU)-70B. Falcon is
+    ///   missing there: OPT's share of a block, and for the model the 20 % of Hermes, section III-A.
     /// - `adjacent`: Hermes, section III-B1, more than 90 %, 95 % for Falcon-40B; `distant`: 70 %.
     /// - `hot_change`: Hermes, section III-B, 52 %, for LLaMA2-70B. `layer`: section III-B2, more than 90 %.
     pub fn of(model: &str) -> Self {
