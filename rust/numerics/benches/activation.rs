@@ -1,6 +1,5 @@
-//! Throughput of softmax and exp, beside softmax in f32.
-//!
-//! `cargo bench -p ndp-numerics --bench activation`; the column `item/s` counts elements.
+//! Throughput of softmax and exp, and of softmax in f32: `cargo bench -p ndp-numerics --bench activation`. The column
+//! `item/s` counts elements.
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};

@@ -1,7 +1,5 @@
-//! Throughput of the exact dot product: raw operands, one operand decoded, both decoded.
-//!
-//! `cargo bench -p ndp-numerics`; the column `item/s` counts products. The peer is what one would write without the
-//! numerics contract: converted to f32 and summed in order, rounding at every step.
+//! Throughput of the exact dot product with no, one or both operands decoded: `cargo bench -p ndp-numerics`. The column
+//! `item/s` counts products. The peer converts to f32 and sums in order, rounding at every step.
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};

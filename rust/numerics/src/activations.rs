@@ -1,7 +1,7 @@
 //! SiLU and GELU, correctly rounded.
 //!
-//! Both are computed in double precision and rounded once from there. That is right for every FP16 number, as a test shows by
-//! enclosures of all 65,536 results: none lies so near to a half-way point that the last bits of a double matter.
+//! Computed in double precision and rounded once. A test proves this right for every FP16 number by enclosures of all
+//! 65,536 results: none is so near to a half-way point that a double's last bits matter.
 
 use half::f16;
 
@@ -20,7 +20,7 @@ pub fn gelu(a: f16) -> f16 {
     rounded(a, |x| 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2))
 }
 
-/// A function of one number whose result has the sign of its argument.
+/// The result has the sign of the argument.
 fn rounded(a: f16, function: impl Fn(f64) -> f64) -> f16 {
     match a.to_bits() {
         _ if is_nan(a) => CANONICAL_NAN,

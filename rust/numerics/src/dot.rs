@@ -1,8 +1,7 @@
-//! The dot product, fast: operands decoded to integers, products summed in an `i128`.
+//! The fast dot product: operands decoded to integers, products summed in an `i128`.
 //!
-//! Bit for bit the result of [`crate::ExactSum`] over the same pairs (a test says so). Decoding an operand once and using
-//! it many times ([`Decoded`]) is what makes checking hundreds of millions of products affordable; no vector extension
-//! is assumed.
+//! A test shows the bits of [`crate::ExactSum`] over the same pairs. Operands that are decoded once ([`Decoded`]) make
+//! checks of hundreds of millions of products affordable; no vector extension is assumed.
 
 use half::f16;
 use ndp_files::{Result, refusal};
@@ -11,15 +10,15 @@ use crate::fp16::{SIGNIFICAND_BITS, any_special, fixed_of_finite, is_finite};
 use crate::rounding::round_fixed;
 use crate::special_flags::SpecialFlags;
 
-/// How many leading significand bits of a weight take part in a bit-serial multiplication: 1..=11.
+/// Leading significand bits of a weight in a bit-serial multiplication: 1..=11.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SerialSteps(u32);
 
 impl SerialSteps {
-    /// All 11 bits of FP16's significand: nothing is truncated.
+    /// Nothing is truncated.
     pub const FULL: Self = Self(SIGNIFICAND_BITS);
 
-    /// Errors unless `steps` is 1..=11.
+    /// Fails unless `steps` is 1..=11.
     pub fn new(steps: u32) -> Result<Self> {
         if (1..=SIGNIFICAND_BITS).contains(&steps) {
             Ok(Self(steps))
@@ -33,10 +32,10 @@ impl SerialSteps {
         self.0
     }
 
-    /// The weight as the multiplier sees it: significand bits below the leading `steps` cleared.
+    /// The weight as the multiplier sees it: significand bits after the leading `steps` cleared.
     ///
-    /// The significand is the hidden bit (1 for normal numbers, 0 for subnormals) and the ten fraction bits, so a
-    /// subnormal may become a zero of its sign. NaN and infinities are unaffected.
+    /// The significand is the hidden bit (0 for subnormals) and ten fraction bits, so a subnormal may become a zero of
+    /// its sign. NaN and infinities stay.
     pub fn truncate(self, weight: f16) -> f16 {
         if is_finite(weight) {
             f16::from_bits(weight.to_bits() & (u16::MAX << (SIGNIFICAND_BITS - self.0)))
@@ -46,9 +45,8 @@ impl SerialSteps {
     }
 }
 
-/// A vector decoded for many dot products: each element's exact integer `a * 2^24`.
-///
-/// Takes 8 bytes per element beside the borrowed FP16 values (which serve the rare vector with special values).
+/// A vector decoded for many dot products: each element's exact integer `a * 2^24`, 8 bytes per element beside the
+/// borrowed FP16 values (for vectors with special values).
 #[derive(Debug, Clone)]
 pub struct Decoded<'a> {
     values: &'a [f16],
@@ -62,14 +60,14 @@ impl<'a> Decoded<'a> {
         Self::reuse(values, Vec::new())
     }
 
-    /// As [`Decoded::new`], in the memory of `buffer` (see [`Decoded::into_buffer`]); its contents are dropped.
+    /// [`Decoded::new`] in the memory of `buffer` (see [`Decoded::into_buffer`]).
     pub fn reuse(values: &'a [f16], mut buffer: Vec<i64>) -> Self {
         buffer.clear();
         buffer.extend(values.iter().map(|a| fixed_of_finite(a.to_bits())));
         Self { values, fixed: buffer, special: any_special(values) }
     }
 
-    /// The memory, for the next [`Decoded::reuse`].
+    /// Memory for the next [`Decoded::reuse`].
     pub fn into_buffer(self) -> Vec<i64> {
         self.fixed
     }
@@ -84,10 +82,7 @@ impl<'a> Decoded<'a> {
         self.fixed.is_empty()
     }
 
-    /// `dot(w, self)`; the same bits as [`dot`].
-    ///
-    /// # Panics
-    /// If the lengths differ.
+    /// `dot(w, self)`, bit for bit [`dot`]. Panics if the lengths differ.
     pub fn dot(&self, w: &[f16]) -> f16 {
         assert_eq!(w.len(), self.len(), "operands of a dot product");
         if self.special || any_special(w) {
@@ -99,19 +94,16 @@ impl<'a> Decoded<'a> {
     }
 }
 
-/// The exact product of two decoded numbers, in units of 2^-48: 64 x 64 -> 128 bits, below 2^80 in magnitude.
+/// Exact product of two decoded numbers in units of 2^-48: 64 x 64 -> 128 bits, below 2^80 in magnitude.
 ///
-/// A slice holds fewer than 2^47 elements of two bytes (the address space is smaller), so an `i128` holds every sum of
-/// such products: no check is needed in the loops.
+/// A slice has fewer than 2^47 two-byte elements, so an `i128` holds every sum of products without checks.
 #[inline]
 fn product(w: i64, x: i64) -> i128 {
     i128::from(w) * i128::from(x)
 }
 
-/// `RNE16(sum_k w[k] * x[k])`, the sum being exact; both `[n]`, an empty sum is +0.
-///
-/// Special values: NaN if any operand is NaN, if an infinity meets a zero, or if products of both infinities occur; else
-/// the infinity that occurs.
+/// `RNE16(sum_k w[k] * x[k])` with an exact sum; both `[n]`, an empty sum is +0. NaN if an operand is NaN, an infinity
+/// meets a zero, or products of both infinities occur; else the infinity that occurs.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -127,10 +119,7 @@ pub fn dot(w: &[f16], x: &[f16]) -> f16 {
     round_fixed(sum, SpecialFlags::default())
 }
 
-/// [`dot`] of two operands that are both decoded already: the fastest form.
-///
-/// # Panics
-/// If the lengths differ.
+/// [`dot`] of two decoded operands: the fastest form. Panics if the lengths differ.
 pub fn dot_decoded(w: &Decoded<'_>, x: &Decoded<'_>) -> f16 {
     assert_eq!(w.len(), x.len(), "operands of a dot product");
     if w.special || x.special {
@@ -141,12 +130,8 @@ pub fn dot_decoded(w: &Decoded<'_>, x: &Decoded<'_>) -> f16 {
     round_fixed(sum, SpecialFlags::default())
 }
 
-/// [`dot`] with each weight truncated to its `steps` leading significand bits first.
-///
-/// The truncated weight replaces the weight in every respect: one that becomes zero, times an infinity, is NaN.
-///
-/// # Panics
-/// If the lengths differ.
+/// [`dot`] of weights truncated to `steps` leading significand bits. Truncation replaces the weight in every respect:
+/// if it becomes zero, times an infinity is NaN. Panics if the lengths differ.
 pub fn dot_truncated(steps: SerialSteps, w: &[f16], x: &[f16]) -> f16 {
     if steps == SerialSteps::FULL {
         return dot(w, x);
@@ -155,7 +140,7 @@ pub fn dot_truncated(steps: SerialSteps, w: &[f16], x: &[f16]) -> f16 {
     dot(&truncated, x)
 }
 
-/// The result when at least one operand is NaN or infinite: its product sets a flag, so the sum cannot matter.
+/// With a NaN or infinite operand, whose product sets a flag, the sum cannot matter.
 fn dot_with_specials(w: &[f16], x: &[f16]) -> f16 {
     let flags = w
         .iter()

@@ -1,7 +1,6 @@
-//! Element-wise operations: IEEE 754 addition, subtraction, multiplication, division and maximum, and the ReLU.
+//! IEEE 754 addition, subtraction, multiplication, division and maximum, and ReLU, by exact integers and one rounding.
 //!
-//! Through the exact integers and the one rounding, like everything else; decoder and activation unit apply them element by
-//! element. [`exp`](mod@crate::exp) has a file of its own.
+//! [`exp`](mod@crate::exp) has a file of its own.
 
 use half::f16;
 
@@ -11,7 +10,7 @@ use crate::special_flags::SpecialFlags;
 
 const SIGN: u16 = 0x8000;
 
-/// IEEE 754 addition, RNE. `-0 + -0 = -0`, any other exact zero is +0; `Inf - Inf` and NaN operands give canonical NaN.
+/// IEEE 754, RNE. `-0 + -0 = -0`, any other exact zero is +0; `Inf - Inf` and NaN operands give canonical NaN.
 pub fn add(a: f16, b: f16) -> f16 {
     match (fp16::to_fixed(a), fp16::to_fixed(b)) {
         (Some(fixed_a), Some(fixed_b)) => {
@@ -29,8 +28,7 @@ pub fn add(a: f16, b: f16) -> f16 {
     }
 }
 
-/// IEEE 754 multiplication, RNE. The sign of a zero is the XOR of the signs; `Inf x 0` and NaN operands give canonical
-/// NaN.
+/// IEEE 754, RNE. A zero's sign is the XOR of the signs; `Inf x 0` and NaN operands give canonical NaN.
 pub fn mul(a: f16, b: f16) -> f16 {
     if let (Some(fixed_a), Some(fixed_b)) = (fp16::to_fixed(a), fp16::to_fixed(b)) {
         return match i128::from(fixed_a) * i128::from(fixed_b) {
@@ -41,13 +39,13 @@ pub fn mul(a: f16, b: f16) -> f16 {
     round_fixed(0, SpecialFlags::of_product(a, b))
 }
 
-/// `add(a, -b)`: IEEE 754 subtraction, RNE. `a - a = +0` for finite `a`, and `-0 - +0 = -0`.
+/// `add(a, -b)`, RNE. `a - a = +0` for finite `a`, and `-0 - +0 = -0`.
 pub fn sub(a: f16, b: f16) -> f16 {
     add(a, f16::from_bits(b.to_bits() ^ SIGN))
 }
 
-/// IEEE 754 division, RNE. `x / 0` is an infinity and `x / Inf` a zero of the XOR of the signs; `0 / 0`, `Inf / Inf` and NaN
-/// operands give canonical NaN.
+/// IEEE 754, RNE. `x / 0` and `x / Inf` have the XOR of the signs; `0 / 0`, `Inf / Inf` and NaN operands give canonical
+/// NaN.
 pub fn div(a: f16, b: f16) -> f16 {
     let sign = (a.to_bits() ^ b.to_bits()) & SIGN;
     match (fp16::to_fixed(a), fp16::to_fixed(b)) {
@@ -62,10 +60,8 @@ pub fn div(a: f16, b: f16) -> f16 {
     }
 }
 
-/// `RNE16(|a / b|)` of finite numbers that are not zero.
-///
-/// The quotient of the significands (11 bits each) has at least 30 significant bits when the dividend is moved up by 40. A
-/// remainder sets the last of them, far below every half-way point: it says "above" to the rounding and no more.
+/// `RNE16(|a / b|)` of finite numbers that are not zero. The quotient of 11-bit significands has at least 30
+/// significant bits with the dividend shifted by 40. A remainder sets the last one, far below every half-way point.
 fn quotient(a: f16, b: f16) -> f16 {
     let ((dividend, exponent_a), (divisor, exponent_b)) =
         (fp16::parts_of_finite(a), fp16::parts_of_finite(b));
@@ -79,7 +75,7 @@ pub fn max(a: f16, b: f16) -> f16 {
     if fp16::is_nan(a) || fp16::is_nan(b) {
         return CANONICAL_NAN;
     }
-    // Bit patterns as integers that are ordered as the numbers are: -0 is -1, +0 is 0.
+    // Integers ordered as the numbers: -0 is -1, +0 is 0.
     let key = |x: f16| {
         let magnitude = i32::from(x.to_bits() & !SIGN);
         if fp16::is_sign_negative(x) { -1 - magnitude } else { magnitude }
@@ -87,7 +83,7 @@ pub fn max(a: f16, b: f16) -> f16 {
     if key(a) < key(b) { b } else { a }
 }
 
-/// NaN -> canonical NaN; negative numbers (also -Inf) and -0 -> +0; otherwise `a`.
+/// NaN -> canonical NaN; negative numbers, -Inf and -0 -> +0; otherwise `a`.
 pub fn relu(a: f16) -> f16 {
     if fp16::is_nan(a) {
         CANONICAL_NAN

@@ -1,7 +1,7 @@
 //! The exact accumulator: a fixed-point sum of products and three sticky flags.
 //!
-//! The slow, plainly stated model of the hardware's accumulator, with its range checked. [`crate::dot()`] is the fast path
-//! and must give the same bits; merging partial sums of different memory modules is [`ExactSum::add`].
+//! The slow, plain model of the hardware's accumulator, with range checks. [`crate::dot()`] is the fast path with the
+//! same bits; [`ExactSum::add`] merges partial sums.
 
 use half::f16;
 use ndp_files::{Result, bail, refusal};
@@ -12,11 +12,10 @@ use crate::special_flags::SpecialFlags;
 
 /// A two's-complement fixed-point sum of `acc_bits` bits whose least significant bit weighs 2^-48.
 ///
-/// The model carries the sum in an `i128`. A product of two finite FP16 numbers is an integer below 2^80 in these
-/// units, so `acc_bits` bits hold any `2^(acc_bits - 81)` products: 2^23 for the default 104, 2^47 for 128. Sums are
-/// exact while that holds, and then independent of order and grouping. Leaving the range is never silent: hardware of
-/// `acc_bits` bits wraps, so an excursion that comes back is harmless, and [`ExactSum::try_round`] reports a final sum
-/// outside the range (and [`ExactSum::round`] panics).
+/// A product of two finite FP16 numbers is below 2^80 in these units, so `acc_bits` bits hold any `2^(acc_bits - 81)`
+/// products: 2^23 for the default 104, 2^47 for 128. In range, sums are exact and independent of order and grouping.
+/// Hardware wraps, so an excursion that returns is harmless; [`ExactSum::try_round`] reports a final sum out of range
+/// ([`ExactSum::round`] panics).
 ///
 /// ```
 /// use ndp_numerics::{ExactSum, f16};
@@ -37,7 +36,6 @@ pub struct ExactSum {
 }
 
 impl Default for ExactSum {
-    /// An empty sum of the default width.
     fn default() -> Self {
         Self {
             acc_bits: Self::DEFAULT_ACC_BITS,
@@ -49,14 +47,14 @@ impl Default for ExactSum {
 }
 
 impl ExactSum {
-    /// The contract's default width: 2^23 products cannot overflow it.
+    /// 2^23 products cannot overflow it.
     pub const DEFAULT_ACC_BITS: u32 = 104;
     /// A sign and the 80 bits of one product.
     pub const MIN_ACC_BITS: u32 = 81;
-    /// The width of the model's integer.
+    /// Width of the model's integer.
     pub const MAX_ACC_BITS: u32 = 128;
 
-    /// An empty sum. Errors if `acc_bits` is outside 81..=128.
+    /// An empty sum; an error if `acc_bits` is outside 81..=128.
     pub fn new(acc_bits: u32) -> Result<Self> {
         if !(Self::MIN_ACC_BITS..=Self::MAX_ACC_BITS).contains(&acc_bits) {
             bail!("acc_bits = {acc_bits} must be {}..={}", Self::MIN_ACC_BITS, Self::MAX_ACC_BITS);
@@ -64,7 +62,7 @@ impl ExactSum {
         Ok(Self { acc_bits, ..Self::default() })
     }
 
-    /// Adds the product `w * x`, exactly; a special product only sets its flag.
+    /// Adds `w * x` exactly; a special product only sets its flag.
     pub fn mul_add(&mut self, w: f16, x: f16) {
         if let (Some(w), Some(x)) = (fp16::to_fixed(w), fp16::to_fixed(x)) {
             self.add_fixed(i128::from(w) * i128::from(x));
@@ -73,14 +71,14 @@ impl ExactSum {
         }
     }
 
-    /// Adds the FP16 number `x` itself, exactly (a partial result that arrives already rounded).
+    /// Adds `x` exactly (a partial result that arrives rounded).
     pub fn add_value(&mut self, x: f16) {
         self.mul_add(f16::from_bits(0x3C00), x);
     }
 
-    /// Adds the FP32 number `x` itself: the partial result of a GPU that adds in FP32. Exact if `x` is a multiple of 2^-48 below
-    /// 2^79, as every FP32 sum of products of FP16 numbers is: a product is a multiple of 2^-48, and rounding to 24 bits drops only
-    /// digits below the last one of a larger number. Digits below 2^-48 are cut off; a number beyond 2^79 counts as overflow.
+    /// Adds the FP32 number `x`, a partial result of a GPU. Exact for multiples of 2^-48 below 2^79, as all FP32 sums
+    /// of products of FP16 numbers are: products are multiples of 2^-48, and rounding only drops digits below. Lower
+    /// digits are cut off; a number beyond 2^79 counts as overflow.
     pub fn add_f32(&mut self, x: f32) {
         if x.is_nan() {
             self.flags.nan = true;
@@ -98,34 +96,32 @@ impl ExactSum {
         }
     }
 
-    /// Merges another partial sum of the same output; widths may differ, `self` keeps its own.
+    /// Merges another partial sum; `self` keeps its width.
     pub fn add(&mut self, other: &Self) {
         self.add_fixed(other.sum);
         self.flags = self.flags.merge(other.flags);
         self.wide_overflow |= other.wide_overflow;
     }
 
-    /// Adds `sum * 2^-48`.
     fn add_fixed(&mut self, sum: i128) {
         let (sum, overflow) = self.sum.overflowing_add(sum);
         self.sum = sum;
         self.wide_overflow |= overflow;
     }
 
-    /// The sum in units of 2^-48 and the flags, unrounded.
+    /// Sum in units of 2^-48 and flags, unrounded.
     pub fn raw(&self) -> (i128, SpecialFlags) {
         (self.sum, self.flags)
     }
 
-    /// The sum of `sum * 2^-48` modulo `2^acc_bits` and these flags; `acc_bits` is at most 128.
+    /// `sum * 2^-48` modulo `2^acc_bits` with flags; `acc_bits` is at most 128.
     pub(crate) fn from_raw(acc_bits: u32, sum: i128, flags: SpecialFlags) -> Self {
         let spare = Self::MAX_ACC_BITS - acc_bits;
         Self { acc_bits, sum: (sum << spare) >> spare, flags, wide_overflow: false }
     }
 
-    /// What an accumulator of `acc_bits` bits that wraps holds: the sum modulo `2^acc_bits`, which is in range.
-    ///
-    /// The low bits of the model's integer are right even after it has wrapped itself.
+    /// The sum modulo `2^acc_bits`, as a wrapping accumulator holds it. The model's low bits are right even after it
+    /// has wrapped.
     #[must_use]
     pub fn wrapped(&self) -> Self {
         Self::from_raw(self.acc_bits, self.sum, self.flags)
@@ -136,13 +132,13 @@ impl ExactSum {
         self.acc_bits
     }
 
-    /// Whether the sum fits the `acc_bits` bits now.
+    /// Whether the sum fits `acc_bits` bits now.
     pub fn in_range(&self) -> bool {
         let spare = Self::MAX_ACC_BITS - self.acc_bits;
         !self.wide_overflow && (self.sum << spare) >> spare == self.sum
     }
 
-    /// The rounded result; an error if the sum does not fit the accumulator (flags or not).
+    /// The rounded result; an error if the sum does not fit (flags or not).
     pub fn try_round(&self) -> Result<f16> {
         if self.in_range() {
             Ok(round_fixed(self.sum, self.flags))
@@ -156,10 +152,7 @@ impl ExactSum {
         }
     }
 
-    /// The rounded result.
-    ///
-    /// # Panics
-    /// If the sum does not fit the accumulator, which takes more than `2^(acc_bits - 81)` products.
+    /// The rounded result. Panics if the sum does not fit, which takes more than `2^(acc_bits - 81)` products.
     pub fn round(&self) -> f16 {
         match self.try_round() {
             Ok(result) => result,
@@ -203,7 +196,6 @@ mod tests {
             assert_eq!(rounded(&[(zero, any_nan)]), nan);
             assert_eq!(rounded(&[(inf, one), (any_nan, inf)]), nan);
         }
-        // An infinity outlives any finite sum.
         assert_eq!(rounded(&[(inf, one), (0xFBFF, 0x7BFF)]), inf);
     }
 
@@ -217,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_stated_number_of_products_fits_and_overflow_is_reported() {
-        // 2^(84 - 81) = 8 products are promised; the largest product is a little below 2^80.
+        // 2^(84 - 81) = 8 products are promised; the largest is slightly below 2^80.
         let mut sum = ExactSum::new(84).unwrap();
         for _ in 0..8 {
             sum.mul_add(MAX, MAX);
@@ -226,7 +218,7 @@ mod tests {
         assert_eq!(sum.try_round().unwrap(), POS_INF);
         sum.mul_add(MAX, MAX);
         assert!(ndp_files::said(&sum.try_round()).contains("does not fit an accumulator of 84 bits"));
-        // The wrapped accumulator comes back, and with it the result.
+        // The wrapped accumulator returns, and so does the result.
         for _ in 0..9 {
             sum.mul_add(f16::from_bits(0xFBFF), MAX);
         }
@@ -268,7 +260,7 @@ mod tests {
             sum.add_f32(x);
             sum.raw()
         };
-        // Powers of two from the unit of the sum up, and all FP16 numbers, which FP32 holds.
+        // Powers of two from the sum's unit upward, and all FP16 numbers, which FP32 holds.
         for exponent in -48..55 {
             let x = (f64::from(exponent)).exp2() as f32;
             assert_eq!(of(x), (1 << (exponent + 48), SpecialFlags::default()));

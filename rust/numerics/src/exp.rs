@@ -1,7 +1,7 @@
 //! The exponential of FP16 numbers: `exp(a) = 2^k (1 + fraction)` with the fraction from 64 parabolas.
 //!
-//! `log2_of_exp` gives the exponent to the base 2 in units of 2^-24, `power_of_two` the power. [`exp()`] rounds it once;
-//! [`crate::softmax()`] takes it for differences of scores. [`crate::exp_q30()`] is another exponential, the sampler's.
+//! `log2_of_exp` is the exponent to base 2 in units of 2^-24, `power_of_two` the power, [`exp()`] its rounding.
+//! [`crate::softmax()`] uses it too; [`crate::exp_q30()`] is the sampler's own.
 
 use half::f16;
 
@@ -11,28 +11,27 @@ use crate::rounding::round_scaled;
 /// `round(log2(e) * 2^25)`.
 const LOG2_E_Q25: u64 = 48_408_813;
 
-/// Exponents to the base 2, and the power of their fraction, are in units of 2^-`FRACTION_BITS`.
+/// Units of exponents to base 2, and of the power of their fraction, are 2^-`FRACTION_BITS`.
 pub const FRACTION_BITS: u32 = 24;
 
-/// The fraction's leading bits choose one of 2^`INDEX_BITS` parabolas.
+/// The fraction's leading bits select one of 2^`INDEX_BITS` parabolas.
 const INDEX_BITS: u32 = 6;
 const INTERVALS: usize = 1 << INDEX_BITS;
-/// The rest of the fraction: how far into the interval.
+/// Offset in the interval: the fraction's other bits.
 const OFFSET_BITS: u32 = FRACTION_BITS - INDEX_BITS;
-/// The quadratic coefficient meets this many leading bits of the offset.
+/// Leading bits of the offset for the quadratic coefficient.
 const SQUARE_BITS: u32 = 11;
 
-/// `C0, C1, C2` of each interval, in units of 2^-24: the parabola through the power's values at both ends and in the
-/// middle.
+/// `C0, C1, C2` of each interval in units of 2^-24: the parabola through the power at both ends and the middle.
 pub(crate) static PARABOLAS: [[u64; 3]; INTERVALS] = parabolas();
 
-/// Fraction bits of the powers that the table is made of.
+/// Fraction bits of the table's powers.
 const WORK_BITS: u32 = 62;
 
-/// `2^(j / 128)` in units of 2^-62, at index `j`, 0..=128.
+/// `2^(j / 128)` in units of 2^-62, at index `j`, 0..=128: products of the roots `2^(1/2), 2^(1/4), ...`.
 ///
-/// Products of the roots `2^(1/2), 2^(1/4), ...`. A floor errs by less than one unit, a root halves the error of what it is
-/// of, and the (at most seven) factors are below two in product, so each power is too low by less than 32 units.
+/// A floor errs by less than one unit, a root halves its operand's error, and the (at most seven) factors multiply to
+/// less than two, so each power is too low by less than 32 units.
 const fn powers() -> [u128; 2 * INTERVALS + 1] {
     let mut table = [1u128 << WORK_BITS; 2 * INTERVALS + 1];
     table[2 * INTERVALS] = 2 << WORK_BITS;
@@ -52,15 +51,15 @@ const fn powers() -> [u128; 2 * INTERVALS + 1] {
     table
 }
 
-/// A coefficient is at most eight times a power: too low or high by 2^-54, where a tie is never nearer than 2^-34 (0.0018
-/// units of 2^-24, about 2^-33.1; a test encloses each coefficient).
+/// A coefficient is at most eight powers, so off by 2^-54 at most. No tie is nearer than 2^-34 (0.0018 units of 2^-24,
+/// about 2^-33.1; a test encloses each coefficient).
 const fn parabolas() -> [[u64; 3]; INTERVALS] {
     let power = powers();
     let mut table = [[0; 3]; INTERVALS];
     let mut i = 0;
     while i < INTERVALS {
         let (start, middle, end) = (power[2 * i], power[2 * i + 1], power[2 * i + 2]);
-        // Each difference is positive: the power rises, and ever faster.
+        // Differences are positive: the power rises, and ever faster.
         table[i] = [
             to_unit(start),
             to_unit(4 * middle - 3 * start - end),
@@ -71,15 +70,15 @@ const fn parabolas() -> [[u64; 3]; INTERVALS] {
     table
 }
 
-/// From units of 2^-62 to units of 2^-24, to nearest.
+/// From units of 2^-62 to 2^-24, to nearest.
 const fn to_unit(value: u128) -> u64 {
     let cut = WORK_BITS - FRACTION_BITS;
     ((value + (1 << (cut - 1))) >> cut) as u64
 }
 
-/// `Y(a)`: `log2(exp(a))` in units of 2^-24, towards zero; `a` is finite (the result for others means nothing).
+/// `Y(a)`: `log2(exp(a))` in units of 2^-24, towards zero, for finite `a` only. Monotone, below 2^41 in magnitude.
 ///
-/// `I(a) < 2^40` in units of 2^-24, times `L < 2^26` in units of 2^-25. Monotone in `a`; below 2^41 in magnitude.
+/// `I(a) < 2^40` in units of 2^-24, times `L < 2^26` in units of 2^-25.
 #[inline]
 pub(crate) fn log2_of_exp(a: f16) -> i64 {
     let fixed = fp16::fixed_of_finite(a.to_bits());
@@ -89,9 +88,8 @@ pub(crate) fn log2_of_exp(a: f16) -> i64 {
     (magnitude ^ sign) - sign
 }
 
-/// `2^(y / 2^24)` as `(r, k)`: `r * 2^(k - 24)` with `2^24 <= r < 2^25`.
-///
-/// Every shift is a floor. `r` is less than 4.8 units from the real power, so the result is within 2^-21 of it, relatively.
+/// `2^(y / 2^24)` as `(r, k)`: `r * 2^(k - 24)` with `2^24 <= r < 2^25`. Shifts are floors. `r` is less than 4.8 units
+/// from the real power, a relative error below 2^-21.
 #[inline]
 pub(crate) fn power_of_two(y: i64) -> (u64, i64) {
     let fraction = (y & ((1 << FRACTION_BITS) - 1)) as u64;
@@ -103,8 +101,7 @@ pub(crate) fn power_of_two(y: i64) -> (u64, i64) {
 
 /// `exp(a)`, correctly rounded (RNE) for every `a`: NaN -> canonical NaN, +Inf -> +Inf, -Inf -> +0.
 ///
-/// That rounding the power of a fixed-point core is the correct rounding is no theorem: it holds for each of the 63 488
-/// finite inputs, as a test shows with enclosures.
+/// A test encloses all 63 488 finite inputs: rounding the fixed-point power is right for each.
 pub fn exp(a: f16) -> f16 {
     if fp16::is_nan(a) {
         CANONICAL_NAN
@@ -123,14 +120,14 @@ mod tests {
 
     #[test]
     fn coefficients_are_the_nearest_integers() {
-        // floor(2^100 * 2^(j/128)) by seven square roots of 2^(j + 12800): the floor of a root of a floor is the floor of
-        // the root. The power itself is less than one unit above.
+        // floor(2^100 * 2^(j/128)) by seven square roots of 2^(j + 12800): the floor of a root of a floor is the root's
+        // floor. The power is less than one unit above.
         let power = |j: usize| (0..7).fold(BigInt::from(1) << (12800 + j), |power, _| power.sqrt());
         let floor: Vec<BigInt> = (0..=128).map(power).collect();
         let round = |value: BigInt| -> BigInt { (value + (BigInt::from(1) << 75)) >> 76 };
         for (i, c) in PARABOLAS.iter().enumerate() {
             let [g0, g1, g2] = [2 * i, 2 * i + 1, 2 * i + 2].map(|j| &floor[j]);
-            // Each from the lowest to the highest value that it can have.
+            // From the lowest to the highest possible value.
             let ends = [
                 (g0.clone(), g0 + 1),
                 (4 * g1 - 3 * (g0 + 1) - (g2 + 1), 4 * (g1 + 1) - 3 * g0 - g2),
@@ -144,12 +141,12 @@ mod tests {
         assert!((LOG2_E_Q25 as f64 - real).abs() < 0.5 - 1e-6);
     }
 
-    /// Too low by the parabola (0.341), three rounded coefficients (0.5 each), the bits of the offset that the square does
-    /// not meet (`C2 * 2^-11`, 0.956), and two floors; too high by the first two only.
+    /// Too low by the parabola (0.341), three rounded coefficients (0.5 each), the offset bits that the square misses
+    /// (`C2 * 2^-11`, 0.956), and two floors; too high by the first two.
     const LOW: f64 = -(0.341 + 1.5 + 0.956 + 2.0);
     const HIGH: f64 = 0.341 + 1.5;
 
-    /// The largest distances of `power_of_two` below and above the real power, over the fractions given, in units of `r`.
+    /// Largest distances of `power_of_two` below and above the real power, in units of `r`.
     fn distances(fractions: impl Iterator<Item = i64>) -> (f64, f64) {
         let mut worst = (0f64, 0f64);
         for y in fractions {
@@ -168,7 +165,7 @@ mod tests {
         println!("2^f: {low:.3} to {high:.3} units of 2^-24");
         assert!(low > LOW && high < HIGH, "{low} {high}");
         assert!(low < -1.0, "the comparison compares nothing: {low}");
-        // The ends of every interval, where pieces meet.
+        // Ends of every interval, where pieces meet.
         let ends =
             (0..64i64).flat_map(|i| [i << 18, (i << 18) + 1, (i << 18 | 0x3FFFF) - 1, i << 18 | 0x3FFFF]);
         let (low, high) = distances(ends);

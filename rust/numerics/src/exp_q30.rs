@@ -1,31 +1,30 @@
 //! exp of a non-positive number in fixed point, by a table of 24 constants.
 //!
-//! `exp(-D / 2^24) = 2^(-Y / 2^24)` with `Y = D log2(e)`; the integer part of the exponent is a shift, and each fraction
-//! bit that is set multiplies by `2^(-2^-i)`. The sampler's; the one of softmax is in [`crate::exp`](mod@crate::exp).
+//! `exp(-D / 2^24) = 2^(-Y / 2^24)` with `Y = D log2(e)`: the exponent's integer part is a shift, and each set fraction
+//! bit multiplies by `2^(-2^-i)`. For the sampler; softmax uses [`crate::exp`](mod@crate::exp).
 
 /// `round(log2(e) * 2^32)`.
 const LOG2_E_Q32: u64 = 6_196_328_019;
 
-/// One in the format of the results: units of 2^-30.
+/// One in units of 2^-30.
 pub const ONE_Q30: u64 = 1 << 30;
 
 /// Fraction bits of the exponent, and number of constants.
 const STEPS: usize = 24;
 
-/// From `exp(-32)` on the result is 0.
+/// `exp(-32)` and below give 0.
 const CUTOFF: u64 = 32 << 24;
 
-/// `C[i] = round(2^30 * 2^(-2^-i))` for i = 1..=24, at index `i - 1`; computed by the compiler.
+/// `C[i] = round(2^30 * 2^(-2^-i))` for i = 1..=24, at index `i - 1`.
 pub(crate) const FACTORS_Q30: [u64; STEPS] = factors();
 
-/// Working precision of the constants: units of 2^-62, so that a value shifted by 62 fits 128 bits.
+/// Constants are computed in units of 2^-62, so that a value shifted by 62 fits 128 bits.
 const WORK_BITS: u32 = 62;
 
-/// `2^(-2^-i)` is the square root of `2^(-2^-(i-1))`, from `2^(-2^0) = 1/2` on.
+/// `2^(-2^-i)` is the square root of `2^(-2^-(i-1))`, starting at `2^(-2^0) = 1/2`.
 ///
-/// The floor of each root errs by less than one unit of 2^-62 and the next root halves what it inherits (and multiplies
-/// it by less than 1.42), so the error stays below 4 units; a test encloses each constant from both sides to show that no
-/// rounding boundary is that near.
+/// Each root's floor errs by less than one unit of 2^-62, and the next root halves what it inherits (times less than
+/// 1.42): the error stays below 4 units. A test encloses each constant: no rounding boundary is that near.
 const fn factors() -> [u64; STEPS] {
     let mut table = [0; STEPS];
     let mut power: u128 = 1 << (WORK_BITS - 1);
@@ -38,9 +37,8 @@ const fn factors() -> [u64; STEPS] {
     table
 }
 
-/// `E(d)`: `exp(-d / 2^24)` in units of 2^-30; `E(0) = 2^30`, and 0 from `d = 32 * 2^24` on.
-///
-/// Every right shift is a floor, every product by a constant is rounded half up. Within 60 units of the real value.
+/// `E(d)`: `exp(-d / 2^24)` in units of 2^-30, within 60 units; `E(0) = 2^30`, and 0 for `d >= 32 * 2^24`. Right shifts
+/// are floors, products by constants are rounded half up.
 ///
 /// Bounds: `d < 2^29`, so `d * LOG2_E_Q32 < 2^62` and the shift `k <= 46`; `t <= 2^30`, so `t * C[i] < 2^60`.
 pub fn exp_q30(d: u64) -> u64 {
@@ -74,7 +72,7 @@ mod tests {
 
     #[test]
     fn constants_are_the_nearest_integers_by_enclosure() {
-        // lo <= 2^62 * 2^(-2^-i) <= hi in exact integer arithmetic; both round to the constant, so the real number does.
+        // lo <= 2^62 * 2^(-2^-i) <= hi in integers; both round to the constant, so the real number does.
         let (mut lo, mut hi) = (1u128 << 61, 1u128 << 61);
         for (i, c) in (1..).zip(FACTORS_Q30) {
             lo = (lo << 62).isqrt();

@@ -1,10 +1,8 @@
-//! What an FP16 bit pattern is worth: special or not, and the exact integer of a finite number.
-//!
-//! The bottom of the crate; rounding (integer to bit pattern) is [`crate::rounding`]'s.
+//! Value of an FP16 bit pattern: special or not, and the exact integer of a finite number.
 
 use half::f16;
 
-/// The only NaN an operation of the contract returns (quiet, positive, no payload).
+/// The only NaN that operations return (quiet, positive, no payload).
 pub const CANONICAL_NAN: f16 = f16::from_bits(0x7E00);
 /// +Inf.
 pub const POS_INF: f16 = f16::from_bits(0x7C00);
@@ -15,9 +13,9 @@ pub const POS_ZERO: f16 = f16::from_bits(0x0000);
 /// -0.
 pub const NEG_ZERO: f16 = f16::from_bits(0x8000);
 
-/// Bits of FP16's significand: the hidden bit and ten fraction bits.
+/// The hidden bit and ten fraction bits.
 pub const SIGNIFICAND_BITS: u32 = 11;
-/// The exact integer [`to_fixed`] of a number is in units of 2^-`FIXED_LSB`.
+/// [`to_fixed`] is in units of 2^-`FIXED_LSB`.
 pub const FIXED_LSB: u32 = 24;
 
 const EXPONENT_MASK: u16 = 0x7C00;
@@ -47,7 +45,7 @@ pub fn is_zero(a: f16) -> bool {
     a.to_bits() & 0x7FFF == 0
 }
 
-/// The sign bit of `a` (also of zeros and NaNs).
+/// The sign bit of `a`, even of zeros and NaNs.
 #[inline]
 pub fn is_sign_negative(a: f16) -> bool {
     a.to_bits() & 0x8000 != 0
@@ -58,10 +56,9 @@ pub fn to_fixed(a: f16) -> Option<i64> {
     is_finite(a).then(|| fixed_of_finite(a.to_bits()))
 }
 
-/// [`to_fixed`] without the test: the caller has excluded exponent field 31 (whose result means nothing).
-///
-/// A normal number is `(1024 + fraction) * 2^(exponent - 1)` and a subnormal `fraction * 2^0`, in units of 2^-24.
-/// Branch-free, because the dot product decodes each weight with it.
+/// [`to_fixed`] without the test: meaningless for exponent field 31. In units of 2^-24 a normal number is `(1024 +
+/// fraction) * 2^(exponent - 1)`, a subnormal `fraction`. Branch-free, because the dot product decodes each weight with
+/// it.
 #[inline]
 pub(crate) fn fixed_of_finite(bits: u16) -> i64 {
     let exponent = i64::from((bits & EXPONENT_MASK) >> 10);
@@ -71,7 +68,7 @@ pub(crate) fn fixed_of_finite(bits: u16) -> i64 {
     (magnitude ^ sign) - sign
 }
 
-/// `(m, e)` with `|a| = m * 2^e` and `m < 2^11`, hidden bit included; the caller has excluded exponent field 31.
+/// `(m, e)` with `|a| = m * 2^e` and `m < 2^11`, hidden bit included; not for exponent field 31.
 #[inline]
 pub(crate) fn parts_of_finite(a: f16) -> (u64, i64) {
     let exponent = i64::from((a.to_bits() & EXPONENT_MASK) >> 10);
@@ -82,8 +79,7 @@ pub(crate) fn parts_of_finite(a: f16) -> (u64, i64) {
 
 /// Whether exponent field 31 (NaN or infinity) occurs in `values`.
 pub(crate) fn any_special(values: &[f16]) -> bool {
-    // An OR over all elements, without an early exit: adding 1 to the exponent field carries into bit 15 exactly when
-    // the field is 31, and the loop vectorises.
+    // An OR without early exit vectorises: adding 1 to the exponent field carries into bit 15 exactly when it is 31.
     let carry = values.iter().fold(0u16, |seen, a| seen | ((a.to_bits() & EXPONENT_MASK) + (1 << 10)));
     carry & 0x8000 != 0
 }

@@ -1,7 +1,7 @@
 //! LayerNorm over FP16, in integers.
 //!
-//! The mean and the variance are exact integers, the standard deviation is one integer square root, and each element is
-//! rounded three times: the normalised value, times the gain, plus the bias.
+//! Mean and variance are exact integers, the standard deviation is one integer square root. Each element is rounded
+//! three times: normalised, times gain, plus bias.
 
 use half::f16;
 use ndp_files::{Result, bail, refusal};
@@ -10,10 +10,10 @@ use crate::elementwise::{add, mul};
 use crate::fp16::{CANONICAL_NAN, any_special, fixed_of_finite};
 use crate::rne_ratio;
 
-/// The longest vector whose intermediate integers the bounds below cover.
+/// Longest vector covered by the bounds below.
 pub const MAX_LEN: usize = 16384;
 
-/// What is added to a variance, or to a mean of squares: a multiple of 10^-12 from 10^-6 to 10^-2.
+/// Addend of a variance, or of a mean of squares: a multiple of 10^-12 from 10^-6 to 10^-2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Epsilon(u64);
 
@@ -21,7 +21,7 @@ impl Epsilon {
     /// 10^-5, OPT's.
     pub const OPT: Self = Self(10_000_000);
 
-    /// Smallest and largest, in units of 10^-12.
+    /// In units of 10^-12.
     const RANGE: std::ops::RangeInclusive<u64> = 1_000_000..=10_000_000_000;
 
     /// `units * 10^-12`; `None` outside the range.
@@ -29,7 +29,7 @@ impl Epsilon {
         Self::RANGE.contains(&units).then_some(Self(units))
     }
 
-    /// The multiple of 10^-12 whose nearest double is `value`; `None` if there is none in the range.
+    /// The multiple of 10^-12 whose nearest double is `value`; `None` if none is in the range.
     pub fn from_f64(value: f64) -> Option<Self> {
         let units = (value * 1e12).round();
         // Units below 10^10 are exact as doubles, and so is 10^12.
@@ -47,7 +47,7 @@ impl Epsilon {
     }
 }
 
-/// Refuses a length that the bounds of the normalisations do not cover, and operands of other lengths.
+/// Fails for lengths outside the bounds, and for operands of other lengths.
 pub(crate) fn check_lengths(
     operation: &'static str,
     len: usize,
@@ -62,14 +62,12 @@ pub(crate) fn check_lengths(
     }
 }
 
-/// `y[i] = add(mul(RNE16((x[i] - mean) / sqrt(variance + eps)), gain[i]), bias[i])`; all `[n]`, 1 <= n <= 16384.
+/// `y[i] = add(mul(RNE16((x[i] - mean) / sqrt(variance + eps)), gain[i]), bias[i])`; all `[n]`, 1 <= n <= 16384. A NaN
+/// or infinity in any operand makes every output the canonical NaN. Fails if `n` is out of range or lengths differ.
 ///
-/// A NaN or an infinity anywhere in `x`, `gain` or `bias` makes every output the canonical NaN. Errors if `n` is out of
-/// range or the lengths differ.
-///
-/// Bounds, in the names of the contract: `|I(x)| < 2^40`, so `|S| < 2^54`, `|D| = |n I(x) - S| < 2^55` and
-/// `V = n^2 sum I^2 - n S^2 <= n^2 sum I^2 < 2^28 * 2^94 = 2^122`, hence `V // n < 2^108` (as `V < n^3 2^80`), and
-/// `n^2 2^48 eps < 2^70`, so `M < 2^109`, `M * 2^16 < 2^125` and `R < 2^63`. `M >= 2^48 * 10^-6 - 1 > 0`, so `R > 0`.
+/// Bounds, in the contract's names: `|I(x)| < 2^40`, so `|S| < 2^54`, `|D| = |n I(x) - S| < 2^55` and `V = n^2 sum I^2
+/// - n S^2 <= n^2 sum I^2 < 2^28 * 2^94 = 2^122`, hence `V // n < 2^108` (as `V < n^3 2^80`), and `n^2 2^48 eps <
+/// 2^70`, so `M < 2^109`, `M * 2^16 < 2^125` and `R < 2^63`. `M >= 2^48 * 10^-6 - 1 > 0`, so `R > 0`.
 pub fn layer_norm(x: &[f16], gain: &[f16], bias: &[f16], eps: Epsilon) -> Result<Vec<f16>> {
     let len = x.len();
     check_lengths("LayerNorm", len, &[("gain", gain.len()), ("bias", bias.len())])?;
@@ -117,11 +115,11 @@ mod tests {
         let max = f16::from_bits(0x7BFF);
         let min = f16::from_bits(0xFBFF);
         let n = MAX_LEN;
-        // The largest variance: half the elements at each end. z = +-1 exactly, to rounding.
+        // Largest variance: half the elements at each end. z = +-1 exactly, to rounding.
         let x: Vec<f16> = (0..n).map(|i| if i % 2 == 0 { max } else { min }).collect();
         let y = layer_norm(&x, &vec![ONE; n], &vec![ZERO; n], Epsilon::OPT).unwrap();
         assert!(y.chunks(2).all(|pair| pair == [ONE, f16::from_bits(0xBC00)]));
-        // The largest deviation: one element at one end. z = sqrt(n - 1) = 127.996...
+        // Largest deviation: one element at one end. z = sqrt(n - 1) = 127.996...
         let mut x = vec![min; n];
         x[7] = max;
         let y = layer_norm(&x, &vec![ONE; n], &vec![ZERO; n], Epsilon::OPT).unwrap();

@@ -1,19 +1,16 @@
-//! The numerics contract in software.
+//! The numerics contract in software (`docs/numerics.md`): every operation of the decoder on FP16 (IEEE 754 binary16)
+//! numbers, defined over integers, so that a result is a bit pattern and never "close". `ndp-model` calls it, and
+//! checks of the RTL compare bits with it.
 //!
-//! This crate is the software side of `docs/numerics.md`: every operation of the decoder on FP16 (IEEE 754 binary16)
-//! numbers, defined over integers so that a result is a bit pattern and never "close". It sits between the model
-//! (`ndp-model`, which calls it) and the checks of the RTL (which compare bits with it).
+//! Reading order: [`fp16`] (values), [`rounding`] (the one rounding), [`exact_sum`] and [`dot()`] (the exact
+//! accumulator and its fast path), [`sum_format`] (its bits), [`quantised`] (weights of 8 and 4 bits); operations of
+//! the activation unit: [`elementwise`], [`mod@exp`], [`softmax()`]; of the host: [`layer_norm()`], [`rms_norm()`],
+//! [`rotary`], [`activations`], [`exp_q30()`], [`sampling`].
 //!
-//! Reading order: [`fp16`] (what a bit pattern is worth), [`rounding`] (the one rounding), [`exact_sum`] and [`dot()`]
-//! (the exact accumulator and the fast path that must agree with it), [`sum_format`] (its bits), [`quantised`]
-//! (weights of 8 and 4 bits), then the operations: [`elementwise`], [`mod@exp`], [`softmax()`] (the activation unit's),
-//! [`layer_norm()`], [`rms_norm()`], [`rotary`], [`activations`], [`exp_q30()`], [`sampling`] (the host's).
+//! It has no structure of the hardware (lanes, trees, latencies), and shares no code or table with the RTL generator: a
+//! shared table would hide the errors that a comparison should find.
 //!
-//! It leaves to others: tensors, files and the order of operations (`ndp-model`), and anything of the hardware's
-//! structure (lanes, trees, latencies). It shares no code and no table with the RTL generator, on purpose: a shared
-//! table would hide the very error that a comparison is there to find.
-//!
-//! `half::f16` is used as a carrier of 16 bits only; none of its arithmetic is.
+//! `half::f16` only carries 16 bits; its arithmetic is not used.
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,4 +1,4 @@
-//! Weights of 8 and 4 bits: what they are worth, and the nearest ones to FP16 numbers.
+//! Values of weights of 8 and 4 bits, and the nearest ones to FP16 numbers.
 
 use half::f16;
 
@@ -9,21 +9,19 @@ use crate::rounding::rne_ratio;
 /// Weights that share a scale.
 pub const SCALED: usize = 32;
 
-/// `RNE16(q * s)`, special scales as in [`mul`]: the FP16 weight that a multiplier sees.
+/// `RNE16(q * s)`: the FP16 weight that a multiplier sees. Special scales are as in [`mul`].
 pub fn dequantise(q: i8, s: f16) -> f16 {
     // 8 bits are exact in FP16.
     mul(round_integer(q), s)
 }
 
-/// A small integer as FP16.
 fn round_integer(q: i8) -> f16 {
     rne_ratio(i128::from(q), 1)
 }
 
-/// Numbers `-limit..=limit` and a scale for up to [`SCALED`] weights, `limit` being 7 (INT4) or 127 (INT8): the scale is
-/// `RNE16(largest magnitude / limit)`, each number the nearest one to `weight / scale`, ties to even.
-///
-/// Weights that are not finite have no such numbers: the result is `None`.
+/// Numbers `-limit..=limit` and a scale for up to [`SCALED`] weights; `limit` is 7 (INT4) or 127 (INT8). The scale is
+/// `RNE16(largest magnitude / limit)`, a number the nearest to `weight / scale`, ties to even. `None` for infinities
+/// and NaN.
 pub fn quantise(weights: &[f16], limit: i8) -> Option<(Vec<i8>, f16)> {
     let fixed: Vec<i64> = weights.iter().map(|weight| fp16::to_fixed(*weight)).collect::<Option<_>>()?;
     let largest = fixed.iter().map(|value| value.unsigned_abs()).max().unwrap_or(0);
@@ -42,19 +40,17 @@ pub fn quantise(weights: &[f16], limit: i8) -> Option<(Vec<i8>, f16)> {
     Some((fixed.iter().map(number).collect(), scale))
 }
 
-/// A row of weights of 8 or 4 bits, as it lies in DRAM.
+/// A row of weights of 8 or 4 bits, as in DRAM.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct QuantisedRow {
-    /// The weights before they are scaled.
+    /// Unscaled weights.
     pub numbers: Vec<i8>,
-    /// The factor of each [`SCALED`] of them.
+    /// Factor of each [`SCALED`] of them.
     pub scales: Vec<f16>,
 }
 
 impl QuantisedRow {
-    /// The row nearest to FP16 weights: [`quantise`] of each [`SCALED`] of them.
-    ///
-    /// Weights that are not finite have none: the result is `None`.
+    /// [`quantise`] of each [`SCALED`] weights; `None` for infinities and NaN.
     pub fn nearest(weights: &[f16], limit: i8) -> Option<Self> {
         let mut row = Self::default();
         for group in weights.chunks(SCALED) {
@@ -65,7 +61,7 @@ impl QuantisedRow {
         Some(row)
     }
 
-    /// The FP16 weights that the multipliers see.
+    /// FP16 weights that the multipliers see.
     pub fn dequantised(&self) -> impl Iterator<Item = f16> {
         let scaled = self.numbers.chunks(SCALED).zip(&self.scales);
         scaled.flat_map(|(numbers, scale)| numbers.iter().map(|q| dequantise(*q, *scale)))
@@ -106,7 +102,7 @@ mod tests {
             }
         }
         assert_eq!(quantise(&[f16::from_bits(0); 3], 7), Some((vec![0; 3], f16::from_bits(0))));
-        // The smallest number is not lost: its seventh is.
+        // The smallest number's seventh rounds to 0.
         assert_eq!(quantise(&[f16::from_bits(1)], 7), Some((vec![0], f16::from_bits(0))));
         assert_eq!(quantise(&[f16::INFINITY], 7), None);
     }

@@ -1,7 +1,7 @@
 //! RMSNorm over FP16, in integers (LLaMA's normalisation).
 //!
-//! The mean of the squares is exact, its root one integer square root, and each element is rounded twice: the normalised value,
-//! and times the gain.
+//! The mean of the squares is exact, its root one integer square root. Each element is rounded twice: normalised, times
+//! gain.
 
 use half::f16;
 use ndp_files::Result;
@@ -11,13 +11,11 @@ use crate::fp16::{CANONICAL_NAN, any_special, fixed_of_finite};
 use crate::layer_norm::{Epsilon, check_lengths};
 use crate::rne_ratio;
 
-/// `y[i] = mul(RNE16(x[i] / sqrt(mean of the squares + eps)), gain[i])`; both `[n]`, 1 <= n <= 16384.
+/// `y[i] = mul(RNE16(x[i] / sqrt(mean of the squares + eps)), gain[i])`; both `[n]`, 1 <= n <= 16384. A NaN or infinity
+/// in any operand makes every output the canonical NaN. Fails if `n` is out of range or lengths differ.
 ///
-/// A NaN or an infinity anywhere in `x` or `gain` makes every output the canonical NaN. Errors if `n` is out of range or the
-/// lengths differ.
-///
-/// Bounds, in the names of the contract: `|I(x)| < 2^40`, so `n * V < n^2 2^80 <= 2^108` and `n^2 2^48 eps < 2^70`, hence
-/// `M * 2^16 < 2^125` and `R < 2^63`; `R >= n 2^32 10^-3 - 1 > 0`. `n * |I(x)| * 2^8 < 2^62`.
+/// Bounds, in the contract's names: `|I(x)| < 2^40`, so `n * V < n^2 2^80 <= 2^108` and `n^2 2^48 eps < 2^70`, hence `M
+/// * 2^16 < 2^125` and `R < 2^63`; `R >= n 2^32 10^-3 - 1 > 0`. `n * |I(x)| * 2^8 < 2^62`.
 pub fn rms_norm(x: &[f16], gain: &[f16], eps: Epsilon) -> Result<Vec<f16>> {
     let len = x.len();
     check_lengths("RMSNorm", len, &[("gain", gain.len())])?;

@@ -1,6 +1,5 @@
-//! Rotary position embedding: cosines and sines of real angles, each rounded once, and the rotation of a head by them.
-//!
-//! A cosine is enclosed in integers whose precision doubles until both ends round alike. Frequencies are integer roots.
+//! Rotary position embedding: cosines and sines of real angles, each rounded once, and the rotation of a head. Cosines
+//! are enclosed in integers whose precision doubles until both ends round alike; frequencies are integer roots.
 
 use half::f16;
 use ndp_files::{Result, bail};
@@ -13,16 +12,16 @@ use crate::rounding::rne_ratio;
 
 const ONE: f16 = f16::from_bits(0x3C00);
 
-/// Bits behind the point that are tried first: an angle of 2^20 keeps 100 of them.
+/// First precision: an angle of 2^20 keeps 100 bits.
 const FIRST_BITS: u32 = 128;
 
-/// Bits beyond those of a frequency that pi and the series have.
+/// Extra bits of pi and the series.
 const GUARD_BITS: u32 = 64;
 
 /// Largest base.
 pub const MAX_BASE: u64 = 1 << 32;
 
-/// The rotations of heads of one width.
+/// Rotations of heads of one width.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotary {
     base: u64,
@@ -39,10 +38,7 @@ pub struct Rotation {
 }
 
 impl Rotary {
-    /// For heads of an even `width` and a `base` from 2 to 2^32.
-    ///
-    /// # Errors
-    /// Others.
+    /// For an even `width` and a `base` from 2 to 2^32; others are an error.
     pub fn new(base: u64, width: usize) -> Result<Self> {
         if !(2..=MAX_BASE).contains(&base) || width == 0 || !width.is_multiple_of(2) || width > 1 << 12 {
             bail!("rotary embedding of base {base} and width {width}: must be 2..=2^32 and even, 2..=4096");
@@ -61,7 +57,7 @@ impl Rotary {
         self.width
     }
 
-    /// Cosines and sines at a position: each `RNE16` of the real number.
+    /// At a position: each `RNE16` of the real number.
     pub fn at(&self, position: u32) -> Rotation {
         let pairs = self.frequencies.iter().enumerate().map(|(i, frequency)| {
             let mut bits = FIRST_BITS;
@@ -80,15 +76,12 @@ impl Rotary {
 }
 
 impl Rotation {
-    /// Cosines and sines of the pairs, `[width / 2]` each.
+    /// Cosines and sines, `[width / 2]` each.
     pub fn angles(&self) -> [&[f16]; 2] {
         [&self.cosines, &self.sines]
     }
 
-    /// Rotates a head in place: element `i` with element `i + width / 2`.
-    ///
-    /// # Panics
-    /// If the head has another width.
+    /// Rotates a head in place: element `i` with element `i + width / 2`. Panics if the head has another width.
     pub fn rotate(&self, head: &mut [f16]) {
         assert_eq!(head.len(), 2 * self.cosines.len(), "elements of a head that is rotated");
         let (first, second) = head.split_at_mut(self.cosines.len());
@@ -101,8 +94,8 @@ impl Rotation {
     }
 }
 
-/// `floor(base^(-i / n) * 2^bits)`: the floor of a root of `2^(bits n) / base^i` is that of its floor. Newton's steps from a double end
-/// beside it; the last ones are single.
+/// `floor(base^(-i / n) * 2^bits)`: the floor of a root of `2^(bits n) / base^i` is that of its floor. Newton's steps
+/// from a double end next to it; the last ones are single.
 fn frequency(base: u64, i: u32, n: u32, bits: u32) -> BigUint {
     let divisor = gcd(i, n);
     let (i, n) = (i / divisor, n / divisor);
@@ -126,10 +119,10 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Cosine and sine of `position` times a frequency that was cut off behind `bits` bits, if both are known well enough.
+/// Cosine and sine of `position` times a frequency cut off after `bits` bits, if known well enough.
 ///
-/// In units of `2^-(bits + GUARD_BITS)`: the angle is too small by less than `position * 2^GUARD_BITS`; that many turns less than
-/// twice the position lose two units each by pi's; each of the series' terms, of which there are fewer than `bits`, one.
+/// In units of `2^-(bits + GUARD_BITS)`: the angle is too small by less than `position * 2^GUARD_BITS`; fewer than
+/// twice `position` turns lose two units each by pi's; each of fewer than `bits` terms of the series loses one.
 fn enclosed(position: u32, frequency: BigUint, bits: u32) -> Option<(f16, f16)> {
     if position == 0 {
         return Some((ONE, POS_ZERO));
@@ -154,7 +147,7 @@ fn enclosed(position: u32, frequency: BigUint, bits: u32) -> Option<(f16, f16)> 
     Some((round(cosine)?, round(sine)?))
 }
 
-/// `RNE16(value * 2^-precision)` for a magnitude of little more than one: of bits below 2^-100 only whether there are any counts.
+/// `RNE16(value * 2^-precision)` for a magnitude of at most about one; bits below 2^-100 are sticky.
 fn rounded(value: BigInt, precision: u32) -> f16 {
     let shift = precision - 100;
     let magnitude = value.magnitude();
@@ -164,7 +157,7 @@ fn rounded(value: BigInt, precision: u32) -> f16 {
     rne_ratio(if value.is_negative() { -kept } else { kept }, 1 << 101)
 }
 
-/// Cosine and sine of an angle from 0 to 2, all in units of `2^-precision`, each too small or too large by less than a unit for each term.
+/// Cosine and sine of an angle from 0 to 2 in units of `2^-precision`, off by less than a unit per term.
 fn series(angle: &BigInt, precision: u32) -> (BigInt, BigInt) {
     let mut term = BigInt::one() << precision;
     let mut sums = [term.clone(), BigInt::zero()];
@@ -179,7 +172,7 @@ fn series(angle: &BigInt, precision: u32) -> (BigInt, BigInt) {
     (cosine, sine)
 }
 
-/// `pi / 2` in units of `2^-precision`, to less than a unit: Machin's formula with eight bits more.
+/// `pi / 2` in units of `2^-precision`, to less than a unit: Machin's formula with guard bits.
 fn half_pi(precision: u32) -> BigInt {
     let unit = BigInt::one() << (precision + 16);
     let arctangent = |x: u32| {
@@ -238,7 +231,7 @@ mod tests {
                 let [low, high] = [FIRST_BITS, 4 * FIRST_BITS]
                     .map(|bits| enclosed(position, frequency(base, i, pairs, bits), bits).unwrap());
                 assert_eq!(low, high);
-                // With few bits most of the enclosures do not say how to round; those that do are right.
+                // At low precision most enclosures are open; the others are right.
                 match enclosed(position, frequency(base, i, pairs, 40), 40) {
                     None => open += 1,
                     Some(pair) => assert_eq!(pair, low),

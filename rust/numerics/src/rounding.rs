@@ -1,30 +1,28 @@
 //! The one rounding of the contract: an exact rational number to FP16, to nearest, ties to even (RNE16).
 //!
-//! Everything above computes exactly and ends here once. Overflow gives infinity when the exact magnitude is at least
-//! 65520 (half way between the largest finite number, 65504, and 2^16), an exact zero gives +0, and a non-zero value
-//! that rounds to zero keeps its sign.
+//! Overflow gives infinity when the exact magnitude is at least 65520 (half way between the largest finite number,
+//! 65504, and 2^16), an exact zero gives +0, and a non-zero value that rounds to zero keeps its sign.
 
 use half::f16;
 
 use crate::fp16::{CANONICAL_NAN, POS_INF};
 use crate::special_flags::SpecialFlags;
 
-/// Fixed-point sums are in units of 2^-`SUM_LSB`: a product of two multiples of 2^-24.
+/// Unit of fixed-point sums, 2^-`SUM_LSB`: a product of two multiples of 2^-24.
 pub const SUM_LSB: u32 = 48;
 
-/// Magnitudes from here on round to infinity.
+/// This and larger magnitudes round to infinity.
 const OVERFLOW: u64 = 65520;
 
-/// Fraction bits that a ratio is computed to before its remainder becomes a sticky bit: one more than the 24 of the
-/// smallest subnormal, so the half-way point of the finest rounding is a bit of its own.
+/// Fraction bits of a ratio before its sticky bit: one more than the 24 of the smallest subnormal, so the half-way
+/// point of the finest rounding is a bit.
 const RATIO_FRACTION_BITS: u32 = 25;
 
-/// Rounds `magnitude * 2^-48`, plus something in (0, 2^-48) if `sticky`, with the sign given.
+/// Rounds `magnitude * 2^-48`, plus something in (0, 2^-48) if `sticky`.
 ///
-/// The result's last place weighs `2^shift` units: 2^24 units (2^-24) for subnormals and the lowest normal binade,
-/// and 2^(msb - 10) above. `(shift - 24) << 10` plus the kept bits is the encoding in all cases: the hidden bit of a normal
-/// number adds the one to the exponent field that a subnormal lacks, and a carry out of the kept bits moves to the
-/// next binade or to infinity by itself.
+/// The last place weighs `2^shift` units: 2^24 units (2^-24) for subnormals and the lowest normal binade, 2^(msb - 10)
+/// above. The encoding is `(shift - 24) << 10` plus the kept bits: a normal number's hidden bit adds the one to the
+/// exponent that a subnormal lacks, and a carry moves to the next binade or to infinity by itself.
 #[inline]
 fn round_magnitude(negative: bool, magnitude: u64, sticky: bool) -> f16 {
     let sign = if negative { 0x8000u16 } else { 0 };
@@ -36,30 +34,26 @@ fn round_magnitude(negative: bool, magnitude: u64, sticky: bool) -> f16 {
     let kept = magnitude >> shift;
     let rest = magnitude & ((1 << shift) - 1);
     let half = 1u64 << (shift - 1);
-    // Without short cuts: which of them is taken is a coin toss, and costs more than both.
+    // Without short cuts: mispredictions cost more than both.
     let up = (rest > half) | ((rest == half) & (sticky | (kept & 1 == 1)));
-    // kept < 2^11 and shift <= 53, so the sum is at most 0x7C00 and fits the 15 bits below the sign.
+    // kept < 2^11 and shift <= 53, so the sum is at most 0x7C00 and fits below the sign.
     let encoded = (u64::from(shift - 24) << 10) + kept + u64::from(up);
     f16::from_bits(sign | encoded as u16)
 }
 
-/// The result of an exact sum `sum * 2^-48` and its flags of special values.
-///
-/// NaN if NaN was seen or both infinities were, else the infinity that was seen, else the rounded sum. An exact zero
-/// sum gives +0. Any `i128` is allowed.
+/// Result of an exact sum `sum * 2^-48`, of any size, and its flags: NaN if NaN or both infinities were seen, else the
+/// infinity seen, else the rounded sum. An exact zero gives +0.
 pub fn round_fixed(sum: i128, flags: SpecialFlags) -> f16 {
     if let Some(special) = flags.result() {
         return special;
     }
-    // A magnitude that does not fit 64 bits is at least 2^16 and rounds to infinity, as does 2^64 - 1 in its place.
+    // Magnitudes above 64 bits are at least 2^16 and round to infinity, as does 2^64 - 1.
     let magnitude = u64::try_from(sum.unsigned_abs()).unwrap_or(u64::MAX);
     round_magnitude(sum < 0, magnitude, false)
 }
 
-/// `RNE16(magnitude * 2^exponent)` for every exponent.
-///
-/// In units of 2^-48 as a sum is; the bits below that become the sticky bit, which is enough since the half-way point of the
-/// finest rounding weighs 2^-25.
+/// `RNE16(magnitude * 2^exponent)` for every exponent. In units of 2^-48; lower bits are sticky, since the half-way
+/// point of the finest rounding weighs 2^-25.
 #[inline]
 pub fn round_scaled(magnitude: u64, exponent: i64) -> f16 {
     let shift = exponent.saturating_add(i64::from(SUM_LSB));
@@ -67,7 +61,7 @@ pub fn round_scaled(magnitude: u64, exponent: i64) -> f16 {
     if magnitude == 0 || shift == 0 {
         round_magnitude(false, magnitude, false)
     } else if shift > 0 {
-        // A bit that leaves the 64 would weigh 2^16 or more.
+        // A bit beyond 64 weighs 2^16 or more.
         let fits = distance <= u64::from(magnitude.leading_zeros());
         round_magnitude(false, if fits { magnitude << distance } else { u64::MAX }, false)
     } else if distance < 64 {
@@ -77,24 +71,23 @@ pub fn round_scaled(magnitude: u64, exponent: i64) -> f16 {
     }
 }
 
-/// `RNE16` of a double: of a number with its sign, an infinity stays, NaN is canonical.
+/// `RNE16` of a double; infinities stay, NaN is canonical.
 pub fn round_f64(value: f64) -> f16 {
     if value.is_nan() {
         return CANONICAL_NAN;
     }
     let bits = value.abs().to_bits();
     let (exponent, fraction) = ((bits >> 52) as i64, bits & ((1 << 52) - 1));
-    // An infinity's exponent makes it larger than any number.
+    // An infinity's exponent exceeds any number's.
     let (significand, exponent) = if exponent == 0 { (fraction, 1) } else { (fraction | 1 << 52, exponent) };
     let magnitude = round_scaled(significand, exponent - 1075);
     f16::from_bits(magnitude.to_bits() | u16::from(value.is_sign_negative()) << 15)
 }
 
-/// `RNE16(num / den)` of the exact ratio, for every pair of integers with `den != 0`.
+/// `RNE16(num / den)` of the exact ratio. A zero numerator gives +0, a zero denominator canonical NaN.
 ///
-/// No magnitude overflows: the integer part is below 65520 or the result is infinite at once, and the fraction bits
-/// come from a remainder below `|den| <= 2^127`, doubled in 128 unsigned bits. A zero numerator gives +0. A ratio with
-/// a zero denominator is no number: canonical NaN.
+/// No overflow: the integer part is below 65520 or the result infinite at once, and fraction bits come from a remainder
+/// below `|den| <= 2^127`, doubled in 128 unsigned bits.
 pub fn rne_ratio(num: i128, den: i128) -> f16 {
     if den == 0 {
         return CANONICAL_NAN;
@@ -121,15 +114,13 @@ pub fn rne_ratio(num: i128, den: i128) -> f16 {
             quotient = (quotient << 1) | u64::from(bit);
         }
     }
-    // quotient < 65520 * 2^25, so the shift to units of 2^-48 stays below 65520 * 2^48 < 2^64.
+    // quotient < 65520 * 2^25, so in units of 2^-48 it stays below 65520 * 2^48 < 2^64.
     let magnitude = quotient << (SUM_LSB - RATIO_FRACTION_BITS);
     round_magnitude(negative, magnitude, remainder != 0)
 }
 
-/// `RNE16(1 / sqrt(n))` of the exact real number; +Inf for `n = 0`.
-///
-/// The attention scale of a head of width `n`. `floor(2^48 / sqrt(n)) = isqrt(2^96 // n)`, and the floor lost
-/// something unless its square times `n` is 2^96.
+/// `RNE16(1 / sqrt(n))` of the exact real number, the attention scale of width `n`; +Inf for `n = 0`. `floor(2^48 /
+/// sqrt(n)) = isqrt(2^96 // n)` is exact only if its square times `n` is 2^96.
 pub fn rne_rsqrt(n: u32) -> f16 {
     if n == 0 {
         return POS_INF;
@@ -157,7 +148,6 @@ mod tests {
         assert_eq!(round(one + ulp / 2 - 1), 0x3C00);
         assert_eq!(round(one + ulp + ulp / 2), 0x3C02);
         assert_eq!(round(one + ulp + ulp / 2 - 1), 0x3C01);
-        // A carry through the whole significand into the next binade.
         assert_eq!(round(2 * one - ulp / 2), 0x4000);
         assert_eq!(round(2 * one - ulp / 2 - 1), 0x3FFF);
     }

@@ -1,6 +1,6 @@
 //! Sampling the next token: SplitMix64 and the inverse of the cumulative distribution, in integers.
 //!
-//! Same logits, temperature and seed give the same token on every machine; there is no floating point here.
+//! No floating point: equal logits, temperature and seed give equal tokens on every machine.
 
 use half::f16;
 use ndp_files::{Result, bail};
@@ -11,7 +11,7 @@ use crate::fp16::{fixed_of_finite, is_finite};
 /// Highest temperature, in hundredths.
 pub const MAX_TEMPERATURE_PERCENT: u32 = 1000;
 
-/// The generator SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): one 64-bit state, one output per step.
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): one 64-bit state, one output per step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitMix64 {
     state: u64,
@@ -33,11 +33,9 @@ impl SplitMix64 {
     }
 }
 
-/// Draws a token from `logits` (`[V]`, V >= 1) at `temperature_percent / 100`; returns its index.
-///
-/// Temperature 0 is greedy: the smallest index with the largest logit, and `rng` does not step. Otherwise `rng` steps
-/// once. Errors (before any step): no logits, a temperature above 1000 percent, a logit that is NaN or infinite (the first
-/// one is named).
+/// Draws the index of a token from `logits` (`[V]`, V >= 1) at `temperature_percent / 100`. Temperature 0 is greedy:
+/// the smallest index with the largest logit, without a step of `rng`; else `rng` steps once. Fails, before any step,
+/// without logits, above 1000 percent, and for NaN or infinite logits (naming the first).
 pub fn sample(logits: &[f16], temperature_percent: u32, rng: &mut SplitMix64) -> Result<usize> {
     if logits.is_empty() {
         bail!("sampling over 0 elements: must be 1..={}", usize::MAX);
@@ -54,13 +52,13 @@ pub fn sample(logits: &[f16], temperature_percent: u32, rng: &mut SplitMix64) ->
     if temperature_percent == 0 {
         return Ok(greedy(logits));
     }
-    // A difference is below 2^41, so times 100 it is below 2^48.
+    // A difference is below 2^41, times 100 below 2^48.
     let fixed: Vec<i64> = logits.iter().map(|l| fixed_of_finite(l.to_bits())).collect();
     let max = fixed.iter().copied().max().unwrap_or(0);
     let weight = |&l: &i64| exp_q30(max.abs_diff(l) * 100 / u64::from(temperature_percent));
     let weights: Vec<u64> = fixed.iter().map(weight).collect();
     let total: u64 = weights.iter().sum();
-    // r < total because z < 2^64, so the walk ends inside the slice; the weight of the maximum makes total > 0.
+    // z < 2^64, so r < total and the walk ends inside the slice; the maximum's weight makes total > 0.
     let r = ((u128::from(rng.next_u64()) * u128::from(total)) >> 64) as u64;
     let mut cumulative = 0;
     let index = weights.iter().position(|&w| {
@@ -70,7 +68,7 @@ pub fn sample(logits: &[f16], temperature_percent: u32, rng: &mut SplitMix64) ->
     Ok(index.unwrap_or(logits.len() - 1))
 }
 
-/// The smallest index with the largest logit (both zeros are equal).
+/// Both zeros are equal.
 fn greedy(logits: &[f16]) -> usize {
     let mut best = (0, i64::MIN);
     for (index, logit) in logits.iter().enumerate() {
@@ -165,8 +163,7 @@ mod tests {
 
     #[test]
     fn the_boundary_between_two_tokens_belongs_to_the_second() {
-        // Seeds whose first output is the number beside them (the mixing is a bijection). With two equal weights the
-        // boundary is at 2^63.
+        // Seeds whose first output is the number beside them (mixing is a bijection). Two equal weights meet at 2^63.
         let l = logits(&[0x3C00, 0x3C00]);
         for (seed, output, token) in [
             (0x61C8_8646_80B5_83EB, 0, 0),

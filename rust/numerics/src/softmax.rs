@@ -1,7 +1,7 @@
-//! Softmax over FP16 scores, in integers: what the activation unit computes, bit for bit.
+//! Softmax over FP16 scores, in integers, bit for bit as the activation unit.
 //!
-//! Two formats of the same exponential: for the sum, fixed point with 28 fraction bits; for the numerators, 13 significant
-//! bits. The sum's reciprocal has 16 significant bits. `docs/numerics.md` argues the bound of 0.91 units in the last place.
+//! The exponential has two formats: 28 fraction bits for the sum, 13 significant bits for numerators. The sum's
+//! reciprocal has 16 significant bits. `docs/numerics.md` argues the bound of 0.91 units in the last place.
 
 use half::f16;
 
@@ -9,7 +9,7 @@ use crate::exp::{FRACTION_BITS, log2_of_exp, power_of_two};
 use crate::fp16::{self, CANONICAL_NAN, NEG_INF, POS_INF};
 use crate::rounding::round_scaled;
 
-/// Terms of the sum are in units of 2^-`SUM_FRACTION_BITS`: the maximum's is one.
+/// Terms of the sum are in units of 2^-`SUM_FRACTION_BITS`; the maximum's is one.
 const SUM_FRACTION_BITS: u32 = 28;
 
 /// Numerators have this many bits after the leading one, and ...
@@ -17,14 +17,13 @@ const NUMERATOR_FRACTION_BITS: i64 = 12;
 /// ... no finer step than 2^-26, the one below 2^-14.
 const NUMERATOR_LSB: i64 = 26;
 
-/// A masked score: its exponential is zero in both formats, whatever the maximum is.
+/// A masked score: its exponential is zero in both formats for any maximum.
 const MASKED: i64 = -(1 << 62);
 
-/// `softmax(s)`: `exp(s[j]) / sum_k exp(s[k])` within 0.91 units in the last place; `[n] -> [n]`, empty for an empty input.
+/// `softmax(s)`: `exp(s[j]) / sum_k exp(s[k])` within 0.91 units in the last place for `n <= 16384`; `[n] -> [n]`.
 ///
-/// -Inf masks a position: its output is +0 and it takes no part. A NaN or a +Inf among the scores, or nothing but -Inf,
-/// makes every output the canonical NaN. The contract bounds the error for `n <= 16384`; any `n` has a result (the sum is
-/// below `n * 2^28 + 1`, so 64 bits hold it for any slice in memory).
+/// -Inf masks a position: its output is +0. A NaN or +Inf, or only -Inf, makes every output the canonical NaN. The sum
+/// is below `n * 2^28 + 1`, so 64 bits hold it for any slice.
 pub fn softmax(scores: &[f16]) -> Vec<f16> {
     let undefined = |&s: &f16| fp16::is_nan(s) || s == POS_INF;
     if scores.iter().any(undefined) || scores.iter().all(|&s| s == NEG_INF) {
@@ -32,7 +31,7 @@ pub fn softmax(scores: &[f16]) -> Vec<f16> {
     }
     let exponent = |&s: &f16| if s == NEG_INF { MASKED } else { log2_of_exp(s) };
     let exponents: Vec<i64> = scores.iter().map(exponent).collect();
-    // `log2_of_exp` is monotone: the largest exponent is that of the largest score.
+    // Monotone: the largest exponent is the largest score's.
     let max = exponents.iter().copied().max().unwrap_or(0);
     let mut sum = 0;
     let numerators: Vec<u64> = exponents
@@ -53,19 +52,18 @@ fn term((r, k): (u64, i64)) -> u64 {
     (r << (SUM_FRACTION_BITS - FRACTION_BITS)) >> shift
 }
 
-/// `r * 2^(k - 24)` for `k <= 0`, RNE to 13 significant bits or, below 2^-14, to a multiple of 2^-26; in units of 2^-26.
+/// `r * 2^(k - 24)` for `k <= 0` in units of 2^-26: RNE to 13 significant bits or, below 2^-14, to that unit.
 fn numerator((r, k): (u64, i64)) -> u64 {
     let step = k.max(NUMERATOR_FRACTION_BITS - NUMERATOR_LSB) - NUMERATOR_FRACTION_BITS; // its exponent
-    // At least 12. From 26 on, r < 2^25 is below half a step and becomes zero.
+    // At least 12. At 26 and above, r < 2^25 is below half a step and becomes zero.
     let cut = (step - (k - i64::from(FRACTION_BITS))).min(26) as u32;
     let odd = (r >> cut) & 1;
     let rounded = (r + (1 << (cut - 1)) - 1 + odd) >> cut;
     rounded << (step + NUMERATOR_LSB)
 }
 
-/// `(R, x)` with `R * 2^x` the reciprocal of `sum * 2^-28`: of the sum's leading 17 bits, rounded down to 16 or 17 bits.
-///
-/// `2^15 <= R <= 2^16`; the sum is at least 2^28.
+/// `(R, x)`: `R * 2^x` is the reciprocal of `sum * 2^-28`, from the sum's leading 17 bits, rounded down to 16 or 17
+/// bits. `2^15 <= R <= 2^16`; the sum is at least 2^28.
 fn reciprocal(sum: u64) -> (u64, i64) {
     let top = sum.ilog2();
     let leading = sum >> (top - 16);
@@ -87,7 +85,6 @@ mod tests {
         assert_eq!(bits(&[0xFBFF]), [0x3C00]);
         assert_eq!(bits(&[0x8000, 0]), [0x3800; 2]);
         assert_eq!(bits(&[0x4500; 4]), [0x3400; 4]);
-        // The widest difference there is.
         assert_eq!(bits(&[0x7BFF, 0xFBFF]), [0x3C00, 0]);
         assert_eq!(bits(&[0x7BFF; 16384]), [0x0400; 16384]);
     }
@@ -120,7 +117,6 @@ mod tests {
         assert_eq!(numerator((one + (1 << 11), -1)), 1 << 25);
         assert_eq!(numerator((one + (1 << 11) + 1, -1)), (1 << 25) + (1 << 13));
         assert_eq!(numerator((one + (3 << 11), -1)), (1 << 25) + (2 << 13));
-        // All ones carry into the next binade.
         assert_eq!(numerator((2 * one - 1, -1)), 1 << 26);
         // The step stays 2^-26 below 2^-14: 2^-15 is 2^11 of them.
         assert_eq!(numerator((one, -14)), 1 << 12);

@@ -3,7 +3,7 @@
 use crate::fp16::{self, CANONICAL_NAN, NEG_INF, POS_INF};
 use half::f16;
 
-/// The special values met on the way, kept beside the sum. Sticky: nothing clears them.
+/// Special values seen. Sticky: nothing clears them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpecialFlags {
     /// A NaN operand, or an infinity times a zero.
@@ -15,7 +15,7 @@ pub struct SpecialFlags {
 }
 
 impl SpecialFlags {
-    /// The flags of both (logical OR).
+    /// Logical OR.
     pub fn merge(self, other: Self) -> Self {
         Self {
             nan: self.nan | other.nan,
@@ -24,7 +24,7 @@ impl SpecialFlags {
         }
     }
 
-    /// What the flags alone decide: NaN, an infinity, or `None` if the sum decides.
+    /// NaN, an infinity, or `None` if the sum decides.
     pub fn result(self) -> Option<f16> {
         match self {
             Self { nan: true, .. } => Some(CANONICAL_NAN),
@@ -35,7 +35,7 @@ impl SpecialFlags {
         }
     }
 
-    /// The flags of the product `w * x`; all clear if both are finite.
+    /// Flags of `w * x`; all clear if both are finite.
     pub fn of_product(w: f16, x: f16) -> Self {
         let mut flags = Self::default();
         if fp16::is_nan(w) || fp16::is_nan(x) {

@@ -1,15 +1,14 @@
 //! The bits of an exact sum that leaves the core: what `export` writes and `import` adds.
 //!
-//! From bit 0: the value in two's complement, `acc_bits` bits in units of 2^-48, taken modulo `2^acc_bits`; then
-//! `segments - 1` places where an accumulator that is cut into segments has its pending carries, 0 in this form and
-//! ignored when it is read; then the flags NaN seen, +Inf seen, -Inf seen. Bits above are 0, and ignored. With a flag set
-//! the value decides nothing any more and is written as 0. A sum has one such form, so equal sums have equal bits.
+//! From bit 0: the value in two's complement, `acc_bits` bits in units of 2^-48, modulo `2^acc_bits`; `segments - 1`
+//! places for pending carries of a segmented accumulator, written as 0 and ignored when read; flags NaN, +Inf, -Inf
+//! seen. Higher bits are 0 and ignored. With a flag the value is written as 0. Equal sums have equal bits.
 
 use crate::exact_sum::ExactSum;
 use crate::special_flags::SpecialFlags;
 use ndp_files::{Result, bail};
 
-/// The form of the sums of a design.
+/// Format of a design's sums.
 ///
 /// ```
 /// use ndp_numerics::{ExactSum, SumFormat, f16};
@@ -28,15 +27,13 @@ pub struct SumFormat {
 }
 
 impl SumFormat {
-    /// Flags: NaN, +Inf, -Inf seen.
+    /// NaN, +Inf, -Inf seen.
     pub const FLAG_BITS: u32 = 3;
     /// Widest form.
     pub const MAX_BITS: u32 = 128;
 
-    /// Sums of `acc_bits` bits in `segments` segments.
-    ///
-    /// # Errors
-    /// As [`ExactSum::new`], no segments or more than 128 bits.
+    /// Sums of `acc_bits` bits in `segments` segments. Fails as [`ExactSum::new`], without segments, and above 128
+    /// bits.
     pub fn new(acc_bits: u32, segments: u32) -> Result<Self> {
         ExactSum::new(acc_bits)?;
         let bits = acc_bits.saturating_add(segments).saturating_add(Self::FLAG_BITS - 1);
@@ -54,22 +51,21 @@ impl SumFormat {
         self.acc_bits
     }
 
-    /// Bits of the form: `acc_bits + segments + 2`.
+    /// `acc_bits + segments + 2`.
     pub fn bits(self) -> u32 {
         self.flags_at() + Self::FLAG_BITS
     }
 
-    /// The lowest bit of the flags.
     fn flags_at(self) -> u32 {
         self.acc_bits + self.segments - 1
     }
 
-    /// A sum of nothing.
+    /// An empty sum.
     pub fn empty(self) -> ExactSum {
         ExactSum::from_raw(self.acc_bits, 0, SpecialFlags::default())
     }
 
-    /// The bits of a sum. One that has left its range is taken modulo `2^acc_bits`; of one with a flag there are the flags.
+    /// Bits of a sum, modulo `2^acc_bits`; with a flag only flags.
     pub fn to_word(self, sum: &ExactSum) -> u128 {
         let (value, flags) = sum.raw();
         let flags = [flags.nan, flags.pos_inf, flags.neg_inf];
@@ -134,7 +130,7 @@ mod tests {
         let wrapped = sum.wrapped();
         assert_eq!(format.from_word(format.to_word(&sum)), wrapped);
         assert_eq!(wrapped.raw().0, sum.raw().0 - (1 << 84));
-        // Beyond the model's own integer as well: its 128 bits count modulo 2^128.
+        // Even past the model's own 128 bits.
         (0..60).for_each(|_| sum.add(&sum.clone()));
         assert_eq!(format.from_word(format.to_word(&sum)), sum.wrapped());
     }

@@ -5,7 +5,7 @@ use ndp_oracle::rows::{KINDS, Kind, MAX_LEN, distance_in_ulp, log_uniform_length
 use ndp_oracle::{Random, activations, exponential};
 use std::collections::BTreeMap;
 
-/// What `docs/numerics.md` argues for every row of `n` scores, n <= 16384, in units in the last place: 0.908 at most.
+/// Bound of `docs/numerics.md` for rows of `n <= 16384` scores, in units in the last place: at most 0.908.
 fn bound(n: usize) -> f64 {
     0.783 + n as f64 / f64::from(1 << 17)
 }
@@ -38,7 +38,7 @@ fn softmax_of(scores: &[u16]) -> Vec<u16> {
     softmax(&scores).iter().map(|p| p.to_bits()).collect()
 }
 
-/// Largest distance over `rows` rows drawn with `seed`, by kind, and the number of elements compared.
+/// Largest distance over random rows, by kind, and the number of elements.
 fn survey(seed: u64, rows: usize) -> (BTreeMap<String, f64>, usize) {
     let mut random = Random::new(seed);
     let (mut worst, mut elements) = (BTreeMap::<String, f64>::new(), 0);
@@ -57,9 +57,9 @@ fn survey(seed: u64, rows: usize) -> (BTreeMap<String, f64>, usize) {
     (worst, elements)
 }
 
-/// [`survey`] of `rows` rows on the machine's threads.
+/// [`survey`] on the machine's threads.
 fn survey_in_parallel(seed: u64, rows: usize) {
-    // The number of parts is fixed, so that the rows are the same on every machine.
+    // A fixed number of parts, for the same rows on every machine.
     const PARTS: usize = 8;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let part = |first: usize| (first..PARTS).step_by(threads).map(|p| survey(seed + p as u64, rows / PARTS));
@@ -108,7 +108,7 @@ fn long_rows_of_the_worst_kinds_are_within_the_bound() {
 
 #[test]
 fn every_pair_of_scores_near_one_another_is_within_the_bound() {
-    // Two scores: the distance between them sweeps all sizes of a result.
+    // The distance between two scores sweeps all sizes of a result.
     let mut worst = 0f64;
     for top in [0x0000u16, 0x3C00, 0x4900, 0xC500] {
         for other in 0..=0xFBFFu16 {

@@ -54,7 +54,7 @@ proptest! {
 
     #[test]
     fn cancelling_sums_round_right(pairs in finite_pairs(), w in finite(), x in finite()) {
-        // Everything once with each sign, so only one small product is left.
+        // Each once with each sign, so only one small product is left.
         let (mut ws, mut xs) = (vec![w], vec![x]);
         for (w, x) in pairs {
             ws.extend([w, w ^ 0x8000]);
@@ -84,7 +84,7 @@ proptest! {
     ) {
         let (w, x): (Vec<u16>, Vec<u16>) = pairs.iter().copied().unzip();
         let expected = exact_sum(&vector(&w), &vector(&x));
-        // Each product goes to one of five partial sums, in the order of its key.
+        // Products go to one of five partial sums, ordered by their keys.
         let mut placed: Vec<_> = pairs.iter().zip(tagged.iter().chain(std::iter::repeat(&(7, 0)))).collect();
         placed.sort_by_key(|(_, (key, _))| *key);
         let mut partials = [(); 5].map(|()| ExactSum::default());
@@ -108,7 +108,7 @@ proptest! {
 
     #[test]
     fn truncated_dot_uses_the_truncated_significand(pairs in finite_pairs(), steps in 1u32..=11) {
-        // value = significand * 2^e with an 11-bit integer significand; keep its leading bits arithmetically.
+        // value = significand * 2^e with an 11-bit significand; keep its leading bits.
         let truncate = |bits: u16| {
             let exponent = i32::from(bits >> 10 & 31).max(1);
             let unit = BigRational::new(BigInt::from(1u64 << exponent), BigInt::from(1u64 << 25));
@@ -132,7 +132,7 @@ proptest! {
 
     #[test]
     fn ratios_near_half_way_points(bits in 0u16..0x7BFF, den in 1i128..1 << 60, nudge in -1i128..=1) {
-        // (value(bits) + value(bits + 1)) / 2 = half / 2^25, in terms of a denominator of any size.
+        // (value(bits) + value(bits + 1)) / 2 = half / 2^25, for a denominator of any size.
         let fixed = |bits| (value(bits) * BigInt::from(1 << 24)).to_integer();
         let half = i128::try_from(fixed(bits) + fixed(bits + 1)).unwrap();
         let (num, den) = (half * den + nudge, den << 25);
@@ -183,7 +183,7 @@ fn layer_norm_and_rms_norm_are_their_formulae_in_bignums() {
 
 #[test]
 fn exp_q30_is_the_formula_in_bignums() {
-    // 2^200 * 2^(-2^-i) by repeated square roots; the error of a few units is far from any rounding boundary at 2^-30.
+    // 2^200 * 2^(-2^-i) by square roots; an error of a few units is far from any rounding boundary at 2^-30.
     let mut constants = Vec::new();
     let mut power: BigInt = BigInt::from(1) << 199;
     for _ in 0..24 {
@@ -216,7 +216,6 @@ fn exp_q30_is_the_formula_in_bignums() {
 
 #[test]
 fn the_oracle_can_fail() {
-    // One wrong bit injected in an operand must show.
     let (w, x) = (vector(&[0x3C00, 0x4000]), vector(&[0x3C00, 0x3C00]));
     let wrong = vector(&[0x3C01, 0x4000]);
     let exact = value(0x3C00) + value(0x4000);

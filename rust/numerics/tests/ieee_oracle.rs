@@ -77,13 +77,12 @@ fn random_pairs() {
         let (a, b) = (r as u16, (r >> 16) as u16);
         check_all(a, b);
         check_ratio(a, b);
-        // Near in exponent, where cancellation and ties live.
+        // Near exponents, where cancellation and ties occur.
         let near = (a & 0x7C00) | (b & 0x83FF);
         check_all(a, near);
     }
 }
 
-/// All 2^32 pairs, the first operands dealt to the machine's threads.
 fn exhaust(operation: Operation) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -121,7 +120,6 @@ fn div_on_all_pairs() {
 
 #[test]
 fn the_oracle_can_fail() {
-    // One wrong bit in an operand shows in each operation.
     for (operation, a, b) in [
         (Operation::Add, 0x3C00, 0x3C01),
         (Operation::Sub, 0x3C00, 0x3801),
