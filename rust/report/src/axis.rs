@@ -1,4 +1,4 @@
-//! An axis: a range of values, round numbers on it, and where they lie in the picture.
+//! An axis: a range of values, its ticks, and their places.
 
 use crate::value::thousands;
 
@@ -13,7 +13,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// An axis for all of `values` (and 0, if `from_zero`), drawn from `from` to `to`, with about `ticks` round numbers.
+    /// Spans `values` (and 0, if `from_zero`), from `from` to `to`, with about `ticks` round numbers.
     pub fn new(
         values: impl Iterator<Item = f64>,
         from_zero: bool,
@@ -26,7 +26,7 @@ impl Axis {
             (low, high) = (0.0, 1.0);
         }
         if low == high {
-            // A single value lies in the middle, 0 at the bottom.
+            // A single value is in the middle, 0 at the bottom.
             let margin = if low == 0.0 { 1.0 } else { low.abs() / 2.0 };
             (low, high) = (if from_zero { low.min(0.0) } else { low - margin }, high + margin);
         }
@@ -40,12 +40,10 @@ impl Axis {
         Self { low: (low / step).floor() * step, high: (high / step).ceil() * step, step, from, to }
     }
 
-    /// Where a value lies.
     pub fn place(&self, value: f64) -> f64 {
         self.from + (value - self.low) / (self.high - self.low) * (self.to - self.from)
     }
 
-    /// Round numbers with their texts.
     pub fn ticks(&self) -> Vec<(f64, String)> {
         let count = ((self.high - self.low) / self.step).round() as i64;
         let decimals = (-self.step.log10().floor()).clamp(0.0, 9.0) as usize;
@@ -58,7 +56,7 @@ impl Axis {
     }
 }
 
-/// A number with thousands apart.
+/// A number with thousands separated.
 pub(crate) fn number(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", value.abs());
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
@@ -66,7 +64,7 @@ pub(crate) fn number(value: f64, decimals: usize) -> String {
     format!("{sign}{}{rest}", thousands(whole))
 }
 
-/// A number with four digits or so.
+/// A number with about four digits.
 pub(crate) fn short(value: f64) -> String {
     let decimals = match value.abs() {
         1000.0.. => 0,

@@ -1,4 +1,4 @@
-//! Bars in groups, side by side or on top of each other.
+//! Bars in groups, side by side or stacked.
 
 use crate::axis::{Axis, short};
 use crate::svg::{Anchor, LETTER, Picture, colours, wrap};
@@ -7,41 +7,37 @@ use crate::{ReportError, check_finite};
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 320.0;
 
-/// Bars in groups.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct BarChart {
     title: String,
     y: String,
     labels: Vec<String>,
-    /// Name and values of each kind of bar, a value for each label, 0 or more.
+    /// Name of each kind of bar, and a value, 0 or more, for each label.
     bars: Vec<(String, Vec<f64>)>,
     stacked: bool,
 }
 
 impl BarChart {
-    /// A chart with a group for each label; `y` says what the bars' heights mean.
+    /// One group per label; `y` names the heights.
     pub fn new(title: &str, y: &str, labels: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let labels = labels.into_iter().map(Into::into).collect();
         Self { title: title.to_owned(), y: y.to_owned(), labels, ..Self::default() }
     }
 
-    /// Bars of a group stand on top of each other: parts of a whole.
+    /// Stacks a group's bars, as parts of a whole.
     pub fn stacked(mut self) -> Self {
         self.stacked = true;
         self
     }
 
-    /// One more bar in every group.
+    /// Adds a bar to every group.
     pub fn bars(mut self, name: &str, values: impl IntoIterator<Item = f64>) -> Self {
         self.bars.push((name.to_owned(), values.into_iter().collect()));
         self
     }
 
-    /// The picture.
-    ///
-    /// # Errors
-    /// [`ReportError::NotFinite`], [`ReportError::Length`] for other than one value per label.
+    /// Fails with [`ReportError::NotFinite`], or [`ReportError::Length`] unless there is one value per label.
     pub fn draw(&self) -> Result<String, ReportError> {
         for (name, values) in &self.bars {
             check_finite(name, values.iter().copied())?;

@@ -1,4 +1,4 @@
-//! Who is busy when: a row for each of them, a bar for each piece of work.
+//! Gantt charts: a row per worker, a bar per piece of work.
 
 use crate::axis::{Axis, short};
 use crate::svg::{Anchor, LETTER, Picture, colours};
@@ -7,7 +7,6 @@ use crate::{ReportError, check_finite};
 const WIDTH: f64 = 720.0;
 const ROW: f64 = 24.0;
 
-/// A piece of work.
 #[derive(Clone, Debug, PartialEq)]
 struct Bar {
     row: usize,
@@ -17,7 +16,6 @@ struct Bar {
     tip: String,
 }
 
-/// Rows of bars over one axis.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Gantt {
@@ -31,34 +29,31 @@ pub struct Gantt {
 }
 
 impl Gantt {
-    /// A chart with a row for each name; `x` says what the axis shows.
+    /// One row per name; `x` names the axis.
     pub fn new(title: &str, x: &str, rows: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let rows = rows.into_iter().map(Into::into).collect();
         Self { title: title.to_owned(), x: x.to_owned(), rows, ..Self::default() }
     }
 
-    /// Fixes which kinds there are and the order of their colours, which is otherwise that of the bars.
+    /// Fixes kinds and the order of their colours; by default that of the bars.
     pub fn kinds(mut self, kinds: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.kinds = kinds.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The axis reaches to `end` at least: charts of one scale.
+    /// Extends the axis to `end`, for charts of one scale.
     pub fn until(mut self, end: f64) -> Self {
         self.until = Some(end);
         self
     }
 
-    /// The title is part of the picture: for a file of its own.
+    /// Makes the title part of the picture, for a file of its own.
     pub fn with_heading(mut self) -> Self {
         self.heading = true;
         self
     }
 
-    /// A bar in row number `row`, with the colour of its `kind` and a text that appears when it is pointed at.
-    ///
-    /// # Panics
-    /// If there is no such row.
+    /// Adds a bar to row `row`, with its `kind`'s colour and a tooltip. Panics if there is no such row.
     pub fn bar(mut self, row: usize, kind: &str, (from, to): (f64, f64), tip: &str) -> Self {
         assert!(row < self.rows.len(), "row {row} of {}", self.rows.len());
         let known = self.kinds.iter().position(|name| name == kind);
@@ -70,10 +65,7 @@ impl Gantt {
         self
     }
 
-    /// The picture.
-    ///
-    /// # Errors
-    /// [`ReportError::NotFinite`].
+    /// Fails with [`ReportError::NotFinite`].
     pub fn draw(&self) -> Result<String, ReportError> {
         let ends = || self.bars.iter().flat_map(|bar| [bar.from, bar.to]).chain(self.until);
         check_finite(&self.title, ends())?;
@@ -81,7 +73,7 @@ impl Gantt {
         let colour = |kind: usize| names[kind].1;
         let longest = self.rows.iter().map(|row| row.chars().count()).max().unwrap_or(0);
         let (left, right) = (16.0 + LETTER * longest as f64, WIDTH - 28.0);
-        // As many lines of names as there can be, each of its own length.
+        // As many lines of names as there can be.
         let room: f64 = names.iter().map(|(name, _)| 30.0 + LETTER * name.chars().count() as f64).sum();
         let heading = if self.heading { 22.0 } else { 0.0 };
         let head = heading + 18.0 * (1.0 + (room / (WIDTH - left)).ceil());

@@ -1,9 +1,9 @@
-//! Charts as SVG, reports as a single HTML file without scripts or anything from outside, and timelines for Perfetto.
+//! Charts as SVG, reports as one HTML file without scripts or anything from outside, and timelines for Perfetto.
 //!
-//! Numbers come from others; here they are drawn. The output is the same byte for byte whenever the numbers are. Written by hand
-//! rather than with a plotting library: what is needed are lines, bars and a legend, readable in light and dark, with a tooltip on
-//! every mark, which the SVG back ends of the libraries looked at (plotters) do not write.
-//! Reading order: [`LineChart`], [`BarChart`], [`Rows`], [`Gantt`], [`Page`], [`Timeline`]. Writing them to files is the binaries' job.
+//! Equal numbers give equal bytes. Written by hand: needed are lines, bars and a legend, readable in light and dark,
+//! with a tooltip on every mark, which plotting libraries' SVG back ends (plotters) do not write.
+//!
+//! Reading order: [`LineChart`], [`BarChart`], [`Rows`], [`Gantt`], [`Page`], [`Timeline`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -37,21 +37,20 @@ pub use values::{Values, optional};
 
 use thiserror::Error;
 
-/// Why something cannot be drawn.
 #[derive(Debug, Error, PartialEq)]
 pub enum ReportError {
-    /// A number that has no place on an axis.
+    /// A number without a place on an axis.
     #[error("value {index} of '{series}' is {value}; charts take finite numbers")]
     NotFinite { series: String, index: usize, value: f64 },
-    /// A report with a value that cannot be written, or that no field describes.
+    /// A value that cannot be written, or that no field describes.
     #[error("the report of {command}: {fault}")]
     Incomplete { command: &'static str, fault: String },
-    /// Series of different lengths where they have to be equal.
+    /// Series of different lengths.
     #[error("'{series}' has {found} values for {expected} labels")]
     Length { series: String, found: usize, expected: usize },
 }
 
-/// An error for the first value that is not finite.
+/// Error for the first value that is not finite.
 fn check_finite(series: &str, values: impl IntoIterator<Item = f64>) -> Result<(), ReportError> {
     match values.into_iter().enumerate().find(|(_, value)| !value.is_finite()) {
         Some((index, value)) => Err(ReportError::NotFinite { series: series.to_owned(), index, value }),

@@ -6,31 +6,29 @@ use crate::{ReportError, check_finite};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 320.0;
-/// Points of a series that get a dot with a tooltip of their own.
+/// Dots with tooltips of a series.
 const DOTS: usize = 64;
-/// Points of a series that are drawn; longer ones are thinned.
+/// Drawn points of a series; longer ones are thinned.
 const POINTS: usize = 1440;
 
-/// A named line: points in the order in which they are joined.
+/// Points in the order in which they are joined.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     pub name: String,
-    /// `x` and `y` of each point.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A point by itself.
+/// A separate point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dot {
-    /// `x` and `y`.
     pub at: (f64, f64),
-    /// What is shown when the pointer is over it.
+    /// Tooltip.
     pub tip: String,
-    /// Where a click leads.
+    /// Target of a click.
     pub link: Option<String>,
 }
 
-/// Lines over a common axis, with horizontal references such as a published figure.
+/// Lines over a common axis, with horizontal references such as published figures.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct LineChart {
@@ -44,7 +42,6 @@ pub struct LineChart {
 }
 
 impl LineChart {
-    /// A chart with what its axes mean.
     pub fn new(title: &str, x: &str, y: &str) -> Self {
         Self { title: title.to_owned(), x: x.to_owned(), y: y.to_owned(), ..Self::default() }
     }
@@ -60,22 +57,18 @@ impl LineChart {
         self
     }
 
-    /// Points that are not joined.
+    /// Adds points that are not joined.
     pub fn dots(mut self, name: &str, dots: Vec<Dot>) -> Self {
         self.dots.push((name.to_owned(), dots));
         self
     }
 
-    /// A horizontal line with a label.
     pub fn reference(mut self, label: &str, y: f64) -> Self {
         self.references.push((label.to_owned(), y));
         self
     }
 
-    /// The picture.
-    ///
-    /// # Errors
-    /// [`ReportError::NotFinite`].
+    /// Fails with [`ReportError::NotFinite`].
     pub fn draw(&self) -> Result<String, ReportError> {
         for series in &self.series {
             check_finite(&series.name, series.points.iter().flat_map(|&(x, y)| [x, y]))?;
@@ -145,7 +138,6 @@ impl LineChart {
 mod tests {
     use super::*;
 
-    /// A series of values at 1, 2, 3, ...
     fn counted(name: &str, values: impl IntoIterator<Item = f64>) -> Series {
         let points = values.into_iter().enumerate().map(|(index, y)| (index as f64 + 1.0, y)).collect();
         Series { name: name.to_owned(), points }

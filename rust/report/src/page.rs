@@ -21,7 +21,8 @@ svg .key{cursor:pointer}svg .key.off{opacity:.35}svg .hidden{display:none}
 h2{break-after:avoid}figure,tr{break-inside:avoid}}
 ";
 
-/// A click on a name in a legend hides what has its colour, and shows it again. One on a row with values writes them into the commands.
+/// A click on a legend's name toggles the parts with its colour; on a row with values it writes these into the
+/// commands.
 const SCRIPT: &str = "
 document.querySelectorAll('svg .key').forEach(function (key) {
   var svg = key.closest('svg'), colour = key.querySelector('rect').getAttribute('fill');
@@ -53,16 +54,16 @@ document.querySelectorAll('tr[data-values]').forEach(function (row) {
 });
 ";
 
-/// Sections from which on a report has a list of them.
+/// Least sections for a list of contents.
 const CONTENTS: usize = 3;
 
-/// A report that grows; finished, it is one file that needs no other.
+/// A report that becomes one self-contained file.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Page {
     title: String,
     answer: Option<[String; 2]>,
-    /// What comes before the first section, then each section with its heading.
+    /// Part before the first section, then sections with headings.
     sections: Vec<Section>,
     provenance: Vec<Vec<String>>,
 }
@@ -80,7 +81,7 @@ enum Item {
     Chart([String; 3]),
 }
 
-/// Links to figures or tables, `kind` and a number each.
+/// Links to figures or tables: `kind` and numbers.
 fn links(kind: &str, numbers: &[usize]) -> String {
     let link = |number: &usize| format!("<a href=\"#{kind}-{number}\">{kind} {number}</a>");
     numbers.iter().map(link).collect::<Vec<_>>().join(", ")
@@ -96,7 +97,7 @@ impl Page {
         }
     }
 
-    /// The answer as the heading, and a line below it that says what ran.
+    /// Answer as the heading, with a line of settings below.
     pub fn answer(mut self, answer: &str, setting: &str) -> Self {
         self.answer = Some([answer, setting].map(str::to_owned));
         self
@@ -118,13 +119,13 @@ impl Page {
         self.push(Item::Text(format!("<p>{}</p>\n", escape(text))))
     }
 
-    /// A table. The first column and the columns in `texts` are text, all others are numbers.
+    /// The first column and those in `texts` are text, others numbers.
     pub fn table(self, head: &[&str], texts: &[usize], rows: &[Vec<String>]) -> Self {
         self.push(Item::Table(cells_of(head, texts, rows, |_| Vec::new())))
     }
 
-    /// A command and its options. Words of the options that are `names` stand for values of a row, which a click on the row puts
-    /// in their places ([`Page::folded_table_of_values`]).
+    /// A command and its options, with `names` for values of a row: a click on the row inserts them
+    /// ([`Page::folded_table_of_values`]).
     pub fn command(self, command: &str, options: &str, names: &[&str]) -> Self {
         let mark =
             |line: String, name: &&str| line.replace(name, &format!("<var title=\"{name}\">{name}</var>"));
@@ -137,7 +138,7 @@ impl Page {
         self.folded_table_of_values(summary, head, rows, |_| Vec::new())
     }
 
-    /// The same, with the values that each row has for commands, by their names: words without spaces.
+    /// [`Self::folded_table`] with each row's values for commands, by name: words without spaces.
     pub fn folded_table_of_values<'a>(
         self,
         summary: &str,
@@ -151,18 +152,18 @@ impl Page {
         )))
     }
 
-    /// A chart, as its `draw` has returned it, with its title and what to see in it; both may be empty.
+    /// A chart from its `draw`, with title and caption, which may be empty.
     pub fn chart(self, svg: &str, title: &str, caption: &str) -> Self {
         self.push(Item::Chart([svg, title, caption].map(str::to_owned)))
     }
 
-    /// How the report was made, a name and a text: the last section.
+    /// Origin of the report, by name: the last section.
     pub fn provenance(mut self, name: &str, text: &str) -> Self {
         self.provenance.push(vec![name.to_owned(), text.to_owned()]);
         self
     }
 
-    /// The file. Tables and figures are numbered, and those of a section name each other.
+    /// The file. Tables and figures are numbered; those of a section link to each other.
     pub fn finish(self) -> String {
         let title = escape(&self.title);
         let provenance = !self.provenance.is_empty();
@@ -245,7 +246,6 @@ fn heading(body: &mut String, number: usize, heading: &str) {
     let _ = writeln!(body, "<h2 id=\"section-{number}\">{heading} {back}</h2>");
 }
 
-/// The rows of a table, its head first.
 fn cells_of<'a>(
     head: &[&str],
     texts: &[usize],
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(chosen, ["ITEM=<0>"]);
         assert!(!html.contains("http://") || html.matches("http://").count() == 1, "nothing from outside");
         assert!(!html.contains("<script src"));
-        // Every link leads to a place of the page, and every section is in the contents.
+        // Every link has a target on the page, and every section is in the contents.
         let ids: Vec<&str> = document.descendants().filter_map(|n| n.attribute("id")).collect();
         let links: Vec<&str> = document.descendants().filter_map(|n| n.attribute("href")).collect();
         assert!(links.iter().all(|link| ids.contains(&link.trim_start_matches('#'))), "{links:?} {ids:?}");

@@ -1,12 +1,12 @@
-//! Horizontal bars, one per row, with a text behind each.
+//! Horizontal bars, one per row, each with a text after it.
 
 use crate::svg::{Anchor, COLOURS, LETTER, Picture};
 use crate::{ReportError, check_finite};
 
 const ROW: f64 = 24.0;
-/// The longest bar.
+/// Longest bar.
 const BAR: f64 = 420.0;
-/// Room for the text behind a bar.
+/// For the text after a bar.
 const TEXT: f64 = 180.0;
 
 #[derive(Clone, Debug)]
@@ -17,7 +17,6 @@ struct Row {
     colour: usize,
 }
 
-/// Horizontal bars.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Rows {
@@ -26,22 +25,18 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Without rows.
     pub fn new(title: &str) -> Self {
         Self { title: title.to_owned(), rows: Vec::new() }
     }
 
-    /// One more row; `colour` is a number, equal for what belongs together.
+    /// Adds a row; equal `colour` numbers group rows.
     pub fn row(mut self, name: &str, value: f64, text: &str, colour: usize) -> Self {
         let (name, text) = (name.to_owned(), text.to_owned());
         self.rows.push(Row { name, value, text, colour });
         self
     }
 
-    /// The picture.
-    ///
-    /// # Errors
-    /// [`ReportError::NotFinite`].
+    /// Fails with [`ReportError::NotFinite`].
     pub fn draw(&self) -> Result<String, ReportError> {
         check_finite(&self.title, self.rows.iter().map(|row| row.value))?;
         let longest = self.rows.iter().map(|row| row.value).fold(0.0, f64::max);

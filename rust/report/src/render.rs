@@ -1,4 +1,4 @@
-//! Renderers of a [`Report`]: JSON, CSV, the page, and the schema. `text` has the one for terminals.
+//! Renderers of a [`Report`]: JSON, CSV, page and schema. `text` is for terminals.
 
 use crate::value::{
     Chart, ChartKind, Level, Part, Report, Table, Unit, at, counted, grouped, head, is_absent, with_unit,
@@ -8,10 +8,7 @@ use crate::{BarChart, Field, Fold, Folds, LineChart, Page, ReportError, Rows, Se
 use itertools::Itertools;
 use serde_json::Value;
 
-/// Records as CSV (RFC 4180).
-///
-/// # Errors
-/// For records of different lengths.
+/// Records as CSV (RFC 4180), all of one length.
 pub fn csv_of(records: impl IntoIterator<Item = Vec<String>>) -> Result<String, csv::Error> {
     let mut out = csv::Writer::from_writer(Vec::new());
     records.into_iter().try_for_each(|record| out.write_record(record))?;
@@ -31,16 +28,16 @@ fn folded(page: Page, Folds { title, text, commands, names, head, folds }: &Fold
     })
 }
 
-/// Rows of a table that a page shows without being asked.
+/// Rows of a table that a page shows unfolded.
 const LONGEST: usize = 30;
 
 impl Table {
-    /// Its columns for people: those that name sections are left out.
+    /// Columns for people, without those that name sections.
     pub(crate) fn shown(&self, by: &[&str]) -> impl Iterator<Item = &Field> {
         self.columns.iter().filter(move |column| !by.contains(&column.key))
     }
 
-    /// Columns that name sections of text: the page has room for more of them.
+    /// Columns that name sections in text; the page has room for more.
     pub(crate) fn by_first(&self) -> &'static [&'static str] {
         &self.by[..self.by.len().min(1)]
     }
@@ -51,12 +48,11 @@ impl Table {
 }
 
 impl Report {
-    /// The rows of a table.
     pub(crate) fn rows(&self, key: &str) -> &[Value] {
         self.json.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
-    /// Figures of a group, or of the report itself if the key is empty.
+    /// Figures of a group, or of the report if the key is empty.
     pub(crate) fn figure(&self, group: &str, key: &str) -> &Value {
         let (first, rest) = key.split_once('.').unwrap_or((key, ""));
         let (first, rest) = if group.is_empty() { (first, rest) } else { (group, key) };
@@ -64,18 +60,13 @@ impl Report {
         if rest.is_empty() { value } else { at(value, rest) }
     }
 
-    /// An error if the report is incomplete: a value without a number, or a key without a field.
-    ///
-    /// # Errors
-    /// [`ReportError::Incomplete`].
+    /// Fails with [`ReportError::Incomplete`]: a value without a number, or a key without a field.
     pub fn check(&self) -> Result<(), ReportError> {
         self.fault.as_ref().map_or(Ok(()), |fault| Err(self.incomplete(fault)))
     }
 
-    /// One JSON object: `command`, `holds`, `verdict`, `reason`, `notes`, the figures, groups, tables and inputs, and `again`.
-    ///
-    /// # Errors
-    /// [`ReportError::Incomplete`].
+    /// One JSON object: `command`, `holds`, `verdict`, `reason`, `notes`, the figures, groups, tables and inputs, and
+    /// `again`. Fails as [`Self::check`].
     pub fn json(&self) -> Result<String, ReportError> {
         let mut all = serde_json::Map::new();
         all.insert("command".to_owned(), self.command.into());
@@ -90,10 +81,8 @@ impl Report {
         serde_json::to_string_pretty(&all).map_err(|error| self.incomplete(error))
     }
 
-    /// Each table as CSV, by its key, without columns of objects; and `schema`: path, unit and meaning of everything in JSON. A text that a spreadsheet would take for a formula begins with `'`.
-    ///
-    /// # Errors
-    /// [`ReportError::Incomplete`].
+    /// Tables as CSV by key, without columns of objects; and `schema`: path, unit and meaning of all JSON. Text that a
+    /// spreadsheet would take for a formula begins with `'`. Fails as [`Self::check`].
     pub fn csv(&self) -> Result<Vec<(&'static str, String)>, ReportError> {
         let text = |table: &Table| {
             let mut keys: Vec<String> = Vec::new();
@@ -128,7 +117,7 @@ impl Report {
         ReportError::Incomplete { command: self.command, fault: fault.to_string() }
     }
 
-    /// Every JSON path with its unit and meaning.
+    /// Every JSON path with unit and meaning.
     pub fn schema(&self) -> Vec<[String; 3]> {
         let mut all = Vec::new();
         let mut add = |path: String, unit: Unit, meaning: &str| {
@@ -158,10 +147,7 @@ impl Report {
         all
     }
 
-    /// The page: the first lines, then tables and charts, then how it was made.
-    ///
-    /// # Errors
-    /// [`ReportError`] for a number that a chart cannot show.
+    /// The page: first lines, tables and charts, provenance. Fails for numbers that a chart cannot show.
     pub fn page(&self, provenance: &[(&str, String)]) -> Result<String, ReportError> {
         let title = format!("ndp {}: {}", self.command, self.setting);
         let title = title.trim_end_matches(": ");
@@ -203,7 +189,7 @@ impl Report {
                 Part::Group(group) => {
                     page.section(group.title).table(&["", ""], &[], &cells(group.key, &group.fields, &all))
                 }
-                // Long tables are for programs; charts show them. An empty one says nothing.
+                // Long tables are for programs; charts show them. Empty ones are left out.
                 Part::Table(table) if !self.is_on_page(table) => page,
                 Part::Table(table) => {
                     let all = self.rows(table.key);
@@ -256,7 +242,7 @@ impl Report {
         matches!(chart.kind, ChartKind::Drawn(_)) || !self.rows(chart.table).is_empty()
     }
 
-    /// The rows of a table, in sections with equal values of these columns.
+    /// A table's rows, in sections with equal values of these columns.
     pub(crate) fn sections(&self, table: &str, by: &[&str]) -> Vec<(String, Vec<&Value>)> {
         let mut all: Vec<(String, Vec<&Value>)> = Vec::new();
         for row in self.rows(table) {
@@ -270,7 +256,6 @@ impl Report {
         all
     }
 
-    /// Charts over a table.
     fn charts_of(&self, table: &Table) -> impl Iterator<Item = &Chart> {
         let key = table.key;
         self.parts.iter().filter_map(move |part| match part {
@@ -279,16 +264,13 @@ impl Report {
         })
     }
 
-    /// Whether a chart is in the section of its table.
+    /// Whether a chart is in its table's section.
     fn is_beside_table(&self, chart: &Chart) -> bool {
         let is_of = |table: &Table| table.key == chart.table && self.is_on_page(table);
         self.parts.iter().any(|part| matches!(part, Part::Table(table) if is_of(table)))
     }
 
-    /// A chart as SVG.
-    ///
-    /// # Errors
-    /// [`ReportError::NotFinite`].
+    /// A chart as SVG. Fails with [`ReportError::NotFinite`].
     pub fn drawn(&self, chart: &Chart) -> Result<String, ReportError> {
         let rows = self.rows_of(chart);
         let number = |row: &Value, key: &str| at(row, key).as_f64().unwrap_or(0.0);
@@ -342,7 +324,7 @@ impl Report {
         }
     }
 
-    /// Name of a row: the columns with commas between their keys. Columns after the first that are equal in all rows are left out.
+    /// Name of a row: columns by comma-separated keys. After the first, columns equal in all rows are left out.
     fn label(&self, table: &str, row: &Value, keys: &str) -> String {
         let differ =
             |key: &str| self.rows(table).windows(2).any(|pair| at(&pair[0], key) != at(&pair[1], key));
@@ -356,7 +338,7 @@ impl Report {
         keys.map(|(_, key)| shown(key)).join(", ")
     }
 
-    /// The rows that a chart shows. If the table has sections, these are the rows of the chart's section.
+    /// Rows of a chart: those of its section, if the table has sections.
     fn rows_of(&self, chart: &Chart) -> Vec<&Value> {
         let table = self.parts.iter().find_map(|part| match part {
             Part::Table(table) if table.key == chart.table => Some(table),

@@ -1,15 +1,14 @@
-//! Elements of an SVG picture: text that is escaped, numbers that are short.
+//! Elements of an SVG picture: escaped text, short numbers.
 
 use std::fmt::Write;
 
-/// Colours that people with any colour vision tell apart, light and dark behind them (Okabe and Ito, 2008, without black and yellow),
-/// and more for where there are many.
+/// Colours for any colour vision, on light and dark (Okabe and Ito, 2008, without black and yellow), and more for many.
 pub(crate) const COLOURS: [&str; 13] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8c8c8c", "#7b4fa3", "#999933",
     "#661100", "#44bb99", "#bb5566", "#4477aa",
 ];
 
-/// Names that have the same colour in every chart, each its number in [`COLOURS`].
+/// Names with the same colour in every chart, as indices into [`COLOURS`].
 const KNOWN: [(&str, usize); 21] = [
     ("GPU", 0),
     ("NPU", 7),
@@ -34,7 +33,7 @@ const KNOWN: [(&str, usize); 21] = [
     ("waits for channels", 12),
 ];
 
-/// The names of a legend, each with a colour: that of its name if it is known, else the next one that is free.
+/// Names of a legend with colours: known ones, else the next free one.
 pub(crate) fn colours<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<(&'a str, &'static str)> {
     let known = |name: &str| KNOWN.iter().find(|(known, _)| *known == name).map(|(_, colour)| *colour);
     let taken: Vec<usize> = names.clone().filter_map(known).collect();
@@ -44,10 +43,10 @@ pub(crate) fn colours<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<(
     names.map(|name| (name, colour(name))).collect()
 }
 
-/// Width of a letter, about, at the size of the style below.
+/// Approximate width of a letter in the style below.
 pub(crate) const LETTER: f64 = 6.6;
 
-/// A text in lines of so many units at most, as far as its words and their hyphens allow.
+/// Breaks text into lines of at most `width` units, at words and hyphens.
 pub(crate) fn wrap(text: &str, width: f64) -> Vec<String> {
     let most = (width / LETTER) as usize;
     let mut lines: Vec<String> = Vec::new();
@@ -65,7 +64,6 @@ pub(crate) fn wrap(text: &str, width: f64) -> Vec<String> {
     lines
 }
 
-/// Text for XML.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -74,7 +72,7 @@ pub(crate) fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // Characters that XML 1.0 does not have, and other control characters.
+            // Control characters, some of which XML 1.0 does not have.
             c if c.is_control() && c != '\n' && c != '\t' => escaped.push('\u{FFFD}'),
             c => escaped.push(c),
         }
@@ -82,13 +80,12 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A coordinate with one decimal at most.
+/// A coordinate with at most one decimal.
 pub(crate) fn at(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
-/// Side on which a text lies of its place.
 #[derive(Clone, Copy)]
 pub(crate) enum Anchor {
     Start,
@@ -130,7 +127,6 @@ impl Picture {
         let _ = writeln!(self.body, r#"<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="{class}"/>"#);
     }
 
-    /// A rectangle with a tooltip.
     pub fn bar(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str, tip: &str) {
         let [x, y, width, height] = [x, y, width.max(0.0), height.max(0.0)].map(at);
         let tip = escape(tip);
@@ -149,7 +145,6 @@ impl Picture {
         );
     }
 
-    /// A dot, perhaps with a link.
     pub fn dot(&mut self, (x, y): (f64, f64), r: f64, (colour, tip): (&str, &str), link: Option<&str>) {
         let (x, y, tip) = (at(x), at(y), escape(tip));
         let dot =
@@ -160,7 +155,7 @@ impl Picture {
         };
     }
 
-    /// A legend in a row, wrapped at the picture's width; returns the first free height below.
+    /// A row of names, wrapped at the picture's width; returns the first free height below.
     pub fn legend(&mut self, names: &[(&str, &str)], left: f64, top: f64) -> f64 {
         let (mut x, mut y) = (left, top);
         for (name, colour) in names {
@@ -202,7 +197,6 @@ mod tests {
         let (first, second) = (of(&["GPU", "bus", "DIMMs"]), of(&["a", "DIMMs", "b", "GPU"]));
         assert_eq!((second[1], second[3]), (first[2], first[0]));
         assert!(!second[..1].contains(&first[0]) && second[0] != second[2] && second[2] != first[2]);
-        // More names than colours.
         assert_eq!(colours((0..20).map(|_| "x")).len(), 20);
     }
 }

@@ -7,21 +7,20 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Where text goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     pub width: usize,
-    /// Whether it shows bars and styles.
+    /// Shows bars and styles.
     pub rich: bool,
-    /// Everything, and not only the figures and tables of the first screen.
+    /// Shows more than the first screen's figures and tables.
     pub verbose: bool,
 }
 
-/// Lines for a terminal, without control characters, and the parts that have a style.
+/// Lines for a terminal without control characters, and their styles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Screen {
     pub text: String,
-    /// Bytes of the text, in order, and the parameters of the control sequence that selects their style (ECMA-48, SGR).
+    /// Byte ranges in order, and parameters of the control sequence of their style (ECMA-48, SGR).
     pub styles: Vec<(Range<usize>, &'static str)>,
 }
 
@@ -29,18 +28,17 @@ const GREEN: &str = "1;32";
 const RED: &str = "1;31";
 const BOLD: &str = "1";
 
-/// Columns where nobody says how many there are, and at most.
+/// Default and most columns.
 pub const WIDTH: usize = 100;
-/// Fewest columns that a line is broken for.
+/// Least columns that a line is broken for.
 const LEAST: usize = 40;
-/// Columns of the longest bar, and the least that are worth drawing.
+/// Columns of the longest bar, and the fewest worth drawing.
 const BAR: (usize, usize) = (40, 8);
 const GAP: usize = 2;
-/// Fewest columns for a text that is broken.
+/// Least columns of a broken text.
 const WRAPPED: usize = 16;
 
 impl Report {
-    /// As text.
     pub fn text(&self, terminal: Terminal) -> Screen {
         let width = terminal.width.clamp(LEAST, WIDTH);
         let mut text = String::new();
@@ -93,7 +91,7 @@ impl Report {
         Screen { text, styles }
     }
 
-    /// What failed and how to see it again, for a reader of standard error.
+    /// What failed and how to rerun it, for standard error.
     pub fn failure(&self) -> String {
         let notes = self.notes.iter().map(|note| format!("{note}\n"));
         let again = self.again.iter().map(|again| format!("rerun: {again}"));
@@ -121,7 +119,7 @@ impl Report {
 }
 
 fn table_of(text: &mut String, (table, rows): (&Table, &[&Value]), most: Level, width: usize, bars: bool) {
-    // A column that has no value in any row is left out.
+    // Columns without values are left out.
     let has_values = |column: &&Field| rows.iter().any(|row| !is_absent(at(row, column.key)));
     let columns = table.shown(table.by_first()).filter(|column| column.level <= most).filter(has_values);
     let mut rest: Vec<Column> = columns.map(|column| Column::new(column, rows)).collect();
@@ -170,7 +168,7 @@ fn table_of(text: &mut String, (table, rows): (&Table, &[&Value]), most: Level, 
         if later.is_empty() {
             return;
         }
-        // The others, each line again with its name: the first column and the texts beside it.
+        // The others, with the names repeated: the first column and the texts after it.
         text.push('\n');
         let names = 1 + rest.iter().skip(1).take_while(|column| column.is_text()).count();
         let room = |names: usize| rest[..names].iter().map(|column| column.width + GAP).sum::<usize>();
@@ -183,14 +181,13 @@ fn table_of(text: &mut String, (table, rows): (&Table, &[&Value]), most: Level, 
 /// Rows of a table without `--verbose`: most of a screen.
 const ROWS: usize = 40;
 
-/// A column of a table on the screen.
 struct Column {
     unit: Unit,
     head: String,
     cells: Vec<String>,
-    /// Width of the widest cell, or less if its text takes several lines.
+    /// Width of the widest cell, or less if its text is broken.
     width: usize,
-    /// Least width, with one word of the head in a line.
+    /// Width with one word of the head per line.
     narrow: usize,
 }
 
@@ -211,7 +208,7 @@ impl Column {
     }
 }
 
-/// The cells of a row side by side; a text that is too wide takes several lines.
+/// Cells of a row side by side; wide texts take several lines.
 fn write_line(text: &mut String, columns: &[Column], cell: impl Fn(&Column) -> String, bar: &str) {
     let cells: Vec<Vec<String>> = columns.iter().map(|column| broken(&cell(column), column.width)).collect();
     for number in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
@@ -229,7 +226,7 @@ fn write_line(text: &mut String, columns: &[Column], cell: impl Fn(&Column) -> S
     }
 }
 
-/// A text in lines of this width, at least one.
+/// Breaks a text into lines of `width`, at least one.
 fn broken(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     if text.chars().count() <= width {
@@ -255,7 +252,7 @@ fn title(text: &mut String, styles: &mut Vec<(Range<usize>, &'static str)>, titl
     text.push('\n');
 }
 
-/// Words in lines no longer than the width, the first after a label, the others below its end.
+/// Words within the width, indented to the end of the label.
 fn paragraph(text: &mut String, label: &str, indent: usize, words: &str, width: usize) {
     for (number, line) in broken(&visible(words), width.saturating_sub(indent)).iter().enumerate() {
         let _ = match number {

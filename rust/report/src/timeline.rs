@@ -1,18 +1,18 @@
-//! Timelines: trace events in the JSON form that ui.perfetto.dev and chrome://tracing read.
+//! Timelines: trace events in JSON for ui.perfetto.dev and chrome://tracing.
 //!
-//! Complete events (`X`) with times in microseconds, one event per line. Events of a track must not overlap.
+//! Complete events (`X`) in microseconds, one per line. Events of a track must not overlap.
 //!
-//! Perfetto keeps whole nanoseconds, cut off, and drops events that overlap after that. So all instants are rounded to nanoseconds
-//! here, each once, and the exact begin is among the arguments of the event. Perfetto also takes thread 0, and the thread with the
-//! number of its process, for the same main thread; so the numbers of threads begin above those of processes.
+//! Perfetto truncates to whole nanoseconds, then drops overlapping events. So each instant is rounded to nanoseconds
+//! once, and the exact begin is an argument. Perfetto also identifies thread 0 with the thread that has its process's
+//! number, so thread numbers begin above those of processes.
 
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// A process and a track of it.
+/// Process and track.
 pub type Track = (u32, u32);
 
-/// More than a process has tracks.
+/// Bound on the tracks of a process.
 const TRACKS: u32 = 1000;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ struct Event {
     args: Value,
 }
 
-/// A value of a process from a time on.
+/// A process's value from a time on.
 #[derive(Debug)]
 struct Counter {
     process: u32,
@@ -33,7 +33,6 @@ struct Counter {
     value: f64,
 }
 
-/// Processes, their tracks, and events on them.
 #[derive(Debug, Default)]
 pub struct Timeline {
     processes: Vec<(u32, String)>,
@@ -43,31 +42,28 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Names process `number`, which is 1 or more. Processes are shown in the order of their numbers.
+    /// Names process `number`, 1 or more. Processes are shown in this order.
     pub fn process(&mut self, number: u32, name: impl Into<String>) {
         self.processes.push((number, name.into()));
     }
 
-    /// Names a track. The tracks of a process are shown in the order of their numbers.
+    /// Names a track. A process's tracks are shown in order of their numbers.
     pub fn track(&mut self, track: Track, name: impl Into<String>) {
         self.tracks.push((track, name.into()));
     }
 
-    /// An event from `begin` to `end`, in picoseconds; `args` is a JSON object.
+    /// Times are in picoseconds; `args` is a JSON object.
     pub fn event(&mut self, track: Track, name: impl Into<String>, (begin, end): (u64, u64), args: Value) {
         let (name, begin_ps, end_ps) = (name.into(), begin, end.max(begin));
         self.events.push(Event { track, name, begin_ps, end_ps, args });
     }
 
-    /// A counter of a process has a value from a time in picoseconds on. Of several at the same time the last one counts.
+    /// Sets a process's counter from a time in picoseconds on. The last of several at one time counts.
     pub fn counter(&mut self, process: u32, name: impl Into<String>, at_ps: u64, value: f64) {
         self.counters.push(Counter { process, name: name.into(), at_ps, value });
     }
 
-    /// Writes the timeline.
-    ///
-    /// # Errors
-    /// What `out` says.
+    /// Writes the timeline; fails as `out`.
     pub fn write(self, out: &mut dyn Write) -> io::Result<()> {
         let Self { processes, tracks, mut events, mut counters } = self;
         let metadata = |track: Track, name: &str, args: Value| json!({ "ph": "M", "pid": track.0, "tid": thread(track), "name": name, "args": args });
@@ -106,13 +102,12 @@ fn ns(ps: u64) -> u64 {
     (ps + 500) / 1000
 }
 
-/// In microseconds, with a picosecond more: what is cut off after a conversion to nanoseconds is less than that, and never a whole
-/// one because of a double's rounding.
+/// Microseconds, plus a picosecond: rounding of doubles cannot make truncation lose a nanosecond.
 fn begin_us(ns: u64) -> f64 {
     (ns as f64 + 1e-3) / 1e3
 }
 
-/// Number of a track's thread, other than that of any process or other track.
+/// Differs from all processes and other tracks.
 fn thread((process, track): Track) -> u32 {
     TRACKS * process + track
 }

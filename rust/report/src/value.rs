@@ -1,35 +1,35 @@
-//! The value of a result: verdict, figures, tables, charts and provenance. [`Report`] is built once; text, JSON, CSV and HTML are made from it.
+//! The value of a result: verdict, figures, tables, charts, provenance. All formats are made from a [`Report`].
 //!
-//! Numbers come in as [`Values`]. A [`Field`] gives each key a name, a unit and a meaning. A key without a field is an error when the report is rendered, so that the schema ([`Report::schema`]) lists every JSON path.
+//! Numbers are [`Values`]. A [`Field`] gives each key name, unit and meaning. Keys without fields fail to render, so
+//! the schema ([`Report::schema`]) is complete.
 
 use crate::values::{Values, parsed, unknown};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The unit of a number, which decides how people see it. JSON and CSV have the bare number.
+/// Unit of a number for people. JSON and CSV have bare numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unit {
     /// A name, a text or a flag.
     Text,
     Count,
-    /// Clock cycles.
     Cycles,
-    /// A part of 1, written in percent.
+    /// A part of 1, shown in percent.
     Share,
-    /// Bytes, written in kB, MB or GB.
+    /// Shown in kB, MB or GB.
     Bytes,
     /// Femtojoules, as `{low_fj, fj, high_fj}`.
     Energy,
-    /// A unit with this name, and decimals.
+    /// Name and decimals.
     Real(&'static str, usize),
-    /// A number with four significant digits, in the unit that another column names.
+    /// Four significant digits, in the unit of another column.
     Digits,
-    /// An object or a list that another page describes.
+    /// An object or list described elsewhere.
     Data,
 }
 
 impl Unit {
-    /// Returns the unit's name in the schema.
+    /// Name in the schema.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -46,7 +46,7 @@ impl Unit {
     }
 }
 
-/// Where a field is written for people. JSON has all of them, and CSV all columns.
+/// Where people see a field. JSON has all fields, and CSV all columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Among the first lines.
@@ -58,16 +58,15 @@ pub enum Level {
     Json,
 }
 
-/// A key of the JSON that a command prints: a figure or a column.
+/// A key of a command's JSON: a figure or a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Field {
-    /// Path from the figures, or from a row: names with dots between them.
+    /// Path from the figures or a row, with dots.
     pub key: &'static str,
     pub label: &'static str,
     pub unit: Unit,
-    /// Meaning, in a sentence without its end.
+    /// A sentence without its full stop.
     pub meaning: &'static str,
-    /// Forms that show the field.
     pub level: Level,
 }
 
@@ -83,7 +82,7 @@ impl Field {
     }
 }
 
-/// Figures below one key. Figures of the report itself stand at the top.
+/// Figures below one key; the report's own are at the top.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub key: &'static str,
@@ -92,32 +91,31 @@ pub(crate) struct Group {
     pub level: Level,
 }
 
-/// A table: an array of objects below one key.
+/// An array of objects below one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pub key: &'static str,
     pub title: &'static str,
     pub columns: Vec<Field>,
     pub level: Level,
-    /// Column whose shares are drawn as bars.
+    /// Column of shares to draw as bars.
     pub bars: Option<&'static str>,
-    /// Columns that divide the rows into sections: all of them on the page, the first one in text. Empty if there is one section.
+    /// Columns that divide rows into sections: all on the page, the first in text. Empty without sections.
     pub by: &'static [&'static str],
 }
 
-/// A chart over a table.
 #[derive(Clone, Debug)]
 pub struct Chart {
     pub table: &'static str,
-    /// Title: a sentence about the content.
+    /// A sentence about the content.
     pub title: String,
-    /// Caption: a sentence about what a reader should notice.
+    /// A sentence about what to notice.
     pub caption: String,
     pub kind: ChartKind,
 }
 
 impl Chart {
-    /// A chart over the table of this key.
+    /// `table` is a table's key.
     pub fn new(
         table: &'static str,
         title: impl Into<String>,
@@ -128,69 +126,69 @@ impl Chart {
     }
 }
 
-/// Marks of a chart. Columns are named by their keys; several keys with commas between them name a row together.
+/// Columns are named by keys; comma-separated keys name a row together.
 #[derive(Clone, Debug)]
 pub enum ChartKind {
-    /// A horizontal bar for each row.
+    /// A horizontal bar per row.
     Rows { label: &'static str, value: &'static str },
-    /// Parts on top of each other, a row for each part.
+    /// Stacked parts, a row per part.
     Stacks {
-        /// Column of the whole's name.
+        /// Name of the whole.
         label: &'static str,
-        /// Column of the part's name.
+        /// Name of the part.
         part: &'static str,
-        /// Column of heights, and the factor to the unit of the axis.
+        /// Column of heights, and factor to the axis's unit.
         value: (&'static str, f64),
-        /// Name of the axis, with the unit.
+        /// With the unit.
         axis: &'static str,
     },
-    /// Columns on top of each other, a bar for each row.
+    /// Stacked columns, a bar per row.
     Columns {
         label: &'static str,
         parts: Vec<&'static str>,
-        /// Factor to the unit of the axis.
+        /// Factor to the axis's unit.
         factor: f64,
-        /// Name of the axis, with the unit.
+        /// With the unit.
         axis: &'static str,
     },
-    /// A line for each value of a column.
+    /// A line per value of a column.
     Lines {
-        /// Column of places, and whether the axis shows their powers of ten.
+        /// Column of places, and whether the axis shows powers of ten.
         x: (&'static str, bool),
-        /// Column of heights, and the factor to the unit of the axis.
+        /// Column of heights, and factor to the axis's unit.
         y: (&'static str, f64),
-        /// Column that names the line, and the words around the name.
+        /// Column that names the line, and words around the name.
         series: (&'static str, &'static str, &'static str),
-        /// Names of the axes, with the units.
+        /// With the units.
         axes: [&'static str; 2],
         /// A height to compare with.
         reference: Option<(&'static str, f64)>,
     },
-    /// A picture that is drawn already.
+    /// A finished picture.
     Drawn(String),
 }
 
-/// Long tables that only the page has. Each is folded into a line; a click on a row puts its values into the commands.
+/// Long tables of the page, folded into lines. A click on a row puts its values into the commands.
 #[derive(Clone, Debug)]
 pub struct Folds {
     pub title: &'static str,
     pub text: String,
-    /// For each command: its purpose, the command, and its options.
+    /// Purpose, command and options.
     pub commands: Vec<(&'static str, String, &'static str)>,
-    /// Words of the options in whose places a click on a row puts the row's values.
+    /// Words of the options that a click replaces by a row's values.
     pub names: &'static [&'static str],
     pub head: &'static [&'static str],
     pub folds: Vec<Fold>,
 }
 
-/// A long table: the line that opens it; cells of each row, and its values in the order of the names, or none.
+/// Opening line, and per row its cells and its values in the order of the names, if any.
 #[derive(Clone, Debug)]
 pub struct Fold {
     pub summary: String,
     pub rows: Vec<(Vec<String>, Vec<String>)>,
 }
 
-/// A part of the report after its first lines, in order.
+/// Parts after the first lines, in order.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Group(Group),
@@ -199,12 +197,11 @@ pub(crate) enum Part {
     Folds(Folds),
 }
 
-/// The result of a command.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Report {
     pub(crate) command: &'static str,
-    /// Whether all checks passed; `None` if there are none.
+    /// Whether all checks passed; `None` without checks.
     pub(crate) holds: Option<bool>,
     pub(crate) verdict: String,
     pub(crate) reason: Option<String>,
@@ -212,7 +209,7 @@ pub struct Report {
     pub(crate) notes: Vec<String>,
     pub(crate) figures: Vec<Field>,
     pub(crate) parts: Vec<Part>,
-    /// Keys of inputs that are repeated, each with its meaning.
+    /// Keys of repeated inputs, with their meanings.
     pub(crate) data: Vec<(&'static str, &'static str)>,
     pub(crate) json: Map<String, Value>,
     pub(crate) again: Option<String>,
@@ -221,12 +218,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// The result of a command that checks nothing: the sentence that answers the question.
+    /// A command without checks; `answer` is a sentence.
     pub fn answer(command: &'static str, answer: impl Into<String>) -> Self {
         Self::of(command, None, answer.into())
     }
 
-    /// The result of a command with checks: whether all passed, and the sentence that says so.
+    /// A command with checks: whether all passed, and a sentence.
     pub fn checked(command: &'static str, holds: bool, verdict: impl Into<String>) -> Self {
         Self::of(command, Some(holds), verdict.into())
     }
@@ -236,19 +233,19 @@ impl Report {
         Self { command, holds, verdict, json, ..Self::default() }
     }
 
-    /// Adds the reason for the figures: a sentence.
+    /// A sentence on the reason for the figures.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
         self
     }
 
-    /// What ran: model, machine, sizes, seed; a line.
+    /// A line on what ran: model, machine, sizes, seed.
     pub fn setting(mut self, setting: impl Into<String>) -> Self {
         self.setting = setting.into();
         self
     }
 
-    /// An assumption, a refusal or a warning that belongs to the result.
+    /// An assumption, a refusal or a warning.
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
@@ -261,7 +258,7 @@ impl Report {
         self
     }
 
-    /// Figures below a key, at a level or beyond.
+    /// Figures below a key, shown at this level and beyond.
     pub fn group(
         mut self,
         level: Level,
@@ -274,12 +271,11 @@ impl Report {
         self
     }
 
-    /// A table on the screen.
     pub fn table(self, key: &'static str, title: &'static str, rows: impl Into<Values>) -> Self {
         self.table_at(Level::Screen, None, (key, title), rows)
     }
 
-    /// A table at a level, and the column whose shares are bars.
+    /// `bars` is the column of shares to draw as bars.
     pub fn table_at(
         mut self,
         level: Level,
@@ -293,7 +289,7 @@ impl Report {
         self
     }
 
-    /// Gives people a section of the last table for each value of these columns; text goes by the first of them. A chart over the table is in the
+    /// Divides the last table into sections by these columns; text uses the first. A chart over the table is in the
     /// section that its title names.
     pub fn by(mut self, columns: &'static [&'static str]) -> Self {
         if let Some(Part::Table(table)) = self.parts.last_mut() {
@@ -302,13 +298,11 @@ impl Report {
         self
     }
 
-    /// A chart over a table.
     pub fn chart(mut self, chart: Chart) -> Self {
         self.parts.push(Part::Chart(chart));
         self
     }
 
-    /// Long tables of the page.
     pub fn folds(mut self, folds: Folds) -> Self {
         self.parts.push(Part::Folds(folds));
         self
@@ -324,7 +318,7 @@ impl Report {
         self
     }
 
-    /// The command that gives this result again.
+    /// The command that reproduces the result.
     pub fn again(mut self, command: impl Into<String>) -> Self {
         self.again = Some(command.into());
         self
@@ -338,7 +332,7 @@ impl Report {
         self.fault.get_or_insert_with(|| fault.to_owned());
     }
 
-    /// Returns fields and rows, and notes a key that has no field.
+    /// Returns fields and rows; records a key without a field.
     fn known(&mut self, key: &str, Values { fields, rows, fault }: Values) -> (Vec<Field>, Vec<Value>) {
         if let Some(error) = fault {
             self.fault(&format!("'{key}': {error}"));
@@ -349,7 +343,7 @@ impl Report {
         (fields, rows)
     }
 
-    /// The same for figures, which are one object.
+    /// [`Self::known`] for figures, which are one object.
     fn object(&mut self, key: &str, figures: Values) -> (Vec<Field>, Map<String, Value>) {
         let (fields, mut rows) = self.known(key, figures);
         match (rows.pop(), rows.len()) {
@@ -362,7 +356,7 @@ impl Report {
     }
 }
 
-/// The value at a path. Names may have dots themselves, as keys of configurations do.
+/// The value at a path, whose names may contain dots, as configuration keys do.
 pub(crate) fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
     if let Some(found) = value.get(path) {
         return found;
@@ -372,17 +366,17 @@ pub(crate) fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
     below.find(|found| !found.is_null()).unwrap_or(&Value::Null)
 }
 
-/// A name that is known only when the program runs, such as a metric of the user's, as the name of a field: it lives as long as the program.
+/// Leaks a name known only at run time, such as a user's metric, for a field.
 pub fn lasting(name: &str) -> &'static str {
     Box::leak(name.to_owned().into_boxed_str())
 }
 
-/// A number with a comma after each three digits.
+/// A number with a comma per three digits.
 pub fn grouped(number: u64) -> String {
     thousands(&number.to_string())
 }
 
-/// Digits with a comma after each three.
+/// Digits with a comma per three.
 pub(crate) fn thousands(digits: &str) -> String {
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -394,12 +388,12 @@ pub(crate) fn thousands(digits: &str) -> String {
     text
 }
 
-/// A number of things: "1 DIMM", "4 DIMMs".
+/// "1 DIMM", "4 DIMMs".
 pub fn counted(number: u64, one: &str) -> String {
     format!("{} {one}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// A value for people, without its unit: the heads of columns have it. A missing one is `-`.
+/// A value without its unit, which the head has; `-` if missing.
 pub(crate) fn written(unit: Unit, value: &Value) -> String {
     match (unit, value) {
         (_, Value::Null) => "-".to_owned(),
@@ -419,7 +413,7 @@ pub(crate) fn written(unit: Unit, value: &Value) -> String {
     }
 }
 
-/// A number with decimals, its whole part in groups. One that would be written as 0 is `<0.1` or has an exponent.
+/// A number with decimals and grouped digits. One that would show as 0 is `<0.1` or has an exponent.
 pub fn decimal(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     if number != 0.0 && text.trim_start_matches('-').chars().all(|c| matches!(c, '0' | '.')) {
@@ -442,7 +436,7 @@ pub fn concise(number: f64) -> String {
     if is_whole { decimal(number, 0) } else { significant(number) }
 }
 
-/// Four significant digits; a dash if there is no number.
+/// Four significant digits; a dash for NaN.
 pub fn significant(value: f64) -> String {
     if value.is_nan() {
         return "-".to_owned();
@@ -454,14 +448,14 @@ pub fn significant(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Bytes in the unit that leaves one to three digits before the point.
+/// In the unit with one to three digits before the point.
 fn bytes(bytes: f64) -> String {
     const UNITS: [(&str, f64); 4] = [("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)];
     let (name, unit) = UNITS.into_iter().find(|(_, unit)| bytes >= *unit).unwrap_or(("B", 1.0));
     format!("{} {name}", shortest(&(bytes / unit).to_string()))
 }
 
-/// Femtojoules in the unit that leaves one to three digits before the point, and the range.
+/// Femtojoules in the unit with one to three digits before the point, and the range.
 fn energy(value: &Value) -> String {
     const UNITS: [&str; 7] = ["fJ", "pJ", "nJ", "uJ", "mJ", "J", "kJ"];
     let of = |key: &str| value.get(key).and_then(Value::as_f64).unwrap_or(0.0);
@@ -472,7 +466,7 @@ fn energy(value: &Value) -> String {
         (unit, scale) = (unit + 1, scale * 1000.0);
     }
     let shown = |fj: f64| shortest(&format!("{:.3}", fj / scale));
-    // A bound in a unit of its own where it would be long.
+    // Long bounds have a unit of their own.
     let bound = |fj: f64| {
         let larger = unit + 1 < UNITS.len() && fj / scale >= 1000.0;
         if larger {
@@ -489,7 +483,7 @@ fn energy(value: &Value) -> String {
     }
 }
 
-/// Three significant digits at least, without zeros at the end.
+/// At least three significant digits, without trailing zeros.
 fn shortest(text: &str) -> String {
     let Ok(number) = text.parse::<f64>() else { return text.to_owned() };
     let decimals = match number {
@@ -501,12 +495,10 @@ fn shortest(text: &str) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Whether there is nothing to show.
 pub(crate) fn is_absent(value: &Value) -> bool {
     value.is_null() || value.as_str() == Some("") || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// A figure with its unit.
 pub(crate) fn with_unit(unit: Unit, value: &Value) -> String {
     let text = written(unit, value);
     match unit {
@@ -518,7 +510,7 @@ pub(crate) fn with_unit(unit: Unit, value: &Value) -> String {
     }
 }
 
-/// Head of a column: the label, with the unit if the label does not end with it.
+/// The label, with the unit unless it ends with it.
 pub(crate) fn head(field: &Field) -> String {
     let unit = match field.unit {
         Unit::Share => "%",

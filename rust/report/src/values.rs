@@ -1,11 +1,11 @@
-//! Fields with their values: figures, and rows of a table. The macros [`figures!`](crate::figures) and [`rows!`](crate::rows) declare each field once,
-//! with its value; [`fields!`](crate::fields) declares those of a struct.
+//! Fields with values: figures, and rows of a table. [`figures!`](crate::figures) and [`rows!`](crate::rows) declare
+//! both together, [`fields!`](crate::fields) the fields of a struct.
 
 use crate::Field;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Declares fields: key, label, unit, level and meaning, a line each.
+/// Declares fields, one per line: key, label, unit, level and meaning.
 ///
 /// ```
 /// ndp_report::fields! { RUN
@@ -25,8 +25,8 @@ macro_rules! fields {
     };
 }
 
-/// Figures, each declared once: key, label, unit, level and meaning as for [`fields!`](crate::fields), and the value. A value whose parts have
-/// fields of their own has a key alone, and such a part has no value. Structs after two dots, which come first, give their keys.
+/// Figures: fields as for [`fields!`](crate::fields), with values. A value whose parts have fields only has a key, and
+/// such parts have no value. Structs after two dots come first, and supply their keys.
 ///
 /// ```
 /// let (cycles, busy) = (8_u64, [1, 2]);
@@ -47,7 +47,7 @@ macro_rules! figures {
     }};
 }
 
-/// Rows of a table, a row for each item of an iterator, with entries as [`figures!`](crate::figures) has them.
+/// Rows of a table, one per item, with entries as in [`figures!`](crate::figures).
 ///
 /// ```
 /// let rows = ndp_report::rows! { [3_u64, 5].iter().enumerate() => |(dimm, cycles)|
@@ -94,12 +94,12 @@ macro_rules! entries {
     };
 }
 
-/// A key that is left out without a value, among the structs of [`figures!`](crate::figures).
+/// A key that is omitted without a value, among the structs of [`figures!`](crate::figures).
 pub fn optional<T: Serialize>(key: &'static str, value: &Option<T>) -> impl Serialize {
     value.as_ref().map(|value| (key, value)).into_iter().collect::<std::collections::BTreeMap<_, _>>()
 }
 
-/// Figures, or rows of a table, with a field for each key. Made by [`figures!`](crate::figures) and [`rows!`](crate::rows), or from structs and their
+/// Figures or rows with a field per key, from [`figures!`](crate::figures), [`rows!`](crate::rows), or structs and
 /// fields.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
@@ -113,7 +113,7 @@ impl Values {
         self.fields.push(field);
     }
 
-    /// Adds fields of keys that a struct gives.
+    /// Adds fields of a struct's keys.
     #[must_use]
     pub fn with(mut self, fields: &[Field]) -> Self {
         self.fields.extend_from_slice(fields);
@@ -124,7 +124,7 @@ impl Values {
         self.rows.push(Value::Object(Map::new()));
     }
 
-    /// Puts a value into the last row.
+    /// Sets a value of the last row.
     pub fn put(&mut self, key: &str, value: &impl Serialize) {
         match (parsed(value), self.rows.last_mut()) {
             (Ok(value), Some(row)) => row[key] = value,
@@ -133,7 +133,7 @@ impl Values {
         }
     }
 
-    /// Puts the fields of a struct into the last row.
+    /// Adds a struct's keys to the last row.
     pub fn keys(&mut self, of: &impl Serialize) {
         match (parsed(of), self.rows.last_mut()) {
             (Ok(Value::Object(keys)), Some(Value::Object(row))) => row.extend(keys),
@@ -142,12 +142,12 @@ impl Values {
         }
     }
 
-    /// The numbers of a column; rows without one are left out.
+    /// Numbers of a column; rows without one are skipped.
     pub fn numbers(&self, key: &str) -> impl Iterator<Item = f64> {
         self.rows.iter().filter_map(move |row| row.get(key)?.as_f64())
     }
 
-    /// The figures as one value, for a field of others.
+    /// Figures as one value, for another's field.
     pub fn object(&self) -> Option<&Value> {
         self.rows.first()
     }
@@ -157,7 +157,7 @@ impl Values {
     }
 }
 
-/// Rows with the same fields. Without a row there is no field.
+/// All rows have the same fields; without rows there are none.
 impl FromIterator<Self> for Values {
     fn from_iter<T: IntoIterator<Item = Self>>(rows: T) -> Self {
         let mut all = Self::default();
@@ -189,12 +189,12 @@ impl<F: AsRef<[Field]> + ?Sized, T: Serialize + ?Sized> From<(&F, &T)> for Value
     }
 }
 
-/// As JSON. By way of text, so that numbers above 64 bits become fractions.
+/// JSON by way of text: numbers above 64 bits become fractions.
 pub(crate) fn parsed(of: &(impl Serialize + ?Sized)) -> serde_json::Result<Value> {
     serde_json::from_str(&serde_json::to_string(of)?)
 }
 
-/// A path of the value that no field has.
+/// First path without a field.
 pub(crate) fn unknown(value: &Value, path: &str, fields: &[Field]) -> Option<String> {
     let Value::Object(members) = value else { return Some(path.to_owned()) };
     members.iter().find_map(|(name, value)| {
