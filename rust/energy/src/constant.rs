@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 
-/// Parts of a file of constants: structs whose keys say the limits of their values, if they have some. Unknown keys are refused.
+/// Parts of a file of constants: structs with optional limits per key. Unknown keys are refused.
 macro_rules! constants {
     (@) => { [f64::NEG_INFINITY, f64::INFINITY] };
     (@ $min:literal $max:literal) => { [$min, $max] };
@@ -36,13 +36,11 @@ macro_rules! constants {
 
 pub(crate) use constants;
 
-/// What a key of a file of constants can have.
 pub(crate) trait Checked {
-    /// Checks the value of a key, and of those below it.
+    /// Checks the value of a key, and those below it.
     fn check(&self, key: &str, limits: [f64; 2]) -> Result<()>;
 }
 
-/// Parses and checks a file.
 pub(crate) fn read<T: Checked + DeserializeOwned>(text: &str) -> Result<T> {
     let constants: T = ndp_config::parse(text)?;
     constants.check("", [0.0; 2])?;
@@ -65,14 +63,14 @@ impl Checked for u32 {
     }
 }
 
-/// A number whose limits are other numbers of the file.
+/// A number limited by other numbers of the file.
 impl Checked for f64 {
     fn check(&self, _: &str, _: [f64; 2]) -> Result<()> {
         Ok(())
     }
 }
 
-/// Least and greatest of what is relative to a value.
+/// Range relative to a value.
 impl Checked for [f64; 2] {
     fn check(&self, key: &str, _: [f64; 2]) -> Result<()> {
         in_range(key, self[0], 0.0, 1.0)?;
@@ -80,13 +78,12 @@ impl Checked for [f64; 2] {
     }
 }
 
-/// A constant: `{ value = 57.0, low = 50.0, high = 60.0, source = "..." }`. Without `low` and `high` the value is certain.
+/// A constant: `{ value = 57.0, low = 50.0, high = 60.0, source = "..." }`. Without `low` and `high` it is certain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table such as { value = 57.0, source = \"...\" }")]
 pub struct Constant {
-    /// The value that is used.
     pub value: f64,
-    /// The least value that a source gives, or that is thought possible.
+    /// The least value of any source, or thought possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,8 +99,8 @@ impl Constant {
 }
 
 impl Checked for Constant {
-    /// Checks that the values are in order and from `min` to `max`, and that there is a source. Voltages, currents and the energy of
-    /// work are above 0. Power at rest and parts of a bit's way may be 0, which leaves them out.
+    /// Checks order, limits and source. Voltages, currents and energies of work are above 0. Power at rest and parts of
+    /// a bit's way may be 0, which omits them.
     fn check(&self, key: &str, [min, max]: [f64; 2]) -> Result<()> {
         let [low, value, high] = self.range();
         ensure!(
@@ -128,7 +125,6 @@ pub(crate) fn in_order(
     Ok(())
 }
 
-/// Checks that a source is named.
 fn has_source(key: &str, source: &str) -> Result<()> {
     ensure!(!source.trim().is_empty(), "not a valid configuration: {key} must have a source");
     Ok(())

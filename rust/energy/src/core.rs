@@ -1,4 +1,4 @@
-//! The logic of a core: mean power by class of work, as measured on mapped netlists with the activity of RTL runs (docs/power.md).
+//! Logic of a core: mean power by class of work, from mapped netlists with the activity of RTL runs (docs/power.md).
 
 use crate::constant::{self, Constant, constants};
 use crate::energy::Energy;
@@ -8,22 +8,21 @@ use ndp_dram::counts;
 use ndp_files::Result;
 
 counts! {
-    /// Cycles of a core by what it does.
     #[derive(Copy)]
     pub struct CoreUse {
         /// Products by rows (`dot`).
         dot: u64,
         /// Products that add to sums in the slices (`axpy`, `merge`, `import`, `select`).
         axpy: u64,
-        /// The activation unit, and rounding.
+        /// With rounding.
         activation: u64,
-        /// Everything else: instructions and data on their way, waiting.
+        /// Moving instructions and data, and waiting.
         other: u64,
     }
 }
 
 constants! {
-    /// What a file of constants of a core holds. Power in mW, logic and SRAM, of a core with `multipliers` multiplier units at `clock_mhz`.
+    /// Power in mW, logic and SRAM, of a core with `multipliers` multiplier units at `clock_mhz`.
     pub struct CoreConstants {
         name: String,
         /// Clock at which power was measured.
@@ -44,11 +43,8 @@ constants! {
 ndp_config::presets!(CoreConstants, "energy of a core", "hermes-asap7" => "../presets/hermes-asap7.toml");
 
 impl CoreConstants {
-    /// Parses and checks a file.
-    ///
-    /// # Errors
-    /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing; a
-    /// clock or a number of multipliers that no core has.
+    /// Parses and checks a file. Fails for unknown keys, bounds out of order, missing sources, and impossible clocks or
+    /// multipliers.
     pub fn from_toml(text: &str) -> Result<Self> {
         let constants: Self = constant::read(text)?;
         let Self { dot_mw, axpy_mw, activation_mw, idle_mw, .. } = &constants;
@@ -60,43 +56,41 @@ impl CoreConstants {
 }
 
 table! {
-    /// What the logic of a core is used for.
+    /// Use of a core's logic.
     CorePart,
     /// A value for each [`CorePart`].
     ByCorePart {
-        /// `dot`.
         Dot = "dot",
         /// `axpy` and its like.
         Axpy = "axpy",
-        /// The activation unit, and rounding.
+        /// With rounding.
         Activation = "activation",
         Idle = "idle",
     }
 }
 
-/// What a cycle of a core of a design costs.
+/// Cost of a core's cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreCosts(ByCorePart<Energy>);
 
 impl CoreCosts {
-    /// Of a design. Energy of a cycle does not depend on the clock, but for leakage, which is less than a percent.
+    /// Energy per cycle does not depend on the clock, except leakage, below a percent.
     pub fn new(constants: &CoreConstants, design: &DesignConfig) -> Self {
         let CoreConstants { clock_mhz, multipliers, dot_mw, axpy_mw, activation_mw, idle_mw, .. } = constants;
         let share = f64::from(design.gemv().multipliers()) / f64::from(*multipliers);
-        // mW over us are nJ.
+        // mW times us are nJ.
         let cycle =
             |mw: &Constant| Energy::from_pj(mw.range().map(|mw| mw * 1e3 / f64::from(*clock_mhz) * share));
         Self(ByCorePart([dot_mw, axpy_mw, activation_mw, idle_mw].map(cycle)))
     }
 
-    /// Of cycles by what the core does.
     pub fn of(&self, cycles: &CoreUse) -> impl Iterator<Item = (CorePart, Energy)> {
         let CoreUse { dot, axpy, activation, other } = *cycles;
         let cycles = [dot, axpy, activation, other];
         self.0.iter().zip(cycles).map(|((part, cost), cycles)| (part, cost * cycles))
     }
 
-    /// Of cycles without work.
+    /// Cycles without work.
     pub fn idle(&self, cycles: u64) -> Energy {
         self.0.get(CorePart::Idle) * cycles
     }

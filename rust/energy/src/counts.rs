@@ -1,43 +1,41 @@
-//! What a rank of DRAM was used for, as a model or the device behind RTL has counted it.
+//! Use of a DRAM rank, as counted by a model or the device behind RTL.
 
 use ndp_dram::{BankCounts, BusBits, Counts, counts};
 use serde::Serialize;
 use std::ops::AddAssign;
 
 counts! {
-    /// What one rank, or several together, were used for.
+    /// Use of one rank, or of several.
     #[derive(Copy)]
     pub struct RankCounts {
-        /// Clocks of the DRAM; of several ranks the sum.
+        /// DRAM clocks, summed over ranks.
         cycles: u64,
-        /// Clocks in which at least one bank of the rank is open.
+        /// Clocks with a bank of the rank open.
         active_cycles: u64,
-        /// REF.
         refreshes: u64,
-        /// Commands of all banks.
+        /// Of all banks.
         #[serde(flatten)]
         commands: BankCounts,
     }
 }
 
 counts! {
-    /// The bits that a rank and its controller have driven.
+    /// Bits that a rank and its controller drove.
     #[derive(Copy)]
     pub struct BusCounts {
-        /// Driven by the rank.
+        /// By the rank.
         read: BusBits,
-        /// Driven by the controller.
+        /// By the controller.
         write: BusBits,
     }
 }
 
-/// What ranks together were used for in some time.
+/// Use of several ranks in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DramUse {
-    /// Commands and clocks.
     #[serde(flatten)]
     pub counts: RankCounts,
-    /// Bits on the bus; only RTL moves data over a bus.
+    /// Only with RTL, which moves data over a bus.
     pub bus: Option<BusCounts>,
 }
 
@@ -47,13 +45,12 @@ counts! {
         counts: RankCounts,
         /// By bank: `bank_group * 4 + bank`.
         banks: Vec<BankCounts>,
-        /// Bits on the bus; only RTL moves data over a bus.
+        /// Only with RTL, which moves data over a bus.
         bus: Option<BusCounts>,
     }
 }
 
 impl RankActivity {
-    /// A rank of these banks.
     pub fn new(
         [cycles, active_cycles, refreshes]: [u64; 3],
         banks: Vec<BankCounts>,
@@ -66,14 +63,13 @@ impl RankActivity {
         Self { counts: RankCounts { cycles, active_cycles, refreshes, commands }, banks, bus }
     }
 
-    /// Without the banks.
     pub fn dram_use(&self) -> DramUse {
         DramUse { counts: self.counts, bus: self.bus }
     }
 }
 
 impl DramUse {
-    /// What has come to all ranks together since `before`.
+    /// Use of all ranks since `before`.
     pub fn since(now: &[RankActivity], before: &[RankActivity]) -> Self {
         let mut sum = Self::default();
         for (now, before) in now.iter().zip(before) {

@@ -5,27 +5,24 @@ use crate::dram::{DramCosts, DramEnergy};
 use crate::energy::Energy;
 use serde::Serialize;
 
-/// A rank: what it was used for and what that took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RankEnergy {
     pub total: Energy,
     pub parts: DramEnergy,
-    /// ACT, RD and WR by bank: the sum of these parts, the data bus left out.
+    /// ACT, RD and WR by bank: sums to these parts without the data bus.
     pub banks: Vec<Energy>,
     pub counted: RankActivity,
 }
 
-/// All ranks of a DIMM.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DimmEnergy {
-    /// All of it: the sum of the ranks, and of the parts.
+    /// Sums of the ranks, and of the parts.
     pub total: Energy,
     pub parts: DramEnergy,
     pub ranks: Vec<RankEnergy>,
 }
 
 impl DimmEnergy {
-    /// Of ranks that were used like this.
     pub fn new(costs: &DramCosts, ranks: Vec<RankActivity>) -> Self {
         let mut dimm = Self::default();
         for counted in ranks {

@@ -1,7 +1,7 @@
-//! DDR4: currents of the data sheet times what was counted.
+//! DDR4: data-sheet currents times counts.
 //!
-//! An event costs `VDD * (current while it happens - current of the state it happens in) * its time`, times the devices of the rank. The
-//! formulae are those of data sheets and of DRAM simulators:
+//! An event costs `VDD * (its current - current of the state it happens in) * its time`, times the rank's devices, as
+//! in data sheets and DRAM simulators:
 //!
 //! | what | energy of a device |
 //! | --- | --- |
@@ -12,8 +12,8 @@
 //! | a clock with a bank open | `VDD IDD3N tCK + VPP IPP3N tCK` |
 //! | a clock without | `VDD IDD2N tCK + VPP IPP3N tCK` |
 //!
-//! The data bus is not in these currents. A driven 0 draws current through the termination, a change charges the line, the strobes run
-//! with the data: [`DramConstants::interface`].
+//! The data bus is separate: a driven 0 draws current through the termination, a change charges the line, strobes run
+//! with the data ([`DramConstants::interface`]).
 
 use crate::constant::{self, Constant, constants};
 use crate::counts::DramUse;
@@ -23,21 +23,19 @@ use ndp_config::{BEAT_BITS, DramConfig};
 use ndp_dram::BankCounts;
 use ndp_files::{Result, ensure, in_range};
 
-/// Data pins of a rank.
 const PINS: u32 = 64;
-/// The greatest current of a device in mA, and time in ns, that is taken.
+/// Largest accepted current of a device in mA, and time in ns.
 const MOST_MA: f64 = 1e4;
-/// The least current with all banks closed in mA, and time in ns.
+/// Least current with all banks closed in mA, and time in ns.
 const LEAST_MA: f64 = 0.1;
 
 constants! {
-    /// Currents of VDD in mA a device, and the times of the row cycle at which IDD0 is measured.
+    /// Currents of VDD in mA per device, with the row cycle of IDD0's measurement.
     pub struct Currents {
-        /// Where they are from.
         source: String,
-        /// ACT to PRE in the measurement of IDD0, in ns.
+        /// ACT to PRE for IDD0, in ns.
         t_ras_ns: f64,
-        /// ACT to ACT in that measurement, in ns.
+        /// ACT to ACT for IDD0, in ns.
         t_rc_ns: f64,
         /// IDD0: one bank, ACT and PRE in turn.
         idd0: f64,
@@ -45,17 +43,16 @@ constants! {
         idd2n: f64,
         /// IDD3N: all banks open.
         idd3n: f64,
-        /// IDD4R: reading without a gap.
+        /// IDD4R: gapless reads.
         idd4r: f64,
-        /// IDD4W: writing without a gap.
+        /// IDD4W: gapless writes.
         idd4w: f64,
-        /// IDD5B: refreshing without a gap.
+        /// IDD5B: gapless refreshes.
         idd5b: f64,
     }
 
-    /// Currents of VPP in mA a device.
+    /// Currents of VPP in mA per device.
     pub struct VppCurrents {
-        /// Where they are from.
         source: String,
         /// IPP0, as IDD0.
         ipp0: f64,
@@ -73,15 +70,14 @@ constants! {
         write_zero_pj: Constant = 0.0 to 1e3,
         /// A change of a data pin.
         toggle_pj: Constant = 0.0 to 1e3,
-        /// The strobes, for a bit of data that is read.
+        /// Strobes, per bit read.
         read_strobe_pj: Constant = 0.0 to 1e3,
-        /// The strobes, for a bit of data that is written.
+        /// Strobes, per bit written.
         write_strobe_pj: Constant = 0.0 to 1e3,
     }
 
-    /// Lower and upper end of the energy, relative to the formulae.
+    /// Bounds of the energy, relative to the formulae.
     pub struct Ranges {
-        /// Where they are from.
         source: String,
         /// ACT and PRE.
         activate: [f64; 2],
@@ -97,7 +93,6 @@ constants! {
         precharged_standby: [f64; 2],
     }
 
-    /// What a file of DRAM constants holds.
     pub struct DramConstants {
         name: String,
         /// Data pins of a device: 4, 8 or 16.
@@ -105,12 +100,10 @@ constants! {
         vdd: Constant = 0.5 to 5.0,
         /// Voltage of the word lines in V.
         vpp: Constant = 0.5 to 5.0,
-        /// Currents of VDD.
         currents_ma: Currents,
-        /// Currents of VPP.
         vpp_currents_ma: VppCurrents,
         interface: Interface,
-        /// How uncertain the result is.
+        /// Uncertainty of the result.
         range: Ranges,
     }
 }
@@ -123,11 +116,8 @@ ndp_config::presets!(
 );
 
 impl DramConstants {
-    /// Parses and checks a file.
-    ///
-    /// # Errors
-    /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing;
-    /// devices of another width.
+    /// Parses and checks a file. Fails for unknown keys, bounds out of order, missing sources, and devices of another
+    /// width.
     pub fn from_toml(text: &str) -> Result<Self> {
         let constants: Self = constant::read(text)?;
         let Self { device_pins, currents_ma, vpp_currents_ma, .. } = &constants;
@@ -152,41 +142,33 @@ impl DramConstants {
         Ok(constants)
     }
 
-    /// The preset for a design: two bank groups are devices of 16 data pins, four are devices of 8.
-    ///
-    /// # Errors
-    /// None for the presets of the crate.
+    /// Preset of a design: two bank groups are x16 devices, four are x8. Never fails for the crate's presets.
     pub fn of_design(dram: &DramConfig) -> Result<Self> {
         Self::preset(if dram.bank_groups() == 2 { "ddr4-3200-x16" } else { "ddr4-3200-x8" })
     }
 }
 
 table! {
-    /// What the energy of DRAM goes to.
     DramPart,
-    /// A value for each [`DramPart`].
     ByDramPart {
-        /// ACT and PRE.
         Activate = "ACT and PRE",
-        /// RD, without the bus.
+        /// Without the bus.
         Read = "RD",
-        /// WR, without the bus.
+        /// Without the bus.
         Write = "WR",
-        /// REF.
         Refresh = "REF",
-        /// Clocks in which a bank is open.
+        /// Clocks with a bank open.
         ActiveStandby = "active standby",
-        /// Clocks in which none is.
+        /// Clocks without.
         PrechargedStandby = "precharged standby",
         ReadBus = "bus, read",
         WriteBus = "bus, written",
     }
 }
 
-/// Energy of DRAM by part.
 pub type DramEnergy = ByDramPart<Energy>;
 
-/// What each event costs a rank of a design.
+/// Cost of each event for a rank of a design.
 ///
 /// ```
 /// use ndp_config::DesignConfig;
@@ -198,30 +180,27 @@ pub type DramEnergy = ByDramPart<Energy>;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DramCosts {
-    /// ACT and its PRE.
+    /// With its PRE.
     pub activate: Energy,
-    /// RD.
     pub read: Energy,
-    /// WR.
     pub write: Energy,
-    /// REF.
     pub refresh: Energy,
-    /// A clock with a bank open.
+    /// With a bank open.
     pub active_clock: Energy,
-    /// A clock without.
+    /// Without.
     pub precharged_clock: Energy,
-    /// A transferred 0, read and written.
+    /// Read, written.
     zeros: [Energy; 2],
-    /// The strobes, for a bit that is read and for one that is written.
+    /// Per bit read, per bit written.
     strobes: [Energy; 2],
     /// A change of a pin.
     toggle: Energy,
-    /// Clocks from REF to REF.
+    /// REF to REF, in clocks.
     refresh_interval: u64,
 }
 
 impl DramCosts {
-    /// Those of a rank with 64 data pins.
+    /// For a rank with 64 data pins.
     pub fn new(constants: &DramConstants, dram: &DramConfig) -> Self {
         let Currents { t_ras_ns, t_rc_ns, idd0, idd2n, idd3n, idd4r, idd4w, idd5b, .. } =
             constants.currents_ma;
@@ -235,7 +214,7 @@ impl DramCosts {
             Energy::from_fj([low * fj, fj, high * fj])
         };
         let clocks = |clocks: u32| f64::from(clocks) * dram.clock_ps() as f64;
-        // The mean of what flows without ACT and PRE over tRC.
+        // Mean current over tRC without ACT and PRE.
         let standby = idd2n + (idd3n - idd2n) * t_ras_ns / t_rc_ns;
         let pj = |constant: &Constant| Energy::from_pj(constant.range());
         let Interface { read_zero_pj, write_zero_pj, toggle_pj, read_strobe_pj, write_strobe_pj } =
@@ -254,8 +233,7 @@ impl DramCosts {
         }
     }
 
-    /// Of what ranks were used for. Without the bits of the bus its energy is that of random bits, with the range from no 0 and no change to
-    /// nothing else.
+    /// Without counted bus bits they count as random, with the range from no 0 and no change to only these.
     pub fn of(&self, DramUse { counts, bus }: &DramUse) -> DramEnergy {
         let mut energy = self.of_commands(&counts.commands);
         energy.add(DramPart::Refresh, self.refresh * counts.refreshes);
@@ -280,7 +258,7 @@ impl DramCosts {
         energy
     }
 
-    /// Commands of a bank, without the bus.
+    /// Without the bus.
     pub fn of_commands(&self, commands: &BankCounts) -> DramEnergy {
         let mut energy = DramEnergy::default();
         energy.add(DramPart::Activate, self.activate * commands.activates);
@@ -289,7 +267,7 @@ impl DramCosts {
         energy
     }
 
-    /// A rank that nobody uses for `clocks`: closed banks, and a refresh in every interval. The range has all banks open as its upper end.
+    /// An unused rank: closed banks, and a refresh per interval. The upper end has all banks open.
     pub fn idle(&self, clocks: u64) -> DramEnergy {
         let mut energy = DramEnergy::default();
         let standby = Energy { high: self.active_clock.high, ..self.precharged_clock };
@@ -298,12 +276,12 @@ impl DramCosts {
         energy
     }
 
-    /// The bus, for a burst of which nothing is known but its direction.
+    /// A burst of unknown bits.
     pub fn random_burst(&self, read: bool) -> Energy {
         self.random_bits(usize::from(!read)) * u64::from(BEAT_BITS)
     }
 
-    /// A bit of which nothing is known: 0 or 1, changed or not, with the same chance.
+    /// An unknown bit: 0 or 1, changed or not, with equal chance.
     fn random_bits(&self, side: usize) -> Energy {
         let (zero, toggle, strobe) = (self.zeros[side], self.toggle, self.strobes[side]);
         let value = (zero.value + toggle.value) / 2;

@@ -1,14 +1,13 @@
-//! Amounts of energy: integers, so that sums of parts are equal to totals whatever is added first.
+//! Amounts of energy: integers, so that sums of parts equal totals in any order.
 
 use serde::Serialize;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul};
 
-/// fJ of a pJ.
 const FJ_PER_PJ: f64 = 1e3;
 const FJ_PER_J: f64 = 1e15;
 
-/// An amount in femtojoules, and the range that follows from those of the constants.
+/// An amount in femtojoules, with the range due to the constants.
 ///
 /// ```
 /// let energy = ndp_energy::Energy::from_pj([1.0, 1.5, 2.0]) * 1_000;
@@ -17,45 +16,45 @@ const FJ_PER_J: f64 = 1e15;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Energy {
-    /// With every constant at the end of its range that gives less.
+    /// With the constants' lower ends.
     #[serde(rename = "low_fj")]
     pub low: u128,
-    /// With the values of the constants.
+    /// With the constants' values.
     #[serde(rename = "fj")]
     pub value: u128,
-    /// With every constant at the end of its range that gives more.
+    /// With the constants' upper ends.
     #[serde(rename = "high_fj")]
     pub high: u128,
 }
 
 impl Energy {
-    /// From least, likely and greatest amount in fJ, each rounded to the nearest and not below 0.
+    /// From least, likely and greatest fJ, each rounded to the nearest and at least 0.
     pub fn from_fj(fj: [f64; 3]) -> Self {
         let [low, value, high] = fj.map(|fj| fj.max(0.0).round() as u128);
         Self { low, value, high }
     }
 
-    /// From least, likely and greatest amount in pJ.
+    /// From least, likely and greatest pJ.
     pub fn from_pj(pj: [f64; 3]) -> Self {
         Self::from_fj(pj.map(|pj| pj * FJ_PER_PJ))
     }
 
-    /// Power in W over some time: 1 W is 1,000 fJ in a ps, 1e6 fJ in a ns.
+    /// From power in W: 1 W is 1,000 fJ in a ps, 1e6 fJ in a ns.
     pub fn from_w_ns(watts: [f64; 3], ns: u64) -> Self {
         Self::from_fj(watts.map(|watts| watts * 1e6 * ns as f64))
     }
 
-    /// In joules, without the range.
+    /// Without the range.
     pub fn joules(&self) -> f64 {
         self.in_joules()[0]
     }
 
-    /// In joules: the value, and the ends of its range.
+    /// Value, and the ends of its range.
     pub fn in_joules(&self) -> [f64; 3] {
         [self.value, self.low, self.high].map(|fj| fj as f64 / FJ_PER_J)
     }
 
-    /// Mean power in W over some time, without the range.
+    /// Mean power in W, without the range.
     pub fn watts(&self, ps: u64) -> f64 {
         self.value as f64 / 1e3 / ps.max(1) as f64
     }
@@ -65,7 +64,7 @@ impl Energy {
         self.value as f64 / FJ_PER_PJ
     }
 
-    /// A share of it: `numerator / denominator`, rounded down; all of it if both are 0.
+    /// Share per `count`, rounded down; all of it for 0.
     pub fn per(&self, count: u64) -> Self {
         let count = u128::from(count.max(1));
         Self { low: self.low / count, value: self.value / count, high: self.high / count }
@@ -92,11 +91,11 @@ impl Sum for Energy {
     }
 }
 
-/// One sum over another, of parts with a constant each that is the same in both: with all values, and the least and greatest of all choices of
-/// constants in their ranges. Nothing if the other sum can be 0.
+/// Ratio of two sums whose parts share constants: with all values, and its least and greatest over the constants'
+/// ranges. `None` if the other sum can be 0.
 ///
-/// Such a quotient rises or falls with each constant whatever the others are, so its ends are at the ends of ranges. Each round takes the
-/// constants that move it further; it ends because there are finitely many choices.
+/// The ratio rises or falls with each constant for any others, so its ends are at ends of ranges. Each round moves all
+/// constants that extend it; the choices are finite.
 ///
 /// ```
 /// use ndp_energy::{Energy, ratio_range};
@@ -139,7 +138,7 @@ impl Mul<u64> for Energy {
     }
 }
 
-/// Three digits and a unit, and the range if there is one.
+/// Three digits and a unit, and the range, if any.
 impl std::fmt::Display for Energy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let units = [(1e15, "J"), (1e12, "mJ"), (1e9, "uJ"), (1e6, "nJ"), (1e3, "pJ"), (1.0, "fJ")];
@@ -155,7 +154,7 @@ impl std::fmt::Display for Energy {
     }
 }
 
-/// A number with three significant digits, or more before the point.
+/// Three significant digits, or more before the point.
 fn three_digits(value: f64) -> String {
     let decimals =
         if value >= 99.95 || value == 0.0 { 0 } else { (1.0 - value.log10().floor()) as usize + 1 };

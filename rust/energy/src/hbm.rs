@@ -1,7 +1,7 @@
-//! HBM-PIM: what each command of a channel costs, by the parts of the memory that it uses.
+//! HBM-PIM: cost of each command of a channel, by part of the memory.
 //!
-//! A bit goes from the cells through the column decoder, the multiplexers of bank group and channel, the stack and the interposer. Each
-//! command pays for the part of that way which its column goes, for all bits of the column:
+//! A bit goes from the cells through column decoder, multiplexers of bank group and channel, stack and interposer. A
+//! command pays for its column's part of that way, for all bits of the column:
 //!
 //! | command | pays |
 //! | --- | --- |
@@ -13,7 +13,7 @@
 //! | RES, SUM | `bank_group + multiplexer + tsv + interposer` |
 //! | REF, a clock with and without an open row | a constant each |
 //!
-//! Every part has one constant, so energies by command and by part are two sums of one table of integers.
+//! Each part has one constant, so energies by command and by part are sums of one table of integers.
 
 use crate::constant::{self, Constant, constants};
 use crate::energy::Energy;
@@ -22,22 +22,20 @@ use ndp_config::HbmConfig;
 use ndp_files::Result;
 use serde::Serialize;
 
-/// Bytes of the row that `activate_pj` is of.
+/// Of the row of `activate_pj`.
 const ROW_BYTES: u32 = 1024;
-/// Bits of an FP16 number.
 const LANE_BITS: u32 = 16;
 
 constants! {
-    /// pJ for each bit of a column.
+    /// pJ per bit of a column.
     pub struct HbmWay {
-        /// Cells to the column decoder of the bank.
+        /// Cells to the bank's column decoder.
         column: Constant = 0.0 to 1e6,
         /// On to the multiplexer of the bank group.
         bank_group: Constant = 0.0 to 1e6,
         /// On to the multiplexer of the channel's I/O.
         multiplexer: Constant = 0.0 to 1e6,
         tsv: Constant = 0.0 to 1e6,
-        /// Over the interposer.
         interposer: Constant = 0.0 to 1e6,
         /// Into or out of the global buffer.
         buffer: Constant = 0.0 to 1e6,
@@ -45,13 +43,12 @@ constants! {
         broadcast: Constant = 0.0 to 1e6,
     }
 
-    /// The multipliers.
     pub struct HbmArithmetic {
         /// A product, or a sum.
         pj_per_op: Constant = 1e-6 to 1e6,
     }
 
-    /// What a file of constants of an HBM-PIM holds. They are of a channel with 64 data lines.
+    /// For a channel with 64 data lines.
     pub struct HbmConstants {
         name: String,
         /// ACT and PRE of a row of 1 KB.
@@ -64,7 +61,6 @@ constants! {
         active_standby_mw: Constant = 0.0 to 1e6,
         /// Without.
         precharged_standby_mw: Constant = 0.0 to 1e6,
-        /// The way of a bit.
         pj_per_bit: HbmWay,
         arithmetic: HbmArithmetic,
     }
@@ -73,10 +69,7 @@ constants! {
 ndp_config::presets!(HbmConstants, "HBM-PIM device", "hbm2-8gb" => "../presets/hbm2-8gb.toml");
 
 impl HbmConstants {
-    /// Parses and checks a file.
-    ///
-    /// # Errors
-    /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing.
+    /// Parses and checks a file. Fails for unknown keys, bounds out of order, and missing sources.
     pub fn from_toml(text: &str) -> Result<Self> {
         let constants: Self = constant::read(text)?;
         let Self { active_standby_mw, precharged_standby_mw, .. } = &constants;
@@ -89,92 +82,67 @@ impl HbmConstants {
 }
 
 table! {
-    /// What a channel does that costs energy.
     HbmEvent,
-    /// A value for each [`HbmEvent`].
     ByHbmEvent {
-        /// A row is opened in a bank, and closed again.
         Row = "ACT and PRE of a row",
-        /// RD.
         Read = "RD",
-        /// RDG.
         BufferRead = "RDG",
-        /// WR.
         Write = "WR",
-        /// GBW.
         BufferWrite = "GBW",
-        /// MAC, in all banks.
+        /// In all banks.
         Mac = "MAC",
-        /// RES.
         Result = "RES",
-        /// SUM.
         Sum = "SUM",
-        /// REF.
         Refresh = "REF",
-        /// REFB.
         BankRefresh = "REFB",
         ActiveClock = "standby with a row open",
-        /// A clock without.
         PrechargedClock = "standby, all closed",
     }
 }
 
 table! {
-    /// What the energy of a channel goes to; each has one constant.
+    /// Parts of a channel's energy, each with one constant.
     HbmPart,
-    /// A value for each [`HbmPart`].
     ByHbmPart {
-        /// ACT and PRE.
         Activate = "rows",
         Column = "columns in the banks",
-        /// To the bank group's multiplexer.
         BankGroup = "to the bank group",
         Multiplexer = "to the channel's I/O",
         Tsv = "TSVs",
-        /// Over the interposer.
         Interposer = "interposer",
         Buffer = "global buffer",
         Broadcast = "broadcast to the banks",
         Arithmetic = "multipliers",
-        /// REF.
         Refresh = "refresh",
-        /// Clocks with a row open.
         ActiveStandby = "standby with a row open",
-        /// Clocks without.
         PrechargedStandby = "standby, all closed",
     }
 }
 
-/// How often each event has happened.
 pub type HbmCounts = ByHbmEvent<u64>;
-/// Energy by part.
 pub type HbmEnergy = ByHbmPart<Energy>;
 
-/// Accesses of a bank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HbmBank {
     pub rows: u64,
-    /// Columns that were read or written for somebody outside of the bank.
+    /// Read or written from outside of the bank.
     pub columns: u64,
-    /// Columns that the bank's multipliers took.
+    /// Columns for the bank's multipliers.
     pub macs: u64,
 }
 
-/// Sizes of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HbmSizes {
-    /// Banks, which all take part in a MAC.
+    /// All banks take part in a MAC.
     pub banks: u32,
-    /// Bytes of a row of a bank.
     pub row_bytes: u32,
-    /// Bytes of a column: what a command moves.
+    /// What a command moves.
     pub column_bytes: u32,
-    /// Period of the clock, in picoseconds.
     pub clock_ps: u32,
 }
 
 impl HbmSizes {
-    /// Those of a memory with a clock of 1 ns.
+    /// With a clock of 1 ns.
     pub fn of(config: &HbmConfig) -> Self {
         let column_bytes = HbmConfig::COLUMN_BYTES;
         let row_bytes = HbmConfig::COLUMNS * column_bytes;
@@ -182,7 +150,7 @@ impl HbmSizes {
     }
 }
 
-/// What each event costs.
+/// Cost of each event.
 ///
 /// ```
 /// use ndp_config::HbmConfig;
@@ -212,7 +180,7 @@ impl HbmCosts {
         let row = times(&constants.activate_pj, f64::from(row_bytes) / f64::from(ROW_BYTES));
         let lanes = f64::from(column_bytes * 8 / LANE_BITS);
         let arithmetic = times(&constants.arithmetic.pj_per_op, 2.0 * lanes);
-        // mW are pJ in a ns.
+        // mW are pJ per ns.
         let clock = |power: &Constant| times(power, f64::from(clock_ps) / 1e3);
         let inner = [
             (HbmPart::BankGroup, times(&way.bank_group, bits)),
@@ -236,7 +204,7 @@ impl HbmCosts {
                 HbmEvent::Mac => [&mac[..], &buffer].concat(),
                 HbmEvent::Result | HbmEvent::Sum => [inner, outer].concat(),
                 HbmEvent::Refresh => vec![(HbmPart::Refresh, times(&constants.refresh_nj, 1e3))],
-                // Each of the banks a part of it.
+                // Each bank has a share.
                 HbmEvent::BankRefresh => {
                     vec![(HbmPart::Refresh, times(&constants.refresh_nj, 1e3 / f64::from(banks)))]
                 }
@@ -254,18 +222,17 @@ impl HbmCosts {
         Self {
             events,
             bank: [row, column, column + arithmetic],
-            // In ps; the file's check has it at 1 ns or more.
+            // In ps; the file's check requires at least 1 ns.
             refresh_interval_ps: (constants.refresh_interval_ns.value * 1e3) as u64,
             clock_ps: clock_ps.into(),
         }
     }
 
-    /// Of one event, by part.
     pub fn event(&self, event: HbmEvent) -> HbmEnergy {
         self.events[event as usize]
     }
 
-    /// Of all that happened, by part.
+    /// Energy by part.
     pub fn of(&self, counts: &HbmCounts) -> HbmEnergy {
         let mut energy = HbmEnergy::default();
         for (event, count) in counts.iter() {
@@ -276,7 +243,7 @@ impl HbmCosts {
         energy
     }
 
-    /// The same by event.
+    /// Energy by event.
     pub fn by_event(&self, counts: &HbmCounts) -> ByHbmEvent<Energy> {
         let mut energy = ByHbmEvent::default();
         for (event, count) in counts.iter() {
@@ -285,24 +252,23 @@ impl HbmCosts {
         energy
     }
 
-    /// What is spent inside of a bank: the parts [`HbmPart::Activate`], [`HbmPart::Column`] and [`HbmPart::Arithmetic`].
+    /// Energy inside a bank: [`HbmPart::Activate`], [`HbmPart::Column`] and [`HbmPart::Arithmetic`].
     pub fn bank(&self, bank: &HbmBank) -> Energy {
         let [row, column, mac] = self.bank;
         row * bank.rows + column * bank.columns + mac * bank.macs
     }
 
-    /// Clocks of a channel in some time, rounded up.
+    /// Clocks of a channel, rounded up.
     pub fn clocks(&self, ps: u64) -> u64 {
         ps.div_ceil(self.clock_ps)
     }
 
-    /// REFs of a channel that are due in some time.
+    /// REFs due in a channel.
     pub fn refreshes(&self, ps: u64) -> u64 {
         ps / self.refresh_interval_ps
     }
 }
 
-/// A channel: what it was used for and what that took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HbmChannelEnergy {
     pub total: Energy,
@@ -311,12 +277,10 @@ pub struct HbmChannelEnergy {
     /// Rows, columns and arithmetic, by bank.
     pub banks: Vec<Energy>,
     pub counted: HbmCounts,
-    /// The same by bank.
     pub counted_by_bank: Vec<HbmBank>,
 }
 
 impl HbmChannelEnergy {
-    /// Of a channel that was used like this.
     pub fn new(costs: &HbmCosts, counted: HbmCounts, counted_by_bank: Vec<HbmBank>) -> Self {
         let parts = costs.of(&counted);
         Self {

@@ -1,10 +1,10 @@
-//! Energy: what was counted times what it costs.
+//! Energy: counts times costs.
 //!
-//! The models and the devices behind RTL count commands, times and bits ([`RankActivity`]); the books of a system know bytes and busy
-//! times. Constants are in TOML, each with its source and, where sources differ or a value is a guess, a range
-//! ([`DramConstants`], [`SystemConstants`], [`HbmConstants`], [`NpuConstants`]). [`DramCosts`], [`SystemCosts`] and [`HbmCosts`] turn one into the
-//! other. Amounts are integers in fJ
-//! ([`Energy`]), so sums by command, bank, operation or device are equal to the total. Pages: docs/energy.md, docs/energy-hbm.md.
+//! Models and the devices behind RTL count commands, times and bits ([`RankActivity`]); a system's event log has bytes
+//! and busy times. Constants are in TOML with sources and, where these differ or a value is a guess, a range
+//! ([`DramConstants`], [`SystemConstants`], [`HbmConstants`], [`NpuConstants`]). [`DramCosts`], [`SystemCosts`] and
+//! [`HbmCosts`] combine them. Amounts are integers in fJ ([`Energy`]), so sums by command, bank, operation or device
+//! equal the total. See docs/energy.md, docs/energy-hbm.md.
 
 mod constant;
 mod core;

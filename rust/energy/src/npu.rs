@@ -5,13 +5,12 @@ use crate::energy::Energy;
 use ndp_files::Result;
 
 constants! {
-    /// What a file of constants of an NPU holds.
     pub struct NpuConstants {
-        /// Which NPU it is.
+        /// Description of the NPU.
         name: String,
-        /// A product, or a sum, with what it takes to bring operands to it.
+        /// A product or sum, with moving its operands.
         flop_pj: Constant = 1e-6 to 1e6,
-        /// Power that is drawn all the time.
+        /// Power drawn all the time.
         standby_w: Constant = 0.0 to 1e5,
     }
 }
@@ -19,15 +18,11 @@ constants! {
 ndp_config::presets!(NpuConstants, "energy of an NPU", "npu-65tflops" => "../presets/npu-65tflops.toml");
 
 impl NpuConstants {
-    /// Parses and checks a file.
-    ///
-    /// # Errors
-    /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing.
+    /// Parses and checks a file. Fails for unknown keys, bounds out of order, and missing sources.
     pub fn from_toml(text: &str) -> Result<Self> {
         constant::read(text)
     }
 
-    /// So many products and sums.
     pub fn flops(&self, flops: u64) -> Energy {
         Energy::from_pj(self.flop_pj.range()) * flops
     }

@@ -1,4 +1,4 @@
-//! Links, channels, the bus to the GPU, and the devices around the DIMMs: energy of a bit, and power by state.
+//! Links, channels, the bus to the GPU, and devices around the DIMMs: energy per bit, and power by state.
 
 use crate::constant::{self, Constant, constants};
 use crate::core::CoreConstants;
@@ -9,25 +9,23 @@ use ndp_files::Result;
 use serde::Serialize;
 
 constants! {
-    /// What a bit costs on its way.
+    /// Cost of a bit on its way.
     pub struct Wires {
-        /// A bit over a DIMM-link, in pJ.
+        /// A bit over a DIMM-link.
         link_pj_per_bit: Constant = 0.0 to 1e3,
-        /// A bit over a memory channel between the host and a DIMM, in pJ.
+        /// A bit between host and DIMM.
         channel_pj_per_bit: Constant = 0.0 to 1e3,
-        /// A bit over the bus to the GPU, in pJ.
+        /// A bit to or from the GPU.
         bus_pj_per_bit: Constant = 0.0 to 1e3,
     }
 
     /// A device with an idle and a busy state, in W.
     pub struct Power {
         name: String,
-        /// With nothing to do.
         idle_w: Constant = 0.0 to 1e5,
         busy_w: Constant = 0.0 to 1e5,
     }
 
-    /// What a file of constants of a system holds.
     pub struct SystemConstants {
         name: String,
         wires: Wires,
@@ -35,13 +33,13 @@ constants! {
         gpu: Power,
         /// The host's processor; busy while it predicts or computes.
         host: Power,
-        /// The SSD, of systems that have one; busy while it reads. That of the preset `hermes`, if a file names none.
+        /// Busy while it reads. By default that of the preset `hermes`.
         #[serde(default = "known_ssd")]
         ssd: Power,
     }
 }
 
-/// The SSD of all presets, by the data sheet of a Samsung 980 PRO.
+/// SSD of all presets, from the data sheet of a Samsung 980 PRO.
 fn known_ssd() -> Power {
     let constant = |value, low, high, source: &str| Constant {
         value,
@@ -80,10 +78,7 @@ ndp_config::presets!(
 );
 
 impl SystemConstants {
-    /// Parses and checks a file.
-    ///
-    /// # Errors
-    /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing.
+    /// Parses and checks a file. Fails for unknown keys, bounds out of order, and missing sources.
     pub fn from_toml(text: &str) -> Result<Self> {
         let constants: Self = constant::read(text)?;
         let Self { gpu, host, ssd, .. } = &constants;
@@ -95,22 +90,18 @@ impl SystemConstants {
     }
 }
 
-/// All constants of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EnergyConstants {
-    /// The DRAM of the DIMMs.
+    /// Of the DIMMs.
     pub dram: DramConstants,
-    /// The logic of their cores.
+    /// Of their cores.
     pub core: CoreConstants,
     pub system: SystemConstants,
 }
 
 impl EnergyConstants {
-    /// Those that are asked for, each a preset or the path of a TOML file. Of none the DRAM is that of the design
-    /// ([`DramConstants::of_design`]), the logic `hermes-asap7`, and the system the preset of the same name, or `hermes` if there is none.
-    ///
-    /// # Errors
-    /// As [`DramConstants::load`], [`CoreConstants::load`] and [`SystemConstants::load`].
+    /// Each is a preset or the path of a TOML file. By default the DRAM is the design's ([`DramConstants::of_design`]),
+    /// the logic `hermes-asap7`, the system the preset of its name, or else `hermes`. Fails as the three `load`.
     pub fn load(
         design: &DesignConfig,
         system: &str,
@@ -125,7 +116,6 @@ impl EnergyConstants {
     }
 }
 
-/// What work and time cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SystemCosts {
     link_byte: Energy,
@@ -150,32 +140,29 @@ impl SystemCosts {
         }
     }
 
-    /// Bytes over links.
     pub fn links(&self, bytes: u64) -> Energy {
         self.link_byte * bytes
     }
 
-    /// Bytes over memory channels.
     pub fn channels(&self, bytes: u64) -> Energy {
         self.channel_byte * bytes
     }
 
-    /// Bytes over the bus to the GPU.
     pub fn bus(&self, bytes: u64) -> Energy {
         self.bus_byte * bytes
     }
 
-    /// The GPU, so many nanoseconds idle and busy.
+    /// Energy idle and busy.
     pub fn gpu(&self, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
         Self::power(&self.gpu_w, idle_ns, busy_ns)
     }
 
-    /// The host's processor, so many nanoseconds idle and busy.
+    /// Energy idle and busy.
     pub fn host(&self, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
         Self::power(&self.host_w, idle_ns, busy_ns)
     }
 
-    /// The SSD, so many nanoseconds idle and busy.
+    /// Energy idle and busy.
     pub fn ssd(&self, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
         Self::power(&self.ssd_w, idle_ns, busy_ns)
     }

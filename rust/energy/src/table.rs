@@ -1,6 +1,6 @@
-//! Enumerations of what energy goes to, and values for each of their members.
+//! Enumerations of uses of energy, and values for their members.
 
-/// An enumeration with names, and a table with a value for each of it.
+/// A named enumeration, and a table with a value per member.
 macro_rules! table {
     ($(#[$doc:meta])* $kind:ident, $(#[$by_doc:meta])* $by:ident { $($(#[$of:meta])* $variant:ident = $name:literal),+ $(,)? }) => {
         ndp_config::named! {
@@ -21,7 +21,6 @@ macro_rules! table {
                 self.0[kind as usize]
             }
 
-            /// All values.
             pub fn iter(&self) -> impl Iterator<Item = ($kind, T)> + '_ {
                 $kind::ALL.into_iter().zip(self.0)
             }
@@ -40,7 +39,6 @@ macro_rules! table {
         }
 
         impl $by<u64> {
-            /// What has come since `before`.
             #[must_use]
             pub fn since(&self, before: &Self) -> Self {
                 Self(std::array::from_fn(|kind| self.0[kind] - before.0[kind]))
@@ -48,7 +46,6 @@ macro_rules! table {
         }
 
         impl $by<$crate::Energy> {
-            /// All of it together.
             pub fn total(&self) -> $crate::Energy {
                 self.0.into_iter().sum()
             }

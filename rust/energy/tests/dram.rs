@@ -20,7 +20,7 @@ fn pj(energy: Energy) -> u128 {
 #[test]
 fn costs_are_those_of_the_formulae() {
     let x8 = costs("hermes-x8");
-    // 57 * 46.25 - 52 * 32.5 - 37 * 13.75 = 437.5 mA ns; 1.2 V, 8 devices. VPP draws the same with and without ACT.
+    // 57 * 46.25 - 52 * 32.5 - 37 * 13.75 = 437.5 mA ns; 1.2 V, 8 devices. VPP is the same with and without ACT.
     assert_eq!(pj(x8.activate), 4_200);
     // (168 - 52) and (150 - 52) mA over 2.5 ns.
     assert_eq!((pj(x8.read), pj(x8.write)), (2_784, 2_352));
@@ -32,11 +32,10 @@ fn costs_are_those_of_the_formulae() {
     // 95 * 46.25 - 56 * 32.5 - 37 * 13.75 = 2065 mA ns; 1.2 V, 4 devices; and 1 mA of VPP over 46.25 ns.
     assert_eq!(pj(x16.activate), 9_912 + 463);
     assert_eq!((pj(x16.read), pj(x16.write)), (2_952, 2_664));
-    // The least and the greatest of RD: 0.55 of it, and all.
+    // Bounds of RD: 0.55 of it, and all.
     assert_eq!((x16.read.low, x16.read.high), (x16.read.value * 55 / 100, x16.read.value));
 }
 
-/// Numbers that are all different.
 fn ranks(bus: bool) -> Vec<RankActivity> {
     let rank = |rank: u64| {
         let bank = |bank: u64| BankCounts {
@@ -69,7 +68,7 @@ fn ranks_banks_and_parts_have_the_same_sum() {
             assert_eq!(of_banks, commands.into_iter().map(|part| rank.parts.get(part)).sum());
             assert!(DramPart::ALL.into_iter().all(|part| rank.parts.get(part).value > 0));
         }
-        // All ranks together cost what they cost one by one, and so does any time that is cut in two.
+        // Costs add up over ranks, and over parts of the time.
         let start: Vec<RankActivity> = all
             .iter()
             .map(|rank| {
@@ -108,10 +107,10 @@ fn a_bus_of_known_bits_costs_its_zeros_changes_and_strobes() {
             .of(&DramUse { counts: RankCounts { commands, ..RankCounts::default() }, bus })
             .get(DramPart::ReadBus)
     };
-    // 0.68 pJ a bit for the strobes, 5.47 pJ for a 0, 0.85 pJ for a change.
+    // 0.68 pJ per bit for strobes, 5.47 pJ per 0, 0.85 pJ per change.
     assert_eq!(of(512, 0).value, 512 * 680);
     assert_eq!(of(500, 7).value, 512 * 680 + 12 * 5_470 + 7 * 850);
-    // What is not known is in between.
+    // Unknown bits are in between.
     let unknown = costs.random_burst(true);
     assert_eq!(unknown.value, 512 * (680 + (5_470 + 850) / 2));
     assert!(unknown.low <= of(512, 0).low && of(0, 512).high <= unknown.high);

@@ -34,14 +34,14 @@ fn each_command_pays_for_the_way_that_its_column_goes() {
     assert_eq!(of(HbmEvent::Refresh), 22_000_000);
     assert_eq!(of(HbmEvent::BankRefresh), 22_000_000 / 16);
     assert_eq!((of(HbmEvent::ActiveClock), of(HbmEvent::PrechargedClock)), (33_000, 24_000));
-    // A MAC leaves nothing on the I/O, a RD nothing in the multipliers.
+    // MACs use no I/O, RDs no multipliers.
     let mac = costs.event(HbmEvent::Mac);
     for part in [HbmPart::BankGroup, HbmPart::Multiplexer, HbmPart::Tsv, HbmPart::Interposer] {
         assert_eq!(mac.get(part), Energy::default());
         assert!(costs.event(HbmEvent::Read).get(part).low > 0);
     }
     assert_eq!(costs.event(HbmEvent::Read).get(HbmPart::Arithmetic), Energy::default());
-    // The sums of the ways are those that the sources measure: 1.57 to 5.16 pJ a bit.
+    // Sums over the ways are those that the sources measure: 1.57 to 5.16 pJ a bit.
     let read = costs.event(HbmEvent::Read).total();
     assert_eq!((read.low, read.high), (256 * 1_570, 256 * 5_160));
 }
@@ -61,7 +61,6 @@ fn sizes_scale_what_they_should() {
     assert_eq!((all.clocks(1_001), all.refreshes(7_800_000), all.refreshes(7_799_999)), (2, 2, 1));
 }
 
-/// Numbers that are all different.
 fn channel(costs: &HbmCosts, seed: u64) -> HbmChannelEnergy {
     let banks: Vec<HbmBank> = (0..16)
         .map(|bank| HbmBank { rows: 5 + bank * seed, columns: 1_000 + 31 * bank + seed, macs: 700 + seed })
@@ -147,7 +146,6 @@ fn the_range_of_a_quotient_is_that_of_all_choices() {
     assert_eq!(ratio_range(&[(Energy::default(), Energy::default())]), None);
 }
 
-/// The tables of the page are the files.
 #[test]
 fn the_page_has_every_constant_with_its_range_and_source() {
     let page = include_str!("../../../docs/energy-hbm.md");

@@ -2,7 +2,7 @@
 
 use ndp_energy::{CoreConstants, DramConstants, HbmConstants, NpuConstants, SystemConstants};
 
-/// Each change of a file, one part for another, is refused with these words.
+/// Each change of a file, from one part to another, is refused with these words.
 fn refused<T: std::fmt::Debug>(
     text: &str,
     read: fn(&str) -> ndp_files::Result<T>,

@@ -35,7 +35,7 @@ fn a_core_of_half_the_multipliers_takes_half() {
     let costs = |preset: &str| CoreCosts::new(&constants, &DesignConfig::preset(preset).unwrap());
     let cycles = CoreUse { dot: 3, axpy: 5, activation: 7, other: 11 };
     let all: Vec<_> = costs("hermes").of(&cycles).map(|(part, energy)| (part.name(), energy.value)).collect();
-    // A mW at 1 GHz is a pJ in a cycle.
+    // A mW at 1 GHz is a pJ per cycle.
     assert_eq!(
         all,
         [
