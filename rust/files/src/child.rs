@@ -1,9 +1,9 @@
-//! Other programs that this one starts. None of them outlives it, however it ends.
+//! Child processes, none of which outlives this process, however it ends.
 //!
-//! Each has a process group of its own, with a guardian in it: a shell that reads from a pipe to this process. When this process is
-//! gone, the pipe is closed, and the guardian kills the group. That covers `kill -9`, which no handler sees, programs without
-//! a handler (build scripts, tests), and programs that a program has started itself. A death signal of the kernel would cover none of
-//! these: it follows the thread that started the program, and ends at the first child.
+//! Each has its own process group with a guardian: a shell that reads from a pipe to this process. When this process is
+//! gone the pipe closes, and the guardian kills the group. That covers `kill -9`, programs without a handler (build
+//! scripts, tests), and grandchildren. The kernel's death signal covers none of these: it follows the thread that
+//! started the program, and ends at the first child.
 
 use crate::pending::{kill, pending};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,19 +15,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
-/// `read` returns when all ends to write to are closed. No signal for the whole group may end the guardian before.
+/// `read` returns when all write ends are closed. Signals for the group must not end the guardian before.
 const GUARDIAN: &str = "trap '' HUP INT QUIT TERM; read -r line; kill -KILL 0";
 
-/// Time between two looks at a program whose output is awaited.
 const BETWEEN_LOOKS: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Most bytes that a program may print on each of its streams. Nothing that runs here prints a tenth of it.
+/// Most bytes of each output stream. Nothing that runs here prints a tenth of it.
 const MOST_BYTES: usize = 256 << 20;
 
 /// A process group that ends with this process.
 #[derive(Debug)]
 struct Group {
-    /// Leader of the group. As long as nobody has waited for it, the number of the group is no other's.
+    /// Leader of the group. Until it is waited for, the group's number is not reused.
     guardian: std::process::Child,
     id: Pid,
     ended: bool,
@@ -38,14 +37,13 @@ impl Group {
         let mut list = pending();
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", GUARDIAN]).env_clear().current_dir("/").process_group(0);
-        // It must not hold a pipe that somebody reads to its end.
+        // It must not hold a pipe that is read to its end.
         let guardian = shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let id = Pid::from_child(&guardian);
         list.add_group(id);
         Ok(Self { guardian, id, ended: false })
     }
 
-    /// Kills the remaining processes of the group.
     fn end(&mut self) {
         if self.ended {
             return;
@@ -64,15 +62,15 @@ impl Drop for Group {
     }
 }
 
-/// A running program. Its group is killed when this is dropped, when the program has ended and when this process ends.
+/// A running program. Its group is killed when this is dropped, or when the program or this process ends.
 #[derive(Debug)]
 pub struct Child {
-    // The group is dropped first, so the program has ended when it is waited for.
+    // Dropped first, so that the program has ended when it is waited for.
     group: Group,
     child: Reaped,
 }
 
-/// A program that is waited for when it is dropped.
+/// Waits for the program when dropped.
 #[derive(Debug)]
 struct Reaped(std::process::Child);
 
@@ -83,7 +81,7 @@ impl Drop for Reaped {
 }
 
 impl Child {
-    /// Starts `command` in a process group of its own.
+    /// Starts `command` in its own process group.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let group = Group::start()?;
         command.process_group(group.id.as_raw_nonzero().get());
@@ -94,7 +92,7 @@ impl Child {
         Ok(Self { group, child: Reaped(spawned?) })
     }
 
-    /// Its status if it has ended.
+    /// Status if it has ended.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let status = self.child.0.try_wait()?;
         if status.is_some() {
@@ -108,7 +106,7 @@ impl Child {
         self.wait_with_output().map(|output| output.status)
     }
 
-    /// Waits for its end, and collects the bytes that it writes to pipes. Then kills any process that still holds a pipe.
+    /// Waits for its end and collects output from pipes. Then kills any process that still holds a pipe.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         let child = &mut self.child.0;
         let pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
@@ -116,13 +114,13 @@ impl Child {
         let mut read = [Vec::new(), Vec::new()];
         let mut buffer = vec![0; 1 << 16];
         let mut status = None;
-        // Without threads: a system that has no more of them can still run programs.
+        // Without threads, so that programs run even when the system has no more.
         while open.iter().any(Option::is_some) {
             status = status.map_or_else(|| self.try_wait(), |status| Ok(Some(status)))?;
             let mut ready = Vec::new();
             let mut waited: Vec<PollFd<'_>> =
                 open.iter().flatten().map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
-            // When the program has ended, so has everybody who could write.
+            // All writers have ended with the program.
             match poll(&mut waited, if status.is_some() { None } else { Some(&BETWEEN_LOOKS) }) {
                 Ok(_) => ready.extend(waited.iter().map(|pipe| !pipe.revents().is_empty())),
                 Err(Errno::INTR) => continue,
@@ -152,7 +150,7 @@ impl Child {
     }
 }
 
-/// Runs `command` to its end and collects its output, as [`Command::output`] does; its group ends with this process.
+/// [`Command::output`] whose group ends with this process.
 pub fn output(command: &mut Command) -> io::Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Child::spawn(command)?.wait_with_output()

@@ -8,17 +8,15 @@ use std::io;
 
 type Cause = dyn std::error::Error + 'static;
 
-/// Exit code of a program that has found a simulated machine to be wrong.
+/// A simulated machine is wrong.
 pub const WRONG: u8 = 1;
-/// Exit code of a program whose arguments, or what its files say, are refused.
+/// Arguments, or contents of files, are refused.
 pub const REFUSED: u8 = 2;
-/// Exit code of a program that could not do its job: a file, folder or tool cannot be used, or output is lost.
+/// The program cannot do its job: an unusable file, folder or tool, or lost output.
 pub const UNUSABLE: u8 = 3;
 
-/// The exit code of an error: [`WRONG`] if one of its causes is a [`Fault`], else [`REFUSED`] if one is a [`Refusal`] and the system failed in none, else
-/// [`UNUSABLE`].
-///
-/// `refuses` knows the errors of other libraries that are refusals.
+/// Exit code of an error: [`WRONG`] if a cause is a [`Fault`], else [`REFUSED`] if one is a [`Refusal`] and none a
+/// failure of the system, else [`UNUSABLE`]. `refuses` recognises other libraries' refusals.
 pub fn exit_code(error: &Error, refuses: impl Fn(&Cause) -> bool) -> u8 {
     let failed = |cause: &Cause| cause.downcast_ref().is_some_and(|error: &io::Error| !is_of_content(error));
     let refused = |cause: &Cause| {
@@ -56,7 +54,7 @@ mod tests {
         assert_eq!(code(refused().context("in a file").unwrap_err()), REFUSED);
         let number = "x".parse::<u32>().context("--tokens");
         assert_eq!(code(number.unwrap_err()), REFUSED);
-        // What nobody has classified.
+        // Unclassified.
         assert_eq!(code(anyhow::anyhow!("what is this?")), UNUSABLE);
         // Failures of the system, and contents of a file.
         let full = || io::Error::from_raw_os_error(28);
@@ -67,7 +65,7 @@ mod tests {
         let fault = || crate::fault!("row {} differs", 3);
         assert_eq!(code(fault()), WRONG);
         assert_eq!(code(fault().context("dex")), WRONG);
-        // A refusal because the system failed is a failure.
+        // A refusal due to a failure of the system is a failure.
         #[derive(Debug, thiserror::Error)]
         #[error("refused")]
         struct Because(#[source] io::Error);

@@ -1,4 +1,4 @@
-//! Which paths are one file, whatever their names: no output may be an input or another output.
+//! Identity of files under any names: no output may be an input or another output.
 
 use crate::output::absent;
 use crate::refusal::Result;
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Identity {
-    /// By device and inode.
+    /// Device and inode.
     There(u64, u64),
-    /// By the path of what will be made.
+    /// Path of a file to be made.
     Absent(PathBuf),
-    /// A character device, which any number of outputs may share.
+    /// A character device, which outputs may share.
     Shared,
 }
 
@@ -33,12 +33,12 @@ fn identity(path: &Path) -> Identity {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (folder.canonicalize(), path.file_name()) {
         (Ok(folder), Some(name)) => Identity::Absent(folder.join(name)),
-        // Nothing can be made there; that is said when it is tried.
+        // The attempt to make it will report the error.
         _ => Identity::Absent(path),
     }
 }
 
-/// The files of a run, to be checked before any work begins.
+/// Files of a run, to be checked before any work.
 ///
 /// ```
 /// use ndp_files::FileSet;
@@ -52,14 +52,14 @@ pub struct FileSet {
 }
 
 impl FileSet {
-    /// None yet but standard output and error, which may have been redirected to a file.
+    /// Only standard output and error, which may be redirected to files.
     pub fn new() -> Self {
         let mut set = Self::default();
         for (name, metadata) in [
             ("standard output", rustix::fs::fstat(std::io::stdout())),
             ("standard error", rustix::fs::fstat(std::io::stderr())),
         ] {
-            // Only a regular file is damaged by two that write to it; both streams may go to one.
+            // Two writers only damage a regular file; both streams may go to one.
             if let Ok(stat) = metadata
                 && rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file()
             {
@@ -73,7 +73,7 @@ impl FileSet {
         set
     }
 
-    /// Adds a file that is read; `what` names it in messages ("the program").
+    /// Adds an input; `what` names it in messages ("the program").
     #[must_use]
     pub fn input(mut self, what: &str, path: impl AsRef<Path>) -> Self {
         let path = path.as_ref();
@@ -81,23 +81,23 @@ impl FileSet {
         self
     }
 
-    /// Adds a preset or a file, as configurations are named: whatever ends in `.toml` is a path.
+    /// Adds a preset or file; paths end in `.toml`.
     #[must_use]
     pub fn configuration(self, what: &str, preset_or_path: &str) -> Self {
         if preset_or_path.ends_with(".toml") { self.input(what, preset_or_path) } else { self }
     }
 
-    /// Adds all files in a directory that is read.
+    /// Adds all files of an input directory.
     #[must_use]
     pub fn input_folder(mut self, what: &str, path: impl AsRef<Path>) -> Self {
-        // A directory that cannot be read is an error for whoever needs it.
+        // Reported by whoever reads the directory.
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
             self = self.input(what, entry.path());
         }
         self
     }
 
-    /// Adds a file that is written, under the name of its option.
+    /// Adds an output; `option` names it in messages.
     #[must_use]
     pub fn output(mut self, option: &str, path: impl AsRef<Path>) -> Self {
         let path = path.as_ref();
@@ -105,7 +105,7 @@ impl FileSet {
         self
     }
 
-    /// Adds all files in a directory whose files are written anew.
+    /// Adds all files of a directory that is rewritten.
     #[must_use]
     pub fn output_folder(mut self, option: &str, path: impl AsRef<Path>) -> Self {
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
@@ -114,7 +114,7 @@ impl FileSet {
         self
     }
 
-    /// Adds an output that may not be asked for.
+    /// Adds an optional output.
     #[must_use]
     pub fn optional(self, option: &str, path: Option<impl AsRef<Path>>) -> Self {
         match path {
@@ -123,7 +123,7 @@ impl FileSet {
         }
     }
 
-    /// Checks that no output is an input or another output. A path may be given twice under one option.
+    /// Checks that no output is an input or another output. One option may repeat a path.
     pub fn check(&self) -> Result<()> {
         let inputs: HashMap<_, _> =
             self.inputs.iter().rev().map(|(what, path, id)| (id, (what, path))).collect();
@@ -132,7 +132,7 @@ impl FileSet {
             if *id == Identity::Shared {
                 continue;
             }
-            // The streams have no path of their own.
+            // The streams have no path.
             let stream = path.as_os_str().is_empty();
             if let Some((input, own)) = inputs.get(id) {
                 let path = if stream { own } else { path };

@@ -1,7 +1,7 @@
-//! Reading whole files, up to a limit, and texts in UTF-8.
+//! Reads whole files up to a limit, and texts in UTF-8.
 //!
-//! A path may name a pipe or a device, whose length nobody knows, so the limit holds for what is read and not for what
-//! the file system says. A text may come from any editor: a byte-order mark is dropped, and an error names another encoding with its place.
+//! A path may name a pipe or device of unknown length, so the limit holds for what is read. A byte-order mark is
+//! dropped; an error names another encoding and its place.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -9,11 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Opens a file to read it. A regular file that standard output or standard error writes to is refused: the shell has emptied it, or what is printed
-/// would be read.
-///
-/// # Errors
-/// The operating system's; [`ErrorKind::InvalidInput`] for a file that is written.
+/// Opens a file to read. Fails as the system, and with [`ErrorKind::InvalidInput`] for a regular file that standard
+/// output or error writes to: the shell has emptied it, or printed text would be read.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     match stream_to(&file.metadata()?) {
@@ -25,7 +22,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The stream of this process that writes to a regular file, if one does.
+/// Stream of this process that writes to a regular file, if any.
 pub(crate) fn stream_to(found: &Metadata) -> Option<&'static str> {
     let (out, error) = (io::stdout(), io::stderr());
     let streams = [("standard output", out.as_fd()), ("standard error", error.as_fd())];
@@ -37,10 +34,8 @@ pub(crate) fn stream_to(found: &Metadata) -> Option<&'static str> {
     streams.into_iter().filter(|_| found.is_file()).find(writes).map(|(stream, _)| stream)
 }
 
-/// Reads a file of at most `limit` bytes.
-///
-/// # Errors
-/// As [`open`]; [`ErrorKind::FileTooLarge`] with the limit for a longer file, without reading the rest.
+/// Reads a file of at most `limit` bytes. Fails as [`open`], and with [`ErrorKind::FileTooLarge`] without reading the
+/// rest.
 pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let too_large = || {
@@ -56,10 +51,8 @@ pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// Reads a text of at most `limit` bytes, without its byte-order mark.
-///
-/// # Errors
-/// As [`read_bytes`]; [`ErrorKind::InvalidData`] for a file that is not in UTF-8, with the place.
+/// Reads a text of at most `limit` bytes, without byte-order mark. Fails as [`read_bytes`], and with
+/// [`ErrorKind::InvalidData`] for text outside UTF-8, with the place.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     let text = String::from_utf8(in_utf8(read_bytes(path, limit)?)?);
     text.map_err(|error| {
@@ -72,19 +65,16 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     })
 }
 
-/// Whether a reading error is about the content of the file, and not about the system: the file is too long, ends early, or is not text.
-///
-/// Another try would end in the same error.
+/// Whether a reading error is about the file's content, not the system: too long, too short, or not text. It would
+/// repeat.
 pub fn is_of_content(error: &io::Error) -> bool {
     let kinds =
         [ErrorKind::FileTooLarge, ErrorKind::InvalidData, ErrorKind::InvalidInput, ErrorKind::UnexpectedEof];
     error.raw_os_error().is_none() && kinds.contains(&error.kind())
 }
 
-/// Reads a text as [`read_text`] does, whatever the encoding of its comments is: bytes that are not UTF-8 become U+FFFD.
-///
-/// # Errors
-/// As [`read_bytes`]; [`ErrorKind::InvalidData`] for another file than a text, such as a compressed one.
+/// [`read_text`] with comments in any encoding: bytes outside UTF-8 become U+FFFD. Fails as [`read_bytes`], and with
+/// [`ErrorKind::InvalidData`] for files that are not text, such as compressed ones.
 pub fn read_any_text(path: &Path, limit: u64) -> io::Result<String> {
     let bytes = in_utf8(read_bytes(path, limit)?)?;
     if bytes.contains(&0) || bytes.starts_with(GZIP) {
@@ -94,10 +84,9 @@ pub fn read_any_text(path: &Path, limit: u64) -> io::Result<String> {
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// First bytes of a file that gzip has made.
 const GZIP: &[u8] = &[0x1F, 0x8B];
 
-/// The bytes without a byte-order mark; a mark of another encoding is an error.
+/// Drops a byte-order mark; another encoding's is an error.
 fn in_utf8(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     match bytes[..] {
         [0xEF, 0xBB, 0xBF, ..] => drop(bytes.drain(..3)),

@@ -4,21 +4,19 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, S
 use std::collections::HashSet;
 use std::fmt;
 
-/// Parses a text in JSON. Two equal keys of an object are an error: readers differ in the value that they take.
+/// Parses JSON. Equal keys in an object are an error: readers differ in which value they take.
 ///
 /// ```
 /// let error = ndp_files::parse_json::<serde_json::Value>(r#"{"a": [{"b": 1, "b": 2}]}"#).unwrap_err();
 /// assert_eq!(error.to_string(), "the key 'b' appears twice at line 1 column 19");
 /// ```
-///
-/// # Errors
-/// For a text that is not JSON, a key that an object has twice, and JSON that does not fit `T`.
+/// Fails for text that is not JSON, duplicate keys, and JSON that does not fit `T`.
 pub fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_str::<Unique>(text)?;
     serde_json::from_str(text)
 }
 
-/// Any JSON. Holds no values; the keys of an object are kept while it is read.
+/// Any JSON. Keeps no values, and keys of an object only while reading it.
 struct Unique;
 
 impl<'de> Deserialize<'de> for Unique {

@@ -1,11 +1,9 @@
-//! The edge of the programs: what they read, what they write, and how they end.
-//!
-//! All binaries of the workspace share it, so that each of these has one answer:
+//! The edge of all programs: what they read, write, and how they end.
 //!
 //! - [`read_text`], [`read_any_text`], [`read_bytes`]: input with a limit, so that no endless file fills the memory; texts of any editor.
 //! - `parse_json`: JSON without duplicate keys (feature `json`).
-//! - [`OutputFile`]: an output that is complete or absent. Devices, pipes and the targets of symbolic links are written
-//!   through, modes are kept, and what is write-protected is refused.
+//! - [`OutputFile`]: complete or absent. Devices, pipes and targets of symbolic links are written through, modes are
+//!   kept, write-protected files are refused.
 //! - [`FileSet`]: no output is an input, or another output, under whatever name. Standard output is one of the outputs.
 //! - [`NameRule`], [`visible`]: names that need no quotes, and text of others without control characters.
 //! - [`on_threads`], [`map_on_threads`]: work on as many threads as the operating system gives.
@@ -14,8 +12,8 @@
 //! - [`Child`], [`output`](fn@crate::output), [`TemporaryFolder`]: other programs and their files, which end when this one does.
 //! - [`Progress`]: how long a run will take, before it does.
 //!
-//! It knows nothing of hardware or numbers. `ndp-config`, which is below both the design and the oracle, uses only the reading
-//! (no feature; threads need none either); libraries that write files use the feature `output`, binaries `program`.
+//! It depends on no hardware or numbers. `ndp-config`, below both design and oracle, only reads (no feature; threads
+//! need none either); libraries that write use feature `output`, binaries `program`.
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

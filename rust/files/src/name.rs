@@ -1,34 +1,31 @@
-//! Names that files and arguments give to things, and how text of others is shown.
+//! Names in files and arguments, and display of foreign text.
 //!
-//! A name goes into generated files, paths, tables and terminals. So each is checked once, where it is read, and nobody who writes it has to quote it.
-//! Other texts, such as the values in a report, are shown with [`visible`]. All text for a terminal passes [`printable`], so it has no control
-//! characters except ends of lines and tabs.
+//! A name goes into generated files, paths, tables and terminals. It is checked once, where it is read, and never needs
+//! quotes. Other texts are shown with [`visible`]. All terminal text passes [`printable`], so its only control
+//! characters are line ends and tabs.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 use thiserror::Error;
 
-/// Most characters of a name.
+/// In characters.
 const MOST: usize = 64;
 
-/// Which names may be given, by their uses.
+/// Allowed names, by use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
-    /// Parts of the names of Verilog modules, packages and files.
+    /// Parts of names of Verilog modules, packages and files.
     Identifier,
     /// Files, folders, columns and options.
     Word,
     /// Devices, machines and sets of numbers, for people to read.
     Title,
-    /// Names from other programs, such as the model of a trace.
+    /// From other programs, such as the model of a trace.
     Foreign,
 }
 
 impl NameRule {
-    /// Checks a name.
-    ///
-    /// # Errors
-    /// [`NameError`] with the name and the rule.
+    /// Fails with name and rule.
     pub fn check(self, name: &str) -> Result<(), NameError> {
         let first = name.chars().next();
         let short = name.chars().count() <= MOST;
@@ -70,9 +67,9 @@ impl fmt::Display for NameRule {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("'{}' {rule}", visible(name))]
 pub struct NameError {
-    /// The name.
+    /// Refused name.
     pub name: String,
-    /// The rule.
+    /// Broken rule.
     pub rule: NameRule,
 }
 
@@ -89,7 +86,7 @@ fn escaped(text: &str, which: fn(char) -> bool) -> Cow<'_, str> {
     for c in text.chars() {
         match c {
             '\n' | '\r' | '\t' if which(c) => shown.extend(c.escape_default()),
-            // All of them have four digits at most.
+            // They have at most four digits.
             c if which(c) => _ = write!(shown, "\\u{:04x}", u32::from(c)),
             c => shown.push(c),
         }
@@ -97,7 +94,7 @@ fn escaped(text: &str, which: fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Text of others within a line: control characters, ends of lines and changes of direction as the escape sequences of JSON.
+/// Foreign text on one line: control characters, line ends and changes of direction as JSON escapes.
 ///
 /// ```
 /// assert_eq!(ndp_files::visible("a\u{1b}[31m\nb"), r"a\u001b[31m\nb");
@@ -106,8 +103,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, is_hidden)
 }
 
-/// Text for a terminal: control characters and changes of direction as the escape sequences of JSON, except ends of lines and tabs. JSON stays
-/// the same JSON.
+/// Terminal text: control characters and changes of direction as JSON escapes, except line ends and tabs. JSON keeps
+/// its meaning.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_hidden(c) && c != '\n' && c != '\t')
 }

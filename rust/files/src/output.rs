@@ -1,7 +1,7 @@
-//! Output files that are complete or absent: written under another name and renamed at the end.
+//! Output files that are complete or absent: written under a temporary name and renamed at the end.
 //!
-//! What is no regular file is not replaced: a symbolic link leads to the file that is, and a pipe or a device is written to when
-//! the content is there. Pipes are opened no earlier, because that waits for a reader.
+//! Only regular files are replaced: symbolic links are followed, pipes and devices written once the content is
+//! complete. Pipes are opened no earlier, because that waits for a reader.
 
 use crate::bail;
 use crate::input::stream_to;
@@ -14,12 +14,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Symbolic links that lead to one another, at most.
+/// Most symbolic links in a chain.
 const LINKS: usize = 40;
-/// Characters of a file's name that its temporary name begins with.
+/// Characters of a file's name that begin its temporary name.
 const NAMED: usize = 40;
 
-/// A file on its way.
+/// An unfinished file.
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
@@ -28,13 +28,13 @@ pub struct OutputFile {
 
 #[derive(Debug)]
 enum Place {
-    /// A regular file, or none yet.
+    /// A regular file, or a new one.
     Regular(Partial),
-    /// A pipe or a device.
+    /// A pipe or device.
     Through { opened: Option<File>, spool: Option<File> },
 }
 
-/// A file without its final name; gone when dropped.
+/// A file without its final name; removed when dropped.
 #[derive(Debug)]
 struct Partial {
     file: Option<NamedTempFile>,
@@ -42,7 +42,7 @@ struct Partial {
 }
 
 impl Partial {
-    /// Beside `target`, with the mode of what it will replace.
+    /// Next to `target`, with the mode of the file to replace.
     fn create(target: PathBuf, replaced: Option<&Metadata>) -> io::Result<Self> {
         let name = target.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
         let short: String = name.to_string_lossy().chars().take(NAMED).collect();
@@ -56,7 +56,7 @@ impl Partial {
         drop(list);
         let partial = Self { file: Some(file), target };
         if let (Some(old), Some(file)) = (replaced, &partial.file) {
-            // Who may not give files away keeps the new one.
+            // Without permission to give files away, the owner stays.
             let _ = std::os::unix::fs::fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
             file.as_file().set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
         }
@@ -84,7 +84,7 @@ impl Drop for Partial {
     }
 }
 
-/// Where writing to `path` ends up if nothing is there: what a symbolic link to nowhere names.
+/// Target of a path without a file: where dangling links lead.
 pub(crate) fn absent(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
@@ -94,7 +94,7 @@ pub(crate) fn absent(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-/// Whether what is there may be written. Root may write everything, but what has no write permission at all is meant to stay.
+/// Checks write permission. Root may write anything, but a file without any permission is meant to stay.
 fn check_permission(path: &Path, metadata: &Metadata) -> io::Result<()> {
     if metadata.mode() & 0o222 == 0 {
         let mode = metadata.mode() & 0o777;
@@ -124,7 +124,7 @@ fn place(path: &Path) -> io::Result<Place> {
     }
     check_permission(path, &metadata)?;
     if kind.is_file() {
-        // Links of /proc/self/fd may name what is no longer there under this name.
+        // Links in /proc/self/fd may name files that are gone.
         let target = path.canonicalize()?;
         let same =
             std::fs::metadata(&target).is_ok_and(|m| (m.dev(), m.ino()) == (metadata.dev(), metadata.ino()));
@@ -136,11 +136,10 @@ fn place(path: &Path) -> io::Result<Place> {
 }
 
 impl OutputFile {
-    /// Creates the file under its temporary name, so that a path that cannot be written is found before any work.
+    /// Creates the file under its temporary name, so that an unwritable path is found before any work.
     ///
-    /// # Errors
-    /// If there is no such directory, the path is one, what is there may not be written (also as root, if nobody has the permission), or the
-    /// file cannot be made. A regular file to which standard output or standard error goes is refused: printed text would vanish with it.
+    /// Fails for a missing directory, a directory, a file that nobody may write (even as root), failed creation, and a
+    /// regular file that standard output or error goes to: printed text would vanish with it.
     pub fn create(path: &Path) -> Result<Self> {
         if let Some(stream) = std::fs::metadata(path).ok().as_ref().and_then(stream_to) {
             bail!(
@@ -154,7 +153,7 @@ impl OutputFile {
         Ok(Self { path: path.to_owned(), place })
     }
 
-    /// Its name once it is complete.
+    /// Final path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -164,7 +163,7 @@ impl OutputFile {
         move |source| Error::new(source).context(text)
     }
 
-    /// A handle to write to, piece by piece; then [`OutputFile::commit`]. A pipe is opened, which waits for its reader.
+    /// A handle for writing, before [`OutputFile::commit`]. Opening a pipe waits for its reader.
     pub fn open(&mut self) -> Result<File> {
         let failed = self.failed();
         let open = match &mut self.place {
@@ -181,7 +180,7 @@ impl OutputFile {
         open.map_err(failed)
     }
 
-    /// A handle to read, write and seek. What is no regular file gets the content when the file is committed.
+    /// A handle to read, write and seek. Pipes and devices get the content on commit.
     pub fn open_seekable(&mut self) -> Result<File> {
         let failed = self.failed();
         let open = match &mut self.place {
@@ -194,13 +193,13 @@ impl OutputFile {
         open.map_err(failed)
     }
 
-    /// Writes the content; the file gets its name later.
+    /// Writes the content under the temporary name.
     pub fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         let mut out = BufWriter::new(self.open()?);
         write(&mut out).and_then(|()| out.flush()).map_err(self.failed())
     }
 
-    /// Gives the file its name, which replaces a file of that name. A failure leaves nothing.
+    /// Renames the file, replacing an older one. A failure leaves nothing.
     pub fn commit(self) -> Result<()> {
         let failed = self.failed();
         let done = match self.place {
@@ -214,7 +213,7 @@ impl OutputFile {
         done.map_err(failed)
     }
 
-    /// Writes the file and gives it its name; nothing is left if that fails.
+    /// Writes and renames the file; a failure leaves nothing.
     pub fn finish(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         self.write(write)?;
         self.commit()

@@ -1,7 +1,7 @@
-//! What has to be undone if the process ends early: files without their final name, folders, child processes.
+//! Clean-up when the process ends early: partial files, folders, child processes.
 //!
-//! One list for the whole process. It is locked while a file gets its name or a child is started, and stays locked once
-//! [`undo`] has begun, so that nothing is made behind its back.
+//! One list per process. It is locked while a file is renamed or a child started, and for good once [`undo`] has begun,
+//! so that nothing is made afterwards.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io;
@@ -18,7 +18,7 @@ pub(crate) struct Pending {
 static PENDING: Mutex<Pending> =
     Mutex::new(Pending { files: Vec::new(), folders: Vec::new(), groups: Vec::new() });
 
-/// The list. Whoever panicked with it left it as it was between two changes.
+/// A panic leaves the list between two changes.
 pub(crate) fn pending() -> MutexGuard<'static, Pending> {
     PENDING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -41,11 +41,11 @@ impl Pending {
     }
 }
 
-/// Ends all children and removes all partial files. The process has to end now: nothing can be made any more.
+/// Ends all children and removes all partial files. The process must end now: nothing can be made any more.
 #[cfg(feature = "program")]
 pub(crate) fn undo() {
     let list = pending();
-    // Nobody is left who could be told that something cannot be removed.
+    // Nobody could be told of failures.
     for group in &list.groups {
         let _ = kill_process_group(*group, Signal::KILL);
     }
@@ -58,17 +58,17 @@ pub(crate) fn undo() {
     std::mem::forget(list);
 }
 
-/// Kills a group of processes that may have ended.
+/// The group may have ended.
 pub(crate) fn kill(group: Pid) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// A folder that is not complete: it is removed if the process ends early, and stays if this value goes.
+/// An unfinished folder: removed if the process ends early, kept if this value is dropped.
 #[derive(Debug)]
 pub struct PartialFolder(PathBuf);
 
 impl PartialFolder {
-    /// For a folder that exists.
+    /// The folder must exist.
     pub fn new(path: &Path) -> Self {
         pending().folders.push(path.to_owned());
         Self(path.to_owned())
@@ -81,7 +81,7 @@ impl Drop for PartialFolder {
     }
 }
 
-/// A folder for files of this process alone; it goes with the value, and with the process.
+/// A private folder, removed with the value and with the process.
 #[derive(Debug)]
 pub struct TemporaryFolder {
     folder: Option<tempfile::TempDir>,
@@ -89,7 +89,7 @@ pub struct TemporaryFolder {
 }
 
 impl TemporaryFolder {
-    /// Makes one where temporary files belong.
+    /// Makes a folder in the system's temporary directory.
     pub fn create(prefix: &str) -> io::Result<Self> {
         let mut list = pending();
         let folder = tempfile::Builder::new().prefix(prefix).tempdir()?;
@@ -98,7 +98,7 @@ impl TemporaryFolder {
         Ok(Self { folder: Some(folder), path })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! What all binaries do alike: arguments, standard output and error, signals, exit codes.
+//! Common to all binaries: arguments, standard output and error, signals, exit codes.
 
 use crate::exit::{REFUSED, UNUSABLE};
 use crate::name::printable;
@@ -35,11 +35,11 @@ macro_rules! note {
     ($($argument:tt)*) => { $crate::warn(format_args!($($argument)*)) };
 }
 
-/// Whether the process was started without a standard output that can be written to (`>&-`, `1< FILE`).
+/// Whether the process started without a writable standard output (`>&-`, `1< FILE`).
 static CANNOT_PRINT: AtomicBool = AtomicBool::new(false);
 
-/// Asked by the loader, before `main`: Rust's runtime opens `/dev/null` in place of a closed standard output, and its writer takes "bad file descriptor"
-/// for success, so that nobody would notice that all text is lost. Later, the descriptor looks like one that somebody has redirected to `/dev/null`.
+/// Called by the loader before `main`: Rust's runtime opens `/dev/null` for a closed standard output and ignores "bad
+/// file descriptor", so lost text would go unnoticed. Later it looks like a redirection to `/dev/null`.
 extern "C" fn look_at_output() {
     let flags = fcntl_getfl(rustix::stdio::stdout());
     let can = flags.is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDONLY);
@@ -52,20 +52,19 @@ extern "C" fn look_at_output() {
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = look_at_output;
 
-/// Ends the program if its output would be lost.
 fn check_output() {
     if CANNOT_PRINT.load(Ordering::Relaxed) {
         lost(&io::Error::new(ErrorKind::NotConnected, "it is closed, or open for reading only"));
     }
 }
 
-/// Prints on standard output, at once, without control characters ([`printable`]). If that fails, the program ends here, without partial files:
-/// quietly as `cat` does if the reader has gone away, with a message and [`UNUSABLE`] if the text is lost.
+/// Prints on standard output at once, without control characters ([`printable`]). On failure the program ends without
+/// partial files: quietly, like `cat`, if the reader has gone, with a message and [`UNUSABLE`] if text is lost.
 pub fn print(text: &str) {
     print_styled(text, &[]);
 }
 
-/// Like [`print`](fn@print). Some ranges of the text, in order, have styles: parameters of the control sequence that selects one (ECMA-48, SGR).
+/// [`print`](fn@print) with styles for ranges, in order: parameters of control sequences (ECMA-48, SGR).
 pub fn print_styled(text: &str, styles: &[(Range<usize>, &str)]) {
     check_output();
     let (mut shown, mut end) = (String::with_capacity(text.len()), 0);
@@ -81,7 +80,7 @@ pub fn print_styled(text: &str, styles: &[(Range<usize>, &str)]) {
     }
 }
 
-/// Prints a line on standard error, without control characters. There is nobody to tell that it is lost.
+/// Prints a line on standard error, without control characters. Nobody could be told if it fails.
 pub fn warn(text: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", printable(&text.to_string()));
 }
@@ -94,14 +93,13 @@ fn lost(error: &io::Error) -> ! {
     end(UNUSABLE.into())
 }
 
-/// Ends the process without its partial files and its children. Other threads may be in the middle of something, so nothing is
-/// run at exit.
+/// Ends the process after removing partial files and children. Other threads may be busy, so nothing is run at exit.
 fn end(code: i32) -> ! {
     undo();
     signal_hook::low_level::exit(code)
 }
 
-/// Whether the process was started with a signal ignored (`nohup`, a job in the background): it stays so.
+/// Whether a signal was ignored at the start (`nohup`, background jobs); it stays so.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -109,7 +107,7 @@ fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Signals that end a process which does not take them. Those of a crash (`SIGSEGV`, `SIGABRT`) are not among them: nothing can be relied on after one.
+/// Signals that end a process by default, except crashes (`SIGSEGV`, `SIGABRT`), after which nothing is reliable.
 const ENDING: [(i32, &str); 10] = [
     (SIGINT, "SIGINT"),
     (SIGTERM, "SIGTERM"),
@@ -123,15 +121,15 @@ const ENDING: [(i32, &str); 10] = [
     (SIGXCPU, "SIGXCPU"),
 ];
 
-/// Ends the process properly when it is asked to.
+/// Ends the process properly on a signal.
 fn watch_signals() {
-    // A file that reaches its limit (`ulimit -f`) is then an error of the write, which names the file. A handler, unlike "ignore", is not passed on to
-    // children.
+    // Makes a file over its limit (`ulimit -f`) a write error that names the file. Unlike "ignore", children do not
+    // inherit a handler.
     if !is_ignored(SIGXFSZ) {
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }
     let watched = ENDING.into_iter().filter(|(signal, _)| !is_ignored(*signal));
-    // Without a thread, signals have to keep their effect: they are taken over when it has begun.
+    // Only taken over once the thread runs; without it, signals keep their effect.
     let (give, take) = channel::<Signals>();
     let started = std::thread::Builder::new().spawn(move || {
         let Some(signal) = take.recv().ok().and_then(|mut signals| signals.forever().next()) else { return };
@@ -148,14 +146,14 @@ fn watch_signals() {
     }
 }
 
-/// Reasons given by the parsers of numbers, and the texts that replace them.
+/// Replacements for reasons of number parsers.
 const REASONS: [(&str, &str); 3] = [
     ("invalid digit found in string", "expected a whole number of 0 or more"),
     ("cannot parse integer from empty string", "expected a whole number of 0 or more"),
     ("invalid float literal", "expected a number"),
 ];
 
-/// The command whose options say that a negative number is none of their values, in place of taking it for another option.
+/// Makes options refuse negative numbers as values, rather than take them for options.
 fn taking_negative_numbers(command: Command) -> Command {
     let named = |arg: Arg| match arg.is_positional() || !arg.get_action().takes_values() {
         true => arg,
@@ -164,10 +162,8 @@ fn taking_negative_numbers(command: Command) -> Command {
     command.mut_args(named).mut_subcommands(taking_negative_numbers)
 }
 
-/// A program: reads its arguments, the first of which is its name, does its job, and says with which code it ends.
-///
-/// Arguments that cannot be used, and errors of the job, are said on standard error. The job returns its exit code; `code` gives
-/// that of an error.
+/// Runs a program: `arguments`, the first of which is its name, then its job, which returns the exit code. Bad
+/// arguments and errors go to standard error; `code` gives an error's exit code.
 pub fn program<A: FromArgMatches>(
     command: Command,
     arguments: impl IntoIterator<Item = OsString>,

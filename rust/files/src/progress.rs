@@ -1,11 +1,11 @@
-//! How long a run will take, before it does.
+//! Progress and remaining time of a run.
 //!
-//! The work is counted in units that take about the same time each. The speed is measured over the recent half of the run. It has settled when both
-//! quarters of that half agree, so that set-up, a slow beginning or another phase no longer counts. A run that takes more than ten seconds shows on
-//! standard error how far it is: as a bar on a terminal, otherwise as a line at once and one each minute. Until the speed has settled, the line has no
-//! estimate. A thread reads the count, so the worker only has to count.
+//! Work is counted in units of similar duration. The speed is that of the recent half of the run, and has settled when
+//! both quarters of it agree, so that set-up or earlier phases no longer count. After ten seconds standard error shows
+//! progress: a bar on a terminal, otherwise a line at once and one per minute, without an estimate until the speed has
+//! settled. A thread reads the count; the worker only counts.
 //!
-//! Only that thread reads the clock. `Display` takes times as arguments, so tests can replay any run.
+//! `Display` takes times as arguments, so tests can replay any run.
 
 use crate::warn;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,25 +16,24 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Seconds from the first count to the last one before which no speed is believed.
+/// Least seconds between the first and last counts for a speed.
 const MEASURED: f64 = 2.0;
-/// Share of the work that has to be measured, and the seconds that are enough for any run: a beginning that counts little is not taken for the run.
+/// Share of the work to measure, or seconds that suffice for any run, so that a slow beginning is not taken for all.
 const MEASURED_SHARE: f64 = 0.05;
 const MEASURED_ENOUGH: f64 = 300.0;
-/// The two quarters of the recent half agree if one is at most this number of times as fast as the other.
+/// Largest ratio of the speeds of two agreeing quarters.
 const AGREEMENT: f64 = 1.5;
-/// Changes of the count that the recent half needs: fewer say little of the next one.
+/// Least changes of the count in the recent half.
 const CHANGES: usize = 3;
-/// Points of a run that are kept.
+/// Stored points of a run.
 const POINTS: usize = 1024;
-/// Runs that are shorter are over before anybody asks.
+/// Shorter runs show nothing.
 const LONG: Duration = Duration::from_secs(10);
-/// Between two lines where there is no terminal.
+/// Without a terminal.
 const BETWEEN_LINES: Duration = Duration::from_secs(60);
-/// Between two looks at the count.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
-/// The progress of a run; it is shown until the value is dropped.
+/// Progress of a run, shown until the value is dropped.
 #[derive(Debug)]
 pub struct Progress {
     counted: Arc<AtomicU64>,
@@ -43,14 +42,14 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins a run of `total` units, named in the plural ("cycles"), which [`Progress::add`] counts.
+    /// A run of `total` units, named in the plural ("cycles"), counted by [`Progress::add`].
     pub fn new(total: u64, what: &'static str) -> Self {
         let counted = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&counted);
         Self::begin(total, what, counted, move || counter.load(Ordering::Relaxed))
     }
 
-    /// The same with a count that another part of the program keeps; what it is now is the beginning.
+    /// A run counted elsewhere, starting at the current count.
     pub fn watch(total: u64, what: &'static str, count: impl Fn() -> u64 + Send + 'static) -> Self {
         let first = count();
         Self::begin(total, what, Arc::default(), move || count().saturating_sub(first))
@@ -87,7 +86,7 @@ impl Progress {
                 }
             }
         };
-        // Without a thread there is no display, which is no reason not to work.
+        // Without a thread there is work, but no display.
         let thread = std::thread::Builder::new().spawn(show).ok();
         Self { counted, bar, end: thread.map(|thread| (sender, thread)) }
     }
@@ -97,7 +96,7 @@ impl Progress {
         self.counted.fetch_add(units, Ordering::Relaxed);
     }
 
-    /// So many units are done in all.
+    /// Sets the number of units done.
     pub fn set(&self, units: u64) {
         self.counted.store(units, Ordering::Relaxed);
     }
@@ -107,7 +106,7 @@ impl Progress {
         self.bar.set_message(format!("{}\n", crate::printable(text)));
     }
 
-    /// Takes the bar away while something is printed.
+    /// Hides the bar while `print` runs.
     pub fn suspend(&self, print: impl FnOnce()) {
         self.bar.suspend(print);
     }
@@ -128,19 +127,19 @@ struct Display {
     what: &'static str,
     total: u64,
     speed: Speed,
-    /// When the next line is due, if there has been one.
+    /// Time of the next line, after the first one.
     next: Option<Duration>,
 }
 
 impl Display {
-    /// Time that is left, if it can be said.
+    /// Remaining time, if known.
     fn left(&mut self, now: Duration, done: u64) -> Option<Duration> {
         self.speed.see(now.as_secs_f64(), done);
         let left = self.speed.left(now.as_secs_f64(), self.total)?;
         Some(Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX))
     }
 
-    /// The line that is due, if there is one.
+    /// The line that is due, if any.
     fn line(&mut self, now: Duration, done: u64) -> Option<String> {
         let left = self.left(now, done);
         let Self { what, total, next, .. } = *self;
@@ -161,10 +160,10 @@ impl Display {
     }
 }
 
-/// The speed of a run, from counts at times in seconds.
+/// Speed of a run, from counts at times in seconds.
 #[derive(Default)]
 struct Speed {
-    /// When the count was seen to have changed, and to what; the first one is above 0.
+    /// Times of changed counts; the first count is above 0.
     points: Vec<(f64, u64)>,
 }
 
@@ -183,7 +182,7 @@ impl Speed {
         self.points.push((now, done));
     }
 
-    /// The count at a time between the first point and the last one, on a line from point to point.
+    /// Count at a time, interpolated between points.
     fn at(&self, time: f64) -> f64 {
         let after = self.points.partition_point(|(at, _)| *at <= time).clamp(1, self.points.len() - 1);
         let [(t0, n0), (t1, n1)] = [self.points[after - 1], self.points[after]];
@@ -195,7 +194,7 @@ impl Speed {
         let (&(first, before), &(last, done)) = (self.points.first()?, self.points.last()?);
         let measured = last - first;
         let silent = now - last;
-        // A pause as long as a quarter is a phase of another kind.
+        // A pause as long as a quarter is another phase.
         if measured < MEASURED || silent > measured / 4.0 {
             return None;
         }
@@ -214,7 +213,7 @@ impl Speed {
     }
 }
 
-/// A time as one says it: "40 s", "3 min", "2.5 h".
+/// "40 s", "3 min", "2.5 h".
 pub fn duration(time: Duration) -> String {
     match time.as_secs_f64() {
         seconds if seconds < 100.0 => format!("{seconds:.0} s"),
@@ -227,8 +226,8 @@ pub fn duration(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    /// First estimate of the whole run in seconds, when it is said, and all lines. `count` gives the count at each time; looks come five times a
-    /// second, as in a run, for `seconds`.
+    /// First estimate of the whole run in seconds with its time, and all lines. `count` gives the count at a time, five
+    /// times a second for `seconds`.
     fn run(total: u64, seconds: u32, count: impl Fn(f64) -> u64) -> (Option<(f64, f64)>, Vec<String>) {
         let mut display = Display { what: "units", total, speed: Speed::default(), next: None };
         let (mut first, mut lines) = (None, Vec::new());
@@ -261,9 +260,8 @@ mod tests {
             lines,
             ["5 % of 1000000 units, about 95 s left", "65 % of 1000000 units, about 35 s left"]
         );
-        // Over before anybody asks.
         assert_eq!(run(1000, 8, |now| (now * 125.0) as u64).1, [""; 0]);
-        // A day: a twentieth of it would be too long for a first estimate, and two seconds too short.
+        // A day: a first estimate after a twentieth would be too late, after two seconds too early.
         let day = 86_400.0;
         let (first, lines) = run(1 << 40, 400, |now| (now / day * (1u64 << 40) as f64) as u64);
         assert_eq!(lines[3], format!("0 % of {} units after 4 min", 1u64 << 40));
@@ -276,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_slow_beginning_is_not_taken_for_the_speed() {
-        // A few cycles of a host that prepares something, then a product: an estimate after a second would be 154 hours for 44 s.
+        // A few cycles of preparation, then a product: an estimate after a second would be 154 hours for 44 s.
         let prepares = |begin: f64, end: f64| {
             move |now: f64| {
                 let rest = (now - begin).max(0.0) / (end - begin) * 1e9;
@@ -293,19 +291,19 @@ mod tests {
 
     #[test]
     fn units_of_unequal_size_are_estimated_when_there_are_enough() {
-        // A token each five seconds, the first one after 30.
+        // A token every five seconds, the first after 30.
         let tokens = |now: f64| (1.0 + (now - 30.0) / 5.0).max(0.0) as u64;
         let (first, lines) = run(55, 300, tokens);
         within_a_factor_of_two(first, 300.0);
         assert!(lines[1].contains(" % of 55 units, about "), "{lines:?}");
-        // One of six policies takes three times as long per token as the others.
+        // One of six policies takes three times as long per token.
         let turns = |now: f64| {
             let (rounds, rest) = ((now / 8.0) as u64, now % 8.0);
             6 * rounds + (if rest < 3.0 { 0 } else { (rest - 2.0) as u64 })
         };
         let (first, _) = run(6 * 40, 320, turns);
         within_a_factor_of_two(first, 320.0);
-        // Later programs are like earlier ones and are not run again.
+        // Later programs resemble earlier ones and are not run again.
         let (first, _) = run(1000, 200, |now| (now.min(10.0) + (now - 10.0).max(0.0) * 5.2) as u64);
         within_a_factor_of_two(first, 200.0);
     }

@@ -1,14 +1,14 @@
-//! One error type for all libraries, [`Error`], with the message where the check is; and how a program tells its causes apart.
+//! The error type of all libraries, [`Error`], and its classes of causes.
 //!
-//! - A [`Refusal`] repeats: the same arguments and files are refused again. [`bail!`](crate::bail) and [`ensure!`](crate::ensure) make it.
+//! - A [`Refusal`] repeats for the same input. [`bail!`](crate::bail) and [`ensure!`](crate::ensure) make it.
 //! - A [`Fault`] is an answer: a simulated machine is wrong.
-//! - Everything else is a failure, which may not repeat: a full disk may have room tomorrow. An error that nobody has classified counts as
-//!   one, so a failure is never taken for an answer.
+//! - Everything else is a failure, which may not repeat: a full disk may have room tomorrow. Unclassified errors count
+//!   as failures, so that none is taken for an answer.
 
 pub use anyhow::{Context, Error, Result};
 use std::fmt::Display;
 
-/// An argument or a file that cannot be used: the text names the value and what was expected.
+/// An unusable argument or file: the text names the value and what was expected.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(pub String);
@@ -18,31 +18,31 @@ pub struct Refusal(pub String);
 #[error("{0}")]
 pub struct Fault(pub String);
 
-/// An error that refuses an argument or the contents of a file.
+/// Error that refuses an argument or the contents of a file.
 #[macro_export]
 macro_rules! refusal {
     ($($message:tt)*) => { $crate::Error::new($crate::Refusal(format!($($message)*))) };
 }
 
-/// An error of a simulated machine.
+/// Error of a simulated machine.
 #[macro_export]
 macro_rules! fault {
     ($($message:tt)*) => { $crate::Error::new($crate::Fault(format!($($message)*))) };
 }
 
-/// An error of the system, of a tool, or of this program.
+/// Error of the system, of a tool, or of this program.
 #[macro_export]
 macro_rules! failure {
     ($($message:tt)*) => { $crate::Error::msg(format!($($message)*)) };
 }
 
-/// Returns with a refusal, for arguments and the contents of files.
+/// Returns a refusal.
 #[macro_export]
 macro_rules! bail {
     ($($message:tt)*) => { return Err($crate::refusal!($($message)*)) };
 }
 
-/// Returns with a refusal unless a condition holds; see [`bail!`](crate::bail).
+/// Returns a refusal unless a condition holds; see [`bail!`](crate::bail).
 #[macro_export]
 macro_rules! ensure {
     ($condition:expr, $($message:tt)*) => {
@@ -52,16 +52,13 @@ macro_rules! ensure {
     };
 }
 
-/// Refuses a value outside its range.
-///
-/// # Errors
-/// A refusal that names the value and both limits.
+/// Refuses a value outside its range, naming value and limits.
 pub fn in_range<T: PartialOrd + Display>(what: &str, value: T, min: T, max: T) -> Result<()> {
     ensure!(min <= value && value <= max, "{what} = {value} must be in {min}..={max}");
     Ok(())
 }
 
-/// The text of an error with its causes; empty without an error.
+/// Text of an error with its causes; empty without an error.
 pub fn said<T>(result: &Result<T>) -> String {
     result.as_ref().map_or_else(|error| format!("{error:#}"), |_| String::new())
 }

@@ -1,12 +1,11 @@
-//! Threads: the requested number, or fewer if the operating system refuses some.
+//! Threads: the requested number, or fewer if the system refuses some.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 
-/// Runs `work` on the caller's thread and on others, `threads` in all, and returns when all of them have ended.
-///
-/// Threads that the operating system refuses (`ulimit -u`, no memory for a stack) are left out, so all threads have to take their jobs from one place.
+/// Runs `work` on `threads` threads, the caller's included, and returns when all have ended. If the system refuses some
+/// (`ulimit -u`, no memory for a stack) there are fewer, so all have to take jobs from one place.
 pub fn on_threads(threads: usize, work: impl Fn() + Sync) {
     std::thread::scope(|scope| {
         for _ in 1..threads {
@@ -18,7 +17,7 @@ pub fn on_threads(threads: usize, work: impl Fn() + Sync) {
     });
 }
 
-/// Calls `job` with each number below `count` on at most `threads` threads, the caller's included; the results in the order of the numbers.
+/// Calls `job` with each number below `count` on at most `threads` threads with the caller's; results are in order.
 ///
 /// ```
 /// assert_eq!(ndp_files::map_on_threads(4, 3, |number| number * number), [0, 1, 4]);
