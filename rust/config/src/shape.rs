@@ -1,8 +1,8 @@
 //! Cuts rows of a matrix over the ranks, and checks shapes against a design.
 //!
-//! A row is cut into stripes of [`GemvConfig::stripe_elems`] elements. Stripe `j` of the full waves belongs to rank `j
-//! mod ranks`. The rest (fewer than `ranks` stripes) is the tail: row `r`'s tail starts at rank `r * tail_stripes mod
-//! ranks`, so that no rank idles.
+//! A row is cut into stripes of [`GemvConfig::stripe_elems`] elements. Stripe `j` of the full waves belongs to rank
+//! `j mod ranks`. The rest (fewer than `ranks` stripes) is the tail: row `r`'s tail starts at rank
+//! `r * tail_stripes mod ranks`, so that no rank idles.
 
 use crate::{DesignConfig, GemvConfig, in_ranges, require};
 use ndp_files::Result;

@@ -56,9 +56,9 @@ pub fn to_fixed(a: f16) -> Option<i64> {
     is_finite(a).then(|| fixed_of_finite(a.to_bits()))
 }
 
-/// [`to_fixed`] without the test: meaningless for exponent field 31. In units of 2^-24 a normal number is `(1024 +
-/// fraction) * 2^(exponent - 1)`, a subnormal `fraction`. Branch-free, because the dot product decodes each weight with
-/// it.
+/// [`to_fixed`] without the test: meaningless for exponent field 31. In units of 2^-24 a normal number is
+/// `(1024 + fraction) * 2^(exponent - 1)`, a subnormal `fraction`. Branch-free, because the dot product decodes each
+/// weight with it.
 #[inline]
 pub(crate) fn fixed_of_finite(bits: u16) -> i64 {
     let exponent = i64::from((bits & EXPONENT_MASK) >> 10);

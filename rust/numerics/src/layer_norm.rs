@@ -65,9 +65,9 @@ pub(crate) fn check_lengths(
 /// `y[i] = add(mul(RNE16((x[i] - mean) / sqrt(variance + eps)), gain[i]), bias[i])`; all `[n]`, 1 <= n <= 16384. A NaN
 /// or infinity in any operand makes every output the canonical NaN. Fails if `n` is out of range or lengths differ.
 ///
-/// Bounds, in the contract's names: `|I(x)| < 2^40`, so `|S| < 2^54`, `|D| = |n I(x) - S| < 2^55` and `V = n^2 sum I^2
-/// - n S^2 <= n^2 sum I^2 < 2^28 * 2^94 = 2^122`, hence `V // n < 2^108` (as `V < n^3 2^80`), and `n^2 2^48 eps <
-/// 2^70`, so `M < 2^109`, `M * 2^16 < 2^125` and `R < 2^63`. `M >= 2^48 * 10^-6 - 1 > 0`, so `R > 0`.
+/// Bounds, in the contract's names: `|I(x)| < 2^40`, so `|S| < 2^54`, `|D| = |n I(x) - S| < 2^55` and
+/// `V = n^2 sum I^2 - n S^2 <= n^2 sum I^2 < 2^28 * 2^94 = 2^122`, hence `V // n < 2^108` (as `V < n^3 2^80`), and
+/// `n^2 2^48 eps < 2^70`, so `M < 2^109`, `M * 2^16 < 2^125` and `R < 2^63`. `M >= 2^48 * 10^-6 - 1 > 0`, so `R > 0`.
 pub fn layer_norm(x: &[f16], gain: &[f16], bias: &[f16], eps: Epsilon) -> Result<Vec<f16>> {
     let len = x.len();
     check_lengths("LayerNorm", len, &[("gain", gain.len()), ("bias", bias.len())])?;

@@ -14,8 +14,8 @@ use crate::rne_ratio;
 /// `y[i] = mul(RNE16(x[i] / sqrt(mean of the squares + eps)), gain[i])`; both `[n]`, 1 <= n <= 16384. A NaN or infinity
 /// in any operand makes every output the canonical NaN. Fails if `n` is out of range or lengths differ.
 ///
-/// Bounds, in the contract's names: `|I(x)| < 2^40`, so `n * V < n^2 2^80 <= 2^108` and `n^2 2^48 eps < 2^70`, hence `M
-/// * 2^16 < 2^125` and `R < 2^63`; `R >= n 2^32 10^-3 - 1 > 0`. `n * |I(x)| * 2^8 < 2^62`.
+/// Bounds, in the contract's names: `|I(x)| < 2^40`, so `n * V < n^2 2^80 <= 2^108` and `n^2 2^48 eps < 2^70`, hence
+/// `M * 2^16 < 2^125` and `R < 2^63`; `R >= n 2^32 10^-3 - 1 > 0`. `n * |I(x)| * 2^8 < 2^62`.
 pub fn rms_norm(x: &[f16], gain: &[f16], eps: Epsilon) -> Result<Vec<f16>> {
     let len = x.len();
     check_lengths("RMSNorm", len, &[("gain", gain.len())])?;

@@ -119,8 +119,8 @@ pub fn rne_ratio(num: i128, den: i128) -> f16 {
     round_magnitude(negative, magnitude, remainder != 0)
 }
 
-/// `RNE16(1 / sqrt(n))` of the exact real number, the attention scale of width `n`; +Inf for `n = 0`. `floor(2^48 /
-/// sqrt(n)) = isqrt(2^96 // n)` is exact only if its square times `n` is 2^96.
+/// `RNE16(1 / sqrt(n))` of the exact real number, the attention scale of width `n`; +Inf for `n = 0`.
+/// `floor(2^48 / sqrt(n)) = isqrt(2^96 // n)` is exact only if its square times `n` is 2^96.
 pub fn rne_rsqrt(n: u32) -> f16 {
     if n == 0 {
         return POS_INF;

@@ -1,7 +1,7 @@
 //! A general solver as referee: solves the reduced problem, with equal DIMMs, by `good_lp` and its pure-Rust solver.
 //!
-//! One 0-1 variable per group (or several, for speed), one time per term: minimise `sum t_l` with `t_l >= sum work x /
-//! BW_gpu + 2 T_sync`, `t_l >= (W_l - sum work x) / (D BW_dimm)` and `sum bytes x <= S_GPU`.
+//! One 0-1 variable per group (or several, for speed), one time per term: minimise `sum t_l` with
+//! `t_l >= sum work x / BW_gpu + 2 T_sync`, `t_l >= (W_l - sum work x) / (D BW_dimm)` and `sum bytes x <= S_GPU`.
 
 use crate::placement::structured::with_gpu_groups;
 use crate::placement::{Instance, Placement};

@@ -1,7 +1,8 @@
 //! Where every neuron is: on exactly one DIMM, perhaps with a copy on the GPU.
 //!
 //! DIMMs keep all neurons (Hermes, section IV-C2), so the GPU's copies can be overwritten, and only neurons that the
-//! GPU lacks cost DIMM time. Capacities are kept here; [`mod@super::adjust`] and [`mod@super::remap`] decide moves.
+//! GPU lacks cost DIMM time. This file keeps capacities; [`adjust`](mod@super::adjust) and [`remap`](mod@super::remap)
+//! decide moves.
 
 use crate::placement::Placement;
 use ndp_config::{LlmShape, SystemConfig};

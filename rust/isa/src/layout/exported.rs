@@ -1,9 +1,9 @@
 //! Where the sums of the buffer lie in DRAM when they are exported.
 //!
-//! A word of the buffer is that word in the slices of all units: `ranks * units_per_rank` sums, slice `rank *
-//! units_per_rank + unit`. Word `k` is a row of one wave: rank `g`'s stripe holds the rank's slices, at its bursts from
-//! `address + beats_per_stripe * k`. Beat `i` has units `i * beat_chunks..(i + 1) * beat_chunks`, the first in its
-//! lowest bits, `16 * lanes` bits each.
+//! A word of the buffer is that word in the slices of all units: `ranks * units_per_rank` sums, slice
+//! `rank * units_per_rank + unit`. Word `k` is a row of one wave: rank `g`'s stripe holds the rank's slices, at its
+//! bursts from `address + beats_per_stripe * k`. Beat `i` has units `i * beat_chunks..(i + 1) * beat_chunks`, the first
+//! in its lowest bits, `16 * lanes` bits each.
 //!
 //! Lane `lane` of word `word` of a vector block ([`crate::layout::BufferLayout`]) has its sum in word `lanes * word +
 //! lane`, in the slice of its tile; a tail in every rank that holds it. For a sum's bits see `ndp_numerics::SumFormat`.

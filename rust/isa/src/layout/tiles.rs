@@ -2,8 +2,8 @@
 //!
 //! Accumulators of a tile take `words(cols) * batch * lanes` words, factors `words(count) * batch`. A tile is a matrix
 //! of its own in DRAM, chosen when weights are placed; passes may differ from call to call. Each pass reads all weights
-//! again, for nothing only while computing takes longer: a stripe takes `max(beats / beats per cycle, window *
-//! vectors)` cycles, so from four vectors upward with the paper's numbers.
+//! again, for nothing only while computing takes longer: a stripe takes
+//! `max(beats / beats per cycle, window * vectors)` cycles, so from four vectors upward with the paper's numbers.
 
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
 use ndp_files::{Result, in_range, refusal};

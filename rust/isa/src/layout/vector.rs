@@ -4,9 +4,9 @@
 //!
 //! In the buffer a word is one chunk of every tile of every rank: `ranks * stripe_elems` places. Full wave `j` of
 //! vector `b` is word `j * batch + b`, stripe `j * ranks + g` in the slices of rank `g`. Words of the tail follow. Tail
-//! stripes go round the ranks from row to row, so each rank holds every one that it may meet: with `s = tail_stripes /
-//! tail_words`, tail stripe `t` of vector `b` is in word `(full_waves + t div s) * batch + b` of the ranks `g` with `g
-//! mod s = t mod s`. Tile `u` of a stripe has elements `u * lanes..(u + 1) * lanes`.
+//! stripes go round the ranks from row to row, so each rank holds every one that it may meet: with
+//! `s = tail_stripes / tail_words`, tail stripe `t` of vector `b` is in word `(full_waves + t div s) * batch + b` of
+//! the ranks `g` with `g mod s = t mod s`. Tile `u` of a stripe has elements `u * lanes..(u + 1) * lanes`.
 
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
 use ndp_files::{Result, in_range};

@@ -1,8 +1,8 @@
 //! Equations 1 and 2 of the LibraPIM paper (section 4.5), in integers.
 //!
 //! Offloading `k` requests makes one side shorter, `falling(k)`, and the other longer, `rising(k)`. The equations ask
-//! for `falling = rising`, which integers seldom meet. We take the least `max(falling(k), rising(k))` over `0 <= k <=
-//! limit`; **among equals the smallest `k`**, which moves the least data.
+//! for `falling = rising`, which integers seldom meet. We take the least `max(falling(k), rising(k))` over
+//! `0 <= k <= limit`; **among equals the smallest `k`**, which moves the least data.
 //!
 //! With `c` the first `k` at which `rising >= falling` (or `limit + 1`), the maximum is `falling` before `c`, least at
 //! `c - 1`, and `rising` from `c` on, least at `c`. Only these two compete; bisection also finds the smallest `k` with
