@@ -199,7 +199,7 @@ impl OutputFile {
         write(&mut out).and_then(|()| out.flush()).map_err(self.failed())
     }
 
-    /// Renames the file, replacing an older one. A failure leaves nothing.
+    /// Completes the output: renames it over an older file, or writes to the pipe. A failure leaves nothing.
     pub fn commit(self) -> Result<()> {
         let failed = self.failed();
         let done = match self.place {
