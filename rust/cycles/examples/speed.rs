@@ -1,4 +1,5 @@
-//! How many cycles of the paper's core the model makes in a second, for programs of different kinds, and of systems of linked cores.
+//! Cycles per second of the model for the paper's core, on programs of different kinds, and for systems of linked
+//! cores.
 //!
 //! `cargo run --release --package ndp-cycles --example speed [part of a name [runs]]`
 
@@ -47,7 +48,7 @@ const PROGRAMS: [(&str, &str); 13] = [
     ),
 ];
 
-/// Systems: name, the programs of the first core and of the second one; two on a cable.
+/// Systems on a cable: name, programs of the first and of the second core.
 const PAIRS: [(&str, &str, &str); 4] = [
     (
         "two cores, links at rest",
@@ -76,7 +77,6 @@ const PAIRS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// A host that sends its instructions and nothing else.
 struct Sends(VecDeque<[u128; 4]>);
 
 impl Sends {
@@ -102,10 +102,9 @@ impl Host for Sends {
     }
 }
 
-/// Cycles of the channels, and until the links are at rest.
+/// Cycles of the channels, and the longest time until the links are at rest.
 const LATENCY: u32 = 12;
 const SETTLED: u64 = 20_000;
-/// Cycles that a system is run at a time.
 const STEP: u64 = 10_000;
 
 /// Prints the cycles of a run and the speed of the fastest of several, as other programs share the processor.
@@ -147,7 +146,7 @@ fn pairs(config: &DesignConfig, wanted: &str, runs: u32) -> Result<(), Box<dyn E
     Ok(())
 }
 
-/// A fifth of the rows of a matrix, which [`row_order`] has ordered.
+/// A fifth of the rows of a matrix, ordered by [`row_order`].
 fn listed(config: &DesignConfig) -> Vec<u32> {
     let matrix = MatrixLayout::unbounded(config, 0x10000, 8192, WeightFormat::Fp16);
     // Rows at distances of 1 to 9.

@@ -1,7 +1,7 @@
 //! Beats of segments on their way from a rank to the core: a queue in an SRAM between the clocks (docs/timing.md, "Queues").
 //!
-//! The rules are those of any queue from the DRAM's clock to the core's. As there are many beats, and most of them follow
-//! each other at the same distance, they are kept as runs, and their times are worked out when they are taken.
+//! The rules are those of any queue from the DRAM's clock to the core's. Most beats follow each other at the same
+//! distance, so they are kept as runs, and their times are computed when they are taken.
 
 use crate::clock::ClockRelation;
 use crate::fifo::SYNCHRONISED;
@@ -10,15 +10,16 @@ use std::collections::VecDeque;
 /// Beats that are pushed at equal distances.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Run {
-    /// DRAM edge of the first one's push.
+    /// DRAM edge at which the first beat is pushed.
     edge: u64,
-    /// Clocks from one to the next; 0 while there is one.
+    /// Clocks from one beat to the next; 0 for a single beat.
     step: u64,
     count: u64,
     for_reader: bool,
 }
 
-/// What the core can take at most, but for the reader's: from cycle `from` on so many beats, all others from cycle `then` on.
+/// Upper bound of what the core can take besides the reader's beats: `beats` of them from cycle `from`, the others from
+/// cycle `then`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub from: u64,
@@ -26,7 +27,6 @@ pub(crate) struct Room {
     pub then: u64,
 }
 
-/// What the times of the next beat depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Flow {
     /// Core edge at which the last beat was read from the SRAM.
@@ -36,7 +36,6 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// When the next beat is read, and the first cycle in which it is offered.
     #[inline]
     fn next(&self, readable: u64) -> (u64, u64) {
         let read = readable.max(self.read + 1).max(self.taken[1]);
@@ -49,19 +48,19 @@ pub(crate) struct Beats {
     clocks: ClockRelation,
     depth: u64,
     reserved: u64,
-    /// Of these the reader's that were not taken.
+    /// Reserved places of the reader's beats that were not taken.
     for_reader: u64,
     runs: VecDeque<Run>,
     flow: Flow,
-    /// First core edge at which the head can be read, if there is one.
+    /// First core edge at which the head can be read.
     readable: u64,
-    /// First core cycle in which the head is offered, if it is there and not for the reader; else the end of time.
+    /// First core cycle in which a head that is not the reader's is offered; else the end of time.
     pub weight_from: u64,
-    /// The same of a head that is for the reader.
+    /// As `weight_from`, for a head that is the reader's.
     pub reader_from: u64,
-    /// Beats taken so far, and the edges at which the last ones were read, by number.
+    /// Beats taken so far, and the edges at which the last ones were read, by number modulo the depth. A read that the
+    /// rank does not know of yet still has its place.
     count: u64,
-    /// As many as there are places: what the rank does not know of yet still has its place.
     reads: Box<[u64]>,
     /// Reads that the rank knows of.
     known: u64,
@@ -90,21 +89,20 @@ impl Beats {
         beat as usize & (self.reads.len() - 1)
     }
 
-    /// Places that are missing for `more` beats by what is known; 0 if they fit.
+    /// Places that are missing for `more` beats, by the reads known; 0 if they fit.
     #[inline]
     pub fn missing(&self, more: u64) -> u64 {
         (self.reserved - self.known + more).saturating_sub(self.depth)
     }
 
-    /// Brings what is known of the reader up to DRAM cycle `cycle`.
     #[inline]
     pub fn look(&mut self, cycle: u64) {
         if cycle < SYNCHRONISED {
             return;
         }
-        // A read counts from the third DRAM cycle after the edge that follows it on.
+        // A read counts starting at the third DRAM cycle after the edge that follows it.
         let end = self.clocks.core_after(cycle - SYNCHRONISED);
-        // The head, and the beat behind it, may have been read and not taken.
+        // The head and the beat after it may have been read and not taken.
         let mut known = self.count;
         if let Some(second) = self.second_edge() {
             let (read, _) = self.flow.next(self.readable);
@@ -121,11 +119,11 @@ impl Beats {
         self.known = self.known.max(if taken < self.count { taken } else { known });
     }
 
-    /// Both have the same future from core cycle `cycle` on, the `clock`th of the DRAM.
+    /// Both have the same future from core cycle `cycle`, which is DRAM clock `clock`.
     pub fn is_symmetric(&mut self, other: &mut Self, cycle: u64, clock: u64) -> bool {
         let [state, others] = [&mut *self, &mut *other].map(|beats| {
             beats.look(clock.saturating_sub(2));
-            // To a queue without a head all that was before is the same.
+            // To a queue without a head the whole past is the same.
             let past = |edge: u64| if beats.runs.is_empty() { edge.max(cycle) } else { edge };
             let Flow { read, taken } = beats.flow;
             let flow = Flow { read: past(read), taken: taken.map(past) };
@@ -137,22 +135,22 @@ impl Beats {
             && (0..self.count.saturating_sub(self.known)).all(|age| unseen(self, age) == unseen(other, age))
     }
 
-    /// A DRAM cycle before which `more` beats do not fit, as the core takes them in the future at the earliest.
+    /// A DRAM cycle before which `more` beats do not fit, if the core takes them as early as it can.
     pub fn full_until(&self, more: u64, room: Room) -> u64 {
-        // The head and the beat behind it are read before they are taken.
+        // The head and the beat after it are read before they are taken.
         let read = self.count + 2;
         let missing = (self.reserved + more).saturating_sub(self.depth + read);
         if missing == 0 {
             return 0;
         }
-        // One beat per cycle. The reader's are taken besides.
+        // One beat per cycle; the reader's come on top.
         let Room { from, beats, then } = room;
         let beats = beats + self.for_reader;
         let last = if missing <= beats { from + missing } else { then + (missing - beats) };
         self.clocks.dram_after(last - 1) + SYNCHRONISED
     }
 
-    /// If there is a head, the edge at which the beat behind it is pushed, if there is one.
+    /// Edge at which the beat after the head is pushed: outer `None` without a head, inner `None` without that beat.
     #[inline]
     fn second_edge(&self) -> Option<Option<u64>> {
         let run = self.runs.front()?;
@@ -160,7 +158,7 @@ impl Beats {
         Some(if run.count > 1 { Some(run.edge + run.step) } else { next() })
     }
 
-    /// Edge at which the beat behind `index` others is pushed; if it is not known yet, how many unknown ones there are before it.
+    /// Edge at which the beat after `index` others is pushed, or how many unknown ones are before it.
     #[inline]
     pub fn edge(&self, index: u64) -> Result<u64, u64> {
         let mut index = index;
@@ -179,7 +177,7 @@ impl Beats {
         self.for_reader += if for_reader { beats } else { 0 };
     }
 
-    /// Beats are pushed at DRAM edge `edge`, which may lie ahead, and every `step` clocks after it.
+    /// Pushes beats at DRAM edge `edge`, which may lie ahead, and every `step` clocks after it.
     #[inline]
     pub fn push(&mut self, edge: u64, step: u64, count: u64, for_reader: bool) {
         if let Some(last) = self.runs.back_mut() {
@@ -211,7 +209,6 @@ impl Beats {
         };
     }
 
-    /// The head is taken at core edge `edge`.
     #[inline]
     pub fn pop(&mut self, edge: u64) {
         let Some(run) = self.runs.front().copied() else { return };
@@ -233,8 +230,8 @@ impl Beats {
         }
     }
 
-    /// Takes beats of the first run that are not for the reader, at most `most` of them: `take` is given the first cycle in
-    /// which a beat is offered and says when it is taken, or nothing if it is not.
+    /// Takes at most `most` beats of the first run that are not the reader's. `take` gets the first cycle in which a
+    /// beat is offered and returns when it is taken, or `None`.
     #[inline]
     pub fn take_run(&mut self, most: u64, mut take: impl FnMut(u64) -> Option<u64>) -> u64 {
         let Some(run) = self.runs.front().copied().filter(|run| !run.for_reader) else { return 0 };

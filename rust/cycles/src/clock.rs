@@ -9,7 +9,7 @@ use ndp_config::DesignConfig;
 /// Cycles of the core in its first reset in the co-simulation.
 const RESET_CYCLES: u64 = 8;
 
-/// A period, and what divides by it: there are divisions for every beat.
+/// A period with its reciprocal: there is a division for every beat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Period {
     ps: u64,
@@ -30,7 +30,6 @@ impl Period {
     }
 }
 
-/// The periods of the two clocks, and where their edges lie towards each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockRelation {
     core: Period,
@@ -45,8 +44,8 @@ impl ClockRelation {
         Self { core: Period::new(core_ps), dram: Period::new(dram_ps), lead_ps }
     }
 
-    /// Those of a configuration in the co-simulation, after its first reset of eight cycles: rising edge `n` of the core's
-    /// clock is at `n + 1/2` periods, of the DRAM's at `n + 1/10`, both rounded down to ps.
+    /// The clocks of a co-simulation after its first reset of eight cycles: rising edge `n` of the core's clock is at
+    /// `n + 1/2` periods, of the DRAM's at `n + 1/10`, both rounded down to ps.
     pub fn after_reset(config: &DesignConfig) -> Self {
         let (core, dram) = (config.core().clock_ps(), config.dram().clock_ps());
         let released = |edge: u64| edge * core + core / 2;
@@ -71,7 +70,7 @@ impl ClockRelation {
         if ps <= 0 { 0 } else { self.core.count(ps as u64 - 1) + 1 }
     }
 
-    /// Core cycles that so many clocks of the DRAM take at least: rounded down.
+    /// Least number of core cycles that these DRAM clocks take: rounded down.
     #[inline]
     pub(crate) fn core_cycles(self, clocks: u64) -> u64 {
         self.core.count(clocks * self.dram.ps)
@@ -82,7 +81,7 @@ impl ClockRelation {
 mod tests {
     use super::*;
 
-    /// Edges by looking at one after the other.
+    /// Finds each edge by looking at one after the other.
     #[test]
     fn the_next_edge_is_the_first_one_after() {
         let periods =
@@ -90,7 +89,7 @@ mod tests {
         for (core_ps, dram_ps) in periods {
             for lead in (-4000..4000).step_by(61).chain([0, core_ps, -core_ps, dram_ps, -dram_ps]) {
                 let clocks = ClockRelation::new(core_ps as u64, dram_ps as u64, lead);
-                // Twice the time, so that the core's edges lie half a ps behind.
+                // Twice the time, so that the core's edges lie half a ps later.
                 let at_core = |n: u64| 2 * (n as i64 * core_ps + lead) + 1;
                 let at_dram = |n: u64| 2 * n as i64 * dram_ps;
                 let (mut core, mut dram) = (0, 0);

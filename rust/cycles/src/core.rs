@@ -1,5 +1,5 @@
-//! The whole core, cycle by cycle (docs/timing.md). What is skipped is in `skip`, what a link has to
-//! do with it in `linked`.
+//! The whole core, cycle by cycle (docs/timing.md). `skip` has the cycles that are skipped, `linked` what concerns the
+//! link.
 
 mod linked;
 mod serve;
@@ -24,29 +24,27 @@ use ndp_isa::Status;
 use ndp_isa::{Instruction, Numbers, Product, block_words, vector_words};
 use std::collections::VecDeque;
 
-/// Rows that the unit can find waiting.
+/// Rows that can wait for the unit.
 const TOKENS: usize = 16;
-/// Most ranks of a DIMM.
 const MAX_RANKS: usize = 4;
 
-/// The core with its DIMM.
 #[derive(Clone, Debug)]
 pub struct CycleModel {
     config: DesignConfig,
     shape: Shape,
     cycle: u64,
-    /// Parts at work in this cycle, one bit each.
+    /// Busy parts in this cycle, one bit each.
     busy: u32,
     /// Every cycle counts: something is read or written outside of products, or the host waits.
     dense: bool,
     /// Cycles by which the ranks may lag behind while nothing but weights is read.
     lag: u64,
-    /// No row and no segment can go before this cycle; 0 if that is to be found out.
+    /// No row and no segment can go before this cycle; 0 if unknown.
     rows_wake: u64,
-    /// One per rank, as feeders and turns; only rank 0 while the others are its replicas.
+    /// One per rank, with feeders and turns; only rank 0 while the others are its replicas.
     ranks: Vec<Rank>,
     replicas: Vec<Rank>,
-    /// Symmetric ranks are computed once.
+    /// Computes symmetric ranks once.
     joins: bool,
     times_symmetric: u64,
     /// A row was named: ranks that were not symmetric may be so now.
@@ -66,7 +64,7 @@ pub struct CycleModel {
     product_starts: bool,
     /// The generator takes its command in this cycle.
     rows_start: bool,
-    /// Rows are fetched of a product that has not started.
+    /// Rows of a product that has not started are fetched.
     ahead: bool,
     /// Rows are named, or segments asked for, in this cycle.
     fetching: bool,
@@ -78,17 +76,17 @@ pub struct CycleModel {
     counters: CounterFile,
     recorder: Option<Recorder>,
     pub(crate) transfers: Option<Box<TransferUnit>>,
-    /// It matters what the transfers' unit does: the unit is as far as the core.
+    /// The unit of transfers matters to the core: both are at the same cycle.
     pub(crate) engaged: bool,
     /// A `receive` waits, and nothing can come for it.
     waiting: bool,
-    /// Somebody else sees to it that the unit is.
+    /// The owner of several cores keeps the unit up to date.
     linked: bool,
-    /// The counter of the link that is being read, as it was in the cycle before.
+    /// The link's counter that is being read, as it was in the cycle before.
     link_counter: u32,
     /// Cycle of the system that is the core's first.
     origin: u64,
-    /// The first cycle of those in which it has not been busy up to now.
+    /// First cycle of the idle time that lasts until now.
     pub(crate) idle_since: Option<u64>,
     dimm_mask: u32,
     rank_log2: u32,
@@ -96,12 +94,11 @@ pub struct CycleModel {
 
 ndp_config::getters!(CycleModel {
     config: &DesignConfig,
-    /// Cycles of the core since reset.
+    /// Cycles since reset.
     cycle: u64,
 });
 
 impl CycleModel {
-    /// The core of a configuration after its reset.
     pub fn new(config: &DesignConfig, clocks: ClockRelation) -> Self {
         let shape = Shape::new(config.gemv());
         let rank_bursts = config.dram().bursts();
@@ -153,19 +150,17 @@ impl CycleModel {
         }
     }
 
-    /// Records instructions and commands of the DRAM from now on.
     pub fn record(&mut self) {
         self.split_ranks();
         self.recorder = Some(Recorder::default());
         self.ranks.iter_mut().for_each(Rank::record);
     }
 
-    /// The instructions recorded so far.
     pub fn recorded(&self) -> &[InstructionTimes] {
         self.recorder.as_ref().map_or(&[], |recorder| &recorder.instructions)
     }
 
-    /// What was recorded; nothing is recorded any more.
+    /// Ends recording and returns the record.
     pub fn take_record(&mut self) -> Record {
         self.split_ranks();
         self.catch_up(self.cycle);
@@ -175,7 +170,7 @@ impl CycleModel {
         }
     }
 
-    /// What each rank was used for before the present cycle.
+    /// Use of each rank before the present cycle.
     pub fn activity(&mut self) -> Vec<RankActivity> {
         self.split_ranks();
         self.catch_up(self.cycle);
@@ -187,7 +182,6 @@ impl CycleModel {
         self.ranks.iter().chain(&self.replicas).map(Rank::moved).sum()
     }
 
-    /// The core's status as it would be read now.
     pub fn status(&self) -> Status {
         Status {
             busy: self.is_busy(),
@@ -198,7 +192,7 @@ impl CycleModel {
         }
     }
 
-    /// Whether an instruction waits or is in work.
+    /// Whether an instruction waits or is in flight.
     #[inline]
     pub fn is_busy(&self) -> bool {
         self.busy != 0
@@ -216,18 +210,17 @@ impl CycleModel {
         self.counters.register(causes, self.shape.ranks)
     }
 
-    /// For how many cycles since reset which of [`crate::PARTS`] were at work, a bit for each; the last cycle is left out, as the core's trace
-    /// outputs are a cycle late.
+    /// Number of cycles since reset by set of busy [`crate::PARTS`], a bit for each. Leaves out the last cycle, as the
+    /// core's trace outputs are a cycle late.
     pub fn busy_times(&mut self) -> impl Iterator<Item = (u32, u64)> {
         self.counters.count(self.cycle, self.busy, self.unit.is_no_dot());
         self.counters.busy_times()
     }
 
-    /// The parts at work in this cycle, one bit each.
     #[inline]
     fn busy_parts(&mut self) -> u32 {
         let cycle = self.cycle;
-        // Nothing but its start makes a product busy.
+        // Only its start makes a product busy.
         let product = self.product_starts || self.busy >> PRODUCT & 1 == 1 && self.unit.multiplies(cycle);
         let bit = |part: usize, busy: bool| u32::from(busy) << part;
         if !self.dense {
@@ -246,7 +239,6 @@ impl CycleModel {
             | self.busy_with_link()
     }
 
-    /// One cycle of the core.
     pub fn step(&mut self, host: &mut impl Host) {
         let cycle = self.cycle;
         if self.engaged {
@@ -265,7 +257,7 @@ impl CycleModel {
             if self.unit.decides_by_beats(cycle, self.port.pending.is_some())
                 || !self.tokens.is_empty() && self.unit.asks_for_row_room(cycle, &self.ranks)
             {
-                // What is read later is of no interest yet.
+                // Later reads do not matter yet.
                 self.catch_up(cycle.saturating_sub(self.lag));
             }
             self.step_sparse(cycle);
@@ -308,26 +300,26 @@ impl CycleModel {
         }
     }
 
-    /// A product is in work, or starts.
+    /// A product runs or starts.
     #[inline]
     fn multiplies(&self) -> bool {
         self.unit.product_active || self.product_starts || self.ahead || self.busy >> PRODUCT & 1 == 1
     }
 
-    /// Something happens to instructions in this cycle, even if none is pushed.
+    /// An instruction moves in this cycle, even if none is pushed.
     #[inline]
     fn has_instructions(&self, cycle: u64) -> bool {
         let moves = if self.queue.valid { self.issue.is_free() } else { self.queue.count > 0 };
         moves || self.next_issue(cycle) <= cycle
     }
 
-    /// The first cycle from `cycle` on in which something happens to the instruction in work.
+    /// The first cycle from `cycle` in which the instruction in flight changes state.
     #[inline]
     fn next_issue(&self, cycle: u64) -> u64 {
         self.issue.next(cycle, self.busy, self.fetching)
     }
 
-    /// A cycle without loads, lists, stores, zeros and requests, but for one that was offered in it.
+    /// A cycle without loads, lists, stores, zeros and requests, except one that was offered in it.
     #[inline]
     fn step_sparse(&mut self, cycle: u64) {
         if self.multiplies() {
@@ -342,7 +334,7 @@ impl CycleModel {
         }
     }
 
-    /// The end of a cycle for the rows: one taken by the unit, one that the generator has named, and the start of a product.
+    /// The rows at the end of a cycle: one taken by the unit, one named by the generator, and the start of a product.
     #[inline]
     fn end_rows(&mut self, cycle: u64, taken: bool, row: Option<u8>) {
         if taken {
@@ -359,7 +351,7 @@ impl CycleModel {
         }
     }
 
-    /// The parts at work in the cycle that comes, and what follows from a change.
+    /// Determines the busy parts of the next cycle, and what follows from a change.
     #[inline]
     fn find_busy(&mut self) {
         if self.engaged {
@@ -384,17 +376,15 @@ impl CycleModel {
         }
     }
 
-    /// Steps until a cycle is reached.
     pub fn run_until(&mut self, cycle: u64, host: &mut impl Host) {
         self.run_while(cycle, host, |_| true);
     }
 
-    /// Steps until the core is not busy or a cycle is reached.
     pub fn run_while_busy(&mut self, limit: u64, host: &mut impl Host) {
         self.run_while(limit, host, Self::is_busy);
     }
 
-    /// Steps as long as it `goes_on`, but not beyond a cycle.
+    /// Steps while `goes_on`, until `limit` at most.
     fn run_while(&mut self, limit: u64, host: &mut impl Host, goes_on: impl Fn(&Self) -> bool) {
         while self.cycle < limit && goes_on(self) {
             self.step(host);
@@ -404,7 +394,7 @@ impl CycleModel {
         }
     }
 
-    /// Beats from the ranks to the reader: those ranks whose beat is taken.
+    /// Moves beats from the ranks to the reader. Returns the ranks whose beat is taken.
     #[inline]
     fn move_reads(&mut self, cycle: u64, multiplies: bool) -> u32 {
         let mut delivered = 0;
@@ -420,7 +410,6 @@ impl CycleModel {
         delivered
     }
 
-    /// Segments of the reader to the ranks, while there is no product.
     #[inline]
     fn move_segments(&mut self, cycle: u64) {
         if !self.reader.is_asking() {
@@ -437,8 +426,8 @@ impl CycleModel {
         }
     }
 
-    /// A row from the generator to feeders and tokens, and segments to the ranks. Returns where the tail of a row that goes
-    /// starts.
+    /// Moves a row from the generator to feeders and tokens, and segments to the ranks. Returns where the tail of that
+    /// row starts.
     #[inline]
     fn move_rows(&mut self, cycle: u64) -> Option<u8> {
         self.rows_wake = 0;
@@ -503,7 +492,7 @@ impl CycleModel {
         let passed = self.request_to_rank(cycle, wanted);
         let store_taken = passed == Passed::Store;
 
-        // Responses: those to stores and transfers at once, of the others one.
+        // Responses: those to stores and transfers at once, one of the others.
         let (mut tags, mut acknowledged) = ([None; MAX_RANKS], 0);
         let mut given = Given { passed: passed == Passed::Transfer, ..Given::default() };
         for (g, rank) in self.ranks.iter_mut().enumerate() {
@@ -549,7 +538,7 @@ impl CycleModel {
             CoreAccess::Reads(_) => Some(Register::Other),
             _ => None,
         };
-        // What the status counts as on its way is in the queue from the next cycle on.
+        // What the status counts as on its way enters the queue in the next cycle.
         let pushed = self.port.unpacking.pop_front();
         if access != CoreAccess::Nothing {
             self.port.done(access, register);
@@ -565,7 +554,8 @@ impl CycleModel {
         HostCycle { store_taken, pushed, overflow: access == CoreAccess::Overflow }
     }
 
-    /// One request goes to the ranks: of those whose rank has room, the one whose last turn is the longest ago. Returns whose it was.
+    /// Passes one request on: that of the source whose last turn is the longest ago, among those whose rank has room.
+    /// Returns whose it was.
     #[inline]
     fn request_to_rank(&mut self, cycle: u64, transfer: Option<Wanted>) -> Passed {
         let host = self.port.wants();
@@ -636,7 +626,6 @@ impl CycleModel {
         }
     }
 
-    /// Hands an instruction to its part.
     fn start(&mut self, cycle: u64, instruction: Instruction) {
         let gemv = self.config.gemv();
         match instruction {
@@ -684,10 +673,10 @@ impl CycleModel {
         }
     }
 
-    /// An instruction as a product, if it is one, and the rows that it takes.
+    /// An instruction as a product, if it is one, and the number of its rows.
     fn product_of(&self, instruction: &Instruction) -> Option<(Kind, Product, u32)> {
         let gemv = self.config.gemv();
-        // A row for each vector, or for each word, and no other.
+        // A row for each vector, or for each word.
         let rows = |dst, cols, count, address| Product {
             dst,
             count,
@@ -708,7 +697,7 @@ impl CycleModel {
         Some((kind, product, product.count.min(selection)))
     }
 
-    /// The rows of a product come: the generator takes its command in the next cycle.
+    /// Starts fetching a product's rows: the generator takes its command in the next cycle.
     fn fetch(&mut self, instruction: &Instruction) {
         let Some((_, product, count @ 1..)) = self.product_of(instruction) else { return };
         let cut = Cut::new(self.config.gemv(), product.cols);
@@ -730,7 +719,6 @@ impl CycleModel {
         self.unit.start_product(kind, cols, rows, &Product { count, ..product });
     }
 
-    /// Notes which parts have become idle.
     fn note_ends(&mut self) {
         let (cycle, busy) = (self.cycle, self.busy);
         let Some(recorder) = &mut self.recorder else { return };
@@ -756,7 +744,7 @@ struct Naming {
 }
 
 impl Naming {
-    /// One cycle; `element`: one that is named in it.
+    /// One cycle, in which `element` is named.
     #[inline]
     fn step(&mut self, element: Option<u32>, list: &mut [u32]) {
         let row = |row: u32| row & 0xFF_FFFF;
@@ -773,7 +761,6 @@ impl Naming {
     }
 }
 
-/// Whose request went to a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Passed {
     Nobody,
@@ -782,10 +769,8 @@ enum Passed {
     Transfer,
 }
 
-/// What the host's port did in a cycle.
 struct HostCycle {
     store_taken: bool,
-    /// A word for the queue.
     pushed: Option<u128>,
     overflow: bool,
 }

@@ -2,20 +2,20 @@
 
 use crate::issue::{ACTIVATION, LIST, LOAD, PARTS, PRODUCT, ROUND, STORE, ZERO};
 
-/// Words of register 1 that count something.
+/// Words of register 1 that count.
 pub const COUNTERS: usize = 15;
-/// Causes of a group's cycles.
+/// Causes that a group's cycles are counted by.
 const CAUSES: usize = 4;
 
-/// The counters but for the groups' causes, which these count themselves.
+/// The counters except those of the groups' causes, which the groups count.
 #[derive(Clone, Debug)]
 pub(crate) struct CounterFile {
-    /// Of the cycles before this one.
+    /// AXPY cycles before this one.
     axpy: u64,
     cycles: u64,
     /// Cycles by the set of busy parts.
     masks: Box<[u64]>,
-    /// Those at work in the last cycle.
+    /// Busy parts of the last cycle.
     last: usize,
 }
 
@@ -24,7 +24,7 @@ impl CounterFile {
         Self { axpy: 0, cycles: 0, masks: vec![0; 1 << PARTS.len()].into(), last: 0 }
     }
 
-    /// All cycles before `cycle` that were not counted are alike: busy parts, AXPY.
+    /// Counts all cycles before `cycle` that are not counted yet, which are alike: busy parts, AXPY.
     #[inline]
     pub fn count(&mut self, cycle: u64, busy: u32, axpy: bool) {
         let cycles = cycle - self.cycles;
@@ -37,14 +37,14 @@ impl CounterFile {
         self.masks[self.last] += cycles;
     }
 
-    /// Cycles by the parts at work in them, but for the last cycle.
+    /// Cycles by the set of busy parts, without the last cycle.
     pub fn busy_times(&self) -> impl Iterator<Item = (u32, u64)> {
         let last = |busy: usize| u64::from(busy == self.last && self.cycles > 0);
         let times = self.masks.iter().enumerate().filter(|(_, cycles)| **cycles > 0);
         times.map(move |(busy, cycles)| (busy as u32, cycles - last(busy)))
     }
 
-    /// As the register shows them in the next cycle. `causes` are those of `ranks` groups until before the last cycle, as the
+    /// The register as it reads in the next cycle. `causes` are those of `ranks` groups before the last cycle, as the
     /// core counts them a cycle late.
     pub fn register(&self, causes: [u64; CAUSES], ranks: u32) -> [u32; COUNTERS] {
         let [working, row, weights, room] = causes;

@@ -6,15 +6,14 @@
 use crate::clock::ClockRelation;
 use std::collections::VecDeque;
 
-/// The places of a queue between the clocks, as the side that takes them knows them. Each becomes free again at a known time.
+/// Places of a queue between the clocks, as the side that takes them knows them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     depth: u64,
-    /// Taken so far.
     pub taken: u64,
-    /// Known to be free again.
+    /// Places known to be free again.
     freed: u64,
-    /// Times at which the next ones become free, in ascending order.
+    /// Times at which the next places become free, in ascending order.
     times: VecDeque<u64>,
 }
 
@@ -23,7 +22,6 @@ impl Places {
         Self { depth: depth.into(), ..Self::default() }
     }
 
-    /// Counts the places that are free at time `now`.
     #[inline]
     pub fn look(&mut self, now: u64) {
         while self.times.front().is_some_and(|time| *time <= now) {
@@ -38,7 +36,7 @@ impl Places {
         (self.taken - self.freed + more).saturating_sub(self.depth)
     }
 
-    /// Whether there is one at time `now`.
+    /// Whether a place is free at time `now`.
     #[inline]
     pub fn ready(&mut self, now: u64) -> bool {
         if self.missing(1) > 0 {
@@ -48,16 +46,15 @@ impl Places {
     }
 }
 
-/// A queue in an SRAM with its head in the SRAM's output: a word is the head two cycles after its push.
+/// A queue in an SRAM whose head is the SRAM's output: a word is the head two cycles after its push.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SramFifo {
-    /// Words behind the head.
+    /// Words after the head.
     pub count: u32,
     pub valid: bool,
 }
 
 impl SramFifo {
-    /// One cycle.
     #[inline]
     pub fn step(&mut self, push: bool, pop: bool) {
         let reads = self.count > 0 && (pop || !self.valid);
@@ -69,13 +66,13 @@ impl SramFifo {
 /// Edges of the reader's clock from the first one after a push to the one at which the word is read.
 pub(crate) const SYNCHRONISED: u64 = 3;
 
-/// A queue in flip-flops from the core's clock to the DRAM's, with a head register behind it.
+/// A queue in flip-flops from the core's clock to the DRAM's, followed by a head register.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToDram<T> {
     pub places: Places,
-    /// First DRAM edge at which the word can be read, the word.
+    /// First DRAM edge at which the word can be read, and the word.
     words: VecDeque<(u64, T)>,
-    /// First DRAM cycle in which the head is there, the head.
+    /// First DRAM cycle in which the head is valid, and the head.
     pub head: Option<(u64, T)>,
     last_pop: u64,
 }
@@ -85,13 +82,13 @@ impl<T: Copy + Default> ToDram<T> {
         Self { places: Places::new(depth), ..Self::default() }
     }
 
-    /// The first core cycle from which on there is room, if that is known already.
+    /// The first core cycle from which there is room, if known.
     #[inline]
     pub fn room_from(&self) -> Option<u64> {
         if self.places.missing(1) == 0 { Some(0) } else { self.places.times.front().copied() }
     }
 
-    /// Returns the first DRAM cycle in which a head is there.
+    /// Returns the first DRAM cycle in which a head is valid.
     #[inline]
     pub fn push(&mut self, cycle: u64, word: T, clocks: ClockRelation) -> u64 {
         let readable = clocks.dram_after(cycle) + SYNCHRONISED;
@@ -116,7 +113,7 @@ impl<T: Copy + Default> ToDram<T> {
         self.head.is_none() && self.words.is_empty()
     }
 
-    /// Both have the same future from core cycle `cycle` on, the `clock`th of the DRAM.
+    /// Both have the same future from core cycle `cycle`, which is DRAM clock `clock`.
     pub fn is_symmetric(&mut self, other: &mut Self, cycle: u64, clock: u64) -> bool
     where
         T: PartialEq,
@@ -132,7 +129,6 @@ impl<T: Copy + Default> ToDram<T> {
             && self.last_pop.max(clock) == other.last_pop.max(clock)
     }
 
-    /// Removes the head at DRAM edge `edge`.
     #[inline]
     pub fn pop(&mut self, edge: u64, clocks: ClockRelation) {
         self.head = None;
@@ -141,10 +137,9 @@ impl<T: Copy + Default> ToDram<T> {
     }
 }
 
-/// The bursts to write on their way to the DRAM: a queue in an SRAM, of which the core sees only whether it is full.
-///
-/// Behind the SRAM lie its output and the head. Word `i` is read when it has come across, the word before it has been
-/// read, and the one before that has left the head.
+/// Bursts to write on their way to the DRAM: a queue in an SRAM, of which the core sees only whether it is full. The
+/// SRAM's output and the head follow it. Word `i` is read when it has crossed, `i - 1` has been read, and `i - 2` has
+/// left the head.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteData {
     pub places: Places,
@@ -194,16 +189,16 @@ impl WriteData {
 /// A queue in an SRAM from the DRAM's clock to the core's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToCore<T> {
-    /// Taken when the command is given.
     pub places: Places,
-    /// First core edge at which the word can be read or, of those that have a time, is read; the word. These edges are the times of `places`.
+    /// First core edge at which the word can be read or, for words with a time, is read; the word. These edges are the
+    /// times of `places`.
     words: VecDeque<(u64, T)>,
-    /// Words from the head on that have a time: at most two.
+    /// Words from the head that have a time: at most two.
     timed: usize,
     last_read: u64,
-    /// First core cycle in which the head is offered, or the end of time if there is none.
+    /// First core cycle in which the head is offered; the end of time without one.
     pub head_from: u64,
-    /// Core edges at which the last head left, and the one before.
+    /// Core edges at which the last two heads left, the older one first.
     pops: [u64; 2],
     started: bool,
 }
@@ -213,10 +208,9 @@ impl<T: Copy + Default> ToCore<T> {
         Self { places: Places::new(depth), head_from: u64::MAX, ..Self::default() }
     }
 
-    /// Brings what is known of the reader up to DRAM cycle `cycle`.
     #[inline]
     pub fn look(&mut self, cycle: u64, clocks: ClockRelation) {
-        // A read counts from the third DRAM cycle after the edge that follows it on.
+        // A read counts starting at the third DRAM cycle after the edge that follows it.
         if cycle >= SYNCHRONISED {
             let end = clocks.core_after(cycle - SYNCHRONISED);
             if end > 0 {
@@ -225,7 +219,7 @@ impl<T: Copy + Default> ToCore<T> {
         }
     }
 
-    /// A word is pushed at DRAM edge `edge`, which may lie ahead.
+    /// Pushes a word at DRAM edge `edge`, which may lie ahead.
     #[inline]
     pub fn push(&mut self, edge: u64, word: T, clocks: ClockRelation) {
         self.words.push_back((clocks.core_after(edge) + SYNCHRONISED, word));
@@ -237,7 +231,7 @@ impl<T: Copy + Default> ToCore<T> {
     fn give_times(&mut self) {
         while self.timed < 2 && self.timed < self.words.len() {
             let (readable, _) = self.words[self.timed];
-            // The word before the one before left the head: that of the last pop for the word behind the head.
+            // When the word before the previous one left the head: for the word after the head that is the last pop.
             let before = if self.timed == 1 { self.pops[0] } else { self.pops[1] };
             let mut read = readable.max(before);
             if self.started {
@@ -253,7 +247,6 @@ impl<T: Copy + Default> ToCore<T> {
         self.head_from = head.map_or(u64::MAX, |(read, _)| (read + 1).max(self.pops[0]) + 1);
     }
 
-    /// The head in core cycle `cycle`.
     #[inline]
     pub fn offered(&self, cycle: u64) -> Option<T> {
         if self.head_from > cycle {
@@ -262,7 +255,6 @@ impl<T: Copy + Default> ToCore<T> {
         self.words.front().map(|(_, word)| *word)
     }
 
-    /// The head is taken at core edge `edge`.
     #[inline]
     pub fn pop(&mut self, edge: u64) {
         self.words.pop_front();

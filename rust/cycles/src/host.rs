@@ -1,10 +1,9 @@
-//! The host's side: what it offers and takes, and what it is answered (docs/timing.md, "Host port").
+//! The host's side of the port: requests and answers (docs/timing.md, "Host port").
 
 use crate::counters::COUNTERS;
 use crate::transfer::LinkState;
 use ndp_isa::Status;
 
-/// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// A read or write of a burst of the DIMM.
@@ -17,9 +16,9 @@ pub enum RequestKind {
     Instructions([u128; 4]),
     /// A read of one of the core's registers.
     ReadRegister(u8),
-    /// A write of register 2: go on after a fault, forget failures.
+    /// A write of register 2: go on after a fault, clear failures.
     LinkControl {
-        /// Forget a fault of the link, look for the markers anew, go on.
+        /// Clear a fault of the link, search for the markers anew, go on.
         retrain: bool,
         forget: bool,
     },
@@ -27,7 +26,6 @@ pub enum RequestKind {
     Nothing { write: bool },
 }
 
-/// A request of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub kind: RequestKind,
@@ -44,7 +42,7 @@ pub enum Register {
     Counters([u32; COUNTERS]),
     /// Register 2.
     Link(LinkState),
-    /// Register 16 to 31: a counter of the link's controller.
+    /// One of registers 16 to 31: a counter of the link's controller.
     LinkCounter(u32),
     /// Any other: activations, or 0.
     Other,
@@ -67,17 +65,16 @@ pub trait Host {
         true
     }
 
-    /// The answer comes in this cycle.
     fn answered(&mut self, cycle: u64, answer: Answer);
 
-    /// The first cycle from `cycle` on in which the host may offer something, if nothing else happens before.
+    /// First cycle from `cycle` in which the host may offer something if nothing else happens before.
     fn idle_until(&self, cycle: u64) -> u64;
 
     /// The sixteen entries that a burst of the DIMM holds when a `list` instruction reads it.
     fn entries(&mut self, cycle: u64, burst: u32) -> [u32; 16];
 
-    /// The elements that a `select` selects of the next 32 of its vectors, a bit each. Asked for once for each 32 elements, in
-    /// their order, `select` after `select`.
+    /// The elements that a `select` selects among the next 32 of its vectors, a bit each. Called once for every 32
+    /// elements, in their order, `select` after `select`.
     fn mask(&mut self, _cycle: u64) -> u32 {
         0
     }

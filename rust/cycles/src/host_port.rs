@@ -6,9 +6,9 @@ use crate::matrix_arbiter::MatrixArbiter;
 use crate::shape::Shape;
 use std::collections::VecDeque;
 
-/// The register of the link's state.
+/// Register number of the link's state.
 pub(crate) const LINK_REGISTER: u8 = 2;
-/// Those of its controller's counters.
+/// Register numbers of the link controller's counters.
 pub(crate) const LINK_COUNTERS: std::ops::RangeInclusive<u8> = 16..=31;
 /// Bit of a rank's tag that marks a store.
 pub(crate) const STORE_TAG: u16 = 1 << 8;
@@ -18,14 +18,14 @@ pub(crate) const STORE_TAG: u16 = 1 << 8;
 pub(crate) enum CoreAccess {
     Nothing,
     Reads(u8),
-    /// The link is told to go on, or to forget failures.
+    /// The link is to go on, or to clear failures.
     Controls {
         retrain: bool,
         forget: bool,
     },
     /// Instructions are taken over.
     Queues,
-    /// They are lost: the queue has no four free places.
+    /// Instructions are lost: the queue lacks four free places.
     Overflow,
 }
 
@@ -34,14 +34,13 @@ pub(crate) enum CoreAccess {
 pub(crate) enum StoreTo {
     /// Consecutive bursts of the DIMM, modulo their number.
     Bursts(u32),
-    /// An append: in each vector's row, of a matrix at `address` of each rank, the same beat, then the next one.
+    /// An append: the same beat in each vector's row of a matrix at `address` of each rank, then the next beat.
     Rows { address: u32, row: u32, vector: u32, batch: u32 },
-    /// An export: to the same stripe of each rank in turn, from burst `address` of the rank on.
+    /// An export: to the same stripe of each rank in turn, starting at burst `address` of the rank.
     Waves { address: u32, beat: u32 },
 }
 
 impl StoreTo {
-    /// Burst of the DIMM, modulo their number, that the next beat goes to.
     #[inline]
     pub fn burst(self, shape: &Shape) -> u32 {
         // Rows of one stripe lie in the ranks in turn.
@@ -60,7 +59,6 @@ impl StoreTo {
         }
     }
 
-    /// A beat has passed.
     pub fn pass(&mut self) {
         match self {
             Self::Bursts(address) => *address = address.wrapping_add(1),
@@ -79,21 +77,19 @@ impl StoreTo {
 pub(crate) struct HostPort {
     /// The pending request; the port takes no other.
     pub pending: Option<Request>,
-    /// The pending access to the core is done, its answer waits.
+    /// Answer of the pending access to the core, once it is done.
     answer: Option<Option<Register>>,
     /// Instructions still to go to the queue; one per cycle.
     pub unpacking: VecDeque<u128>,
-    /// The response that is offered.
     pub response: Option<Answer>,
-    /// Stores that are passed on and not acknowledged.
+    /// Stores passed on and not acknowledged.
     pub stores: u32,
-    /// The host's requests that are passed on and not answered.
+    /// The host's requests passed on and not answered.
     pub outstanding: u32,
-    /// Where the next beat of the store in work goes.
     pub store_to: StoreTo,
     /// Whose request goes to the ranks: the host's, a store's, a transfer's.
     pub request_turns: MatrixArbiter,
-    /// Whose answer goes to the host: those of the ranks, the core's.
+    /// Whose answer goes to the host: one of the ranks, or the core.
     pub answer_turns: MatrixArbiter,
     queue_limit: u32,
 }
@@ -114,7 +110,7 @@ impl HostPort {
         }
     }
 
-    /// The request in work is about the link's registers.
+    /// The pending request accesses the link's registers.
     #[inline]
     pub fn is_for_link(&self) -> bool {
         match self.pending.map(|request| request.kind) {
@@ -123,7 +119,7 @@ impl HostPort {
         }
     }
 
-    /// The counter of the link's controller that is being read.
+    /// The link counter that is being read.
     #[inline]
     pub fn link_counter(&self) -> Option<usize> {
         match self.pending.map(|request| request.kind) {
@@ -134,7 +130,8 @@ impl HostPort {
         }
     }
 
-    /// The burst that the pending request reads or writes: address in the DIMM, whether it is written, tag of the request.
+    /// The burst that the pending request reads or writes: address in the DIMM, whether it is a write, tag of the
+    /// request.
     #[inline]
     pub fn wants(&self) -> Option<(u32, bool, u16)> {
         match self.pending {
@@ -145,8 +142,8 @@ impl HostPort {
         }
     }
 
-    /// What the pending access to the core does; `waiting` instructions are in the queue behind its head. The instructions are
-    /// unpacked from the next cycle on.
+    /// What the pending access to the core does; `waiting` instructions are in the queue after its head. The
+    /// instructions are unpacked from the next cycle.
     #[inline]
     pub fn access(&mut self, waiting: u32) -> CoreAccess {
         let (Some(request), None) = (self.pending, self.answer) else { return CoreAccess::Nothing };
@@ -171,18 +168,15 @@ impl HostPort {
         self.answer = Some(register);
     }
 
-    /// The answer of the core that waits, if there is one.
     #[inline]
     pub fn core_answer(&self) -> Option<Answer> {
         self.answer.zip(self.pending).map(|(register, Request { tag, .. })| Answer { tag, register })
     }
 
-    /// The core's answer becomes the response.
     pub fn answered(&mut self) {
         (self.answer, self.pending) = (None, None);
     }
 
-    /// Nothing is in work and nothing is offered.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.pending.is_none() && self.response.is_none() && self.unpacking.is_empty()

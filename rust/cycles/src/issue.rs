@@ -5,7 +5,7 @@ use ndp_isa::Status;
 use ndp_isa::{ErrorCode, Instruction, decode};
 use std::ops::Range;
 
-/// Parts of the core, in the order of the counters' and the trace's bits.
+/// Parts of the core, in the bit order of counters and trace.
 pub const PARTS: [&str; 9] =
     ["load", "list", "store", "zero", "product", "round", "activation", "send", "receive"];
 pub(crate) const LOAD: usize = 0;
@@ -17,13 +17,12 @@ pub(crate) const ROUND: usize = 5;
 pub(crate) const ACTIVATION: usize = 6;
 pub(crate) const SEND: usize = 7;
 pub(crate) const RECEIVE: usize = 8;
-/// No part: what was sent is on its way.
+/// Bit beyond the parts: sent beats are on their way.
 pub(crate) const HOLDS: usize = 9;
 
-/// Entries of a word of the list memory.
+/// Entries in a word of the list memory.
 const WORD_ENTRIES: u32 = 16;
 
-/// The part that executes an instruction.
 pub(crate) fn part_of(instruction: &Instruction) -> Option<usize> {
     match instruction {
         Instruction::Nop | Instruction::Barrier | Instruction::Signal { .. } => None,
@@ -43,14 +42,14 @@ pub(crate) fn part_of(instruction: &Instruction) -> Option<usize> {
     }
 }
 
-/// What an instruction uses: words of the buffer, words of the list memory.
+/// Words that an instruction uses of the buffer and of the list memory.
 #[derive(Clone, Debug, Default)]
 struct Uses {
     reads: Range<u32>,
     reads_too: Range<u32>,
     writes: Range<u32>,
     list: Range<u32>,
-    /// It is a `select`, which writes the list memory too.
+    /// A `select`, which also writes the list memory.
     selects: bool,
 }
 
@@ -78,13 +77,13 @@ impl Uses {
     }
 }
 
-/// Where the instruction in work stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Empty,
     /// Decoding and multiplying until the check in this cycle.
     Checks(u64),
-    /// Waits. Since the cycle before nothing is in the way, or nothing of its rows; they are fetched.
+    /// Waits. `clear`: since the cycle before nothing is in the way; `rows_clear`: nothing is in the way of its rows;
+    /// `fetched`: they are fetched.
     Waits {
         clear: bool,
         rows_clear: bool,
@@ -98,7 +97,7 @@ pub(crate) enum Event {
     Nothing,
     /// An instruction can be taken.
     Free,
-    /// The rows of a product that waits are fetched.
+    /// The rows of a waiting product are fetched.
     Fetches(Instruction),
     /// The instruction starts; `fetched`: its rows were fetched before.
     Starts {
@@ -115,12 +114,12 @@ pub(crate) struct Issue {
     instruction: Instruction,
     error: u8,
     uses: Uses,
-    /// Parts that would be in the way, one bit each.
+    /// Parts to wait for, one bit each.
     against: u32,
-    /// Those that would be in the way of its rows too, if it is a product with rows.
+    /// Parts that its rows wait for, if it is a product with rows.
     against_rows: Option<u32>,
     held: [Uses; PARTS.len()],
-    /// The last cycle in which a refused instruction is still counted as work.
+    /// The last cycle in which a refused instruction still counts as busy.
     refused_in: u64,
     check_cycles: u64,
     /// Counts for the status; malformed ones are counted a cycle after the check.
@@ -144,19 +143,18 @@ impl Issue {
         }
     }
 
-    /// An instruction is in work, or a refused one is being counted.
+    /// An instruction is in flight, or a refused one is being counted.
     #[inline]
     pub fn is_busy(&self, cycle: u64) -> bool {
         self.state != State::Empty || self.refused_in == cycle
     }
 
-    /// The next instruction can be taken.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.state == State::Empty
     }
 
-    /// One cycle; `busy` has a bit for each part that is at work, `fetching`: rows of a product are being fetched.
+    /// One cycle. `busy` has a bit for each busy part; `fetching`: rows of a product are being fetched.
     #[inline]
     pub fn step(&mut self, cycle: u64, busy: u32, fetching: bool) -> Event {
         if self.refused_in == cycle {
@@ -189,12 +187,11 @@ impl Issue {
         }
     }
 
-    /// Nothing is in the way of the instruction's rows.
     fn rows_clear(&self, busy: u32, fetching: bool) -> bool {
         self.against_rows.is_some_and(|against| busy & against == 0) && !fetching
     }
 
-    /// A product waits, and its rows for nothing but those of the one before.
+    /// A product waits whose rows wait only for those of the one before.
     #[inline]
     pub fn waits_for_rows(&self, busy: u32) -> bool {
         matches!(self.state, State::Waits { fetched: false, .. })
@@ -209,14 +206,13 @@ impl Issue {
         }
     }
 
-    /// Instructions were lost in this cycle, at whose beginning `taken` had been taken.
+    /// Instructions were lost in this cycle; `taken` had been taken before it.
     pub fn overflow(&mut self, taken: u32) {
         if self.status.error == 0 {
             (self.status.error, self.status.error_sequence) = (ErrorCode::QueueFull.number(), taken);
         }
     }
 
-    /// Takes an instruction from the queue.
     pub fn take(&mut self, cycle: u64, word: u128) {
         self.state = State::Checks(cycle + self.check_cycles);
         self.status.taken = self.status.taken.wrapping_add(1);
@@ -232,7 +228,7 @@ impl Issue {
         }
     }
 
-    /// The parts that the instruction waits for as long as they are busy with what they were started with.
+    /// The parts whose present work the instruction has to wait for.
     fn find_against(&self) -> u32 {
         let own = part_of(&self.instruction);
         if matches!(self.instruction, Instruction::Barrier | Instruction::Signal { .. }) {
@@ -263,8 +259,8 @@ impl Issue {
         (0..PARTS.len()).filter(|part| conflicts(*part)).fold(0, |mask, part| mask | 1 << part)
     }
 
-    /// The parts that a product's rows wait for: those that it waits for itself, but for products before it, whose rows go before
-    /// its own, and roundings.
+    /// The parts that a product's rows wait for: those of the product itself, except products before it, whose rows go
+    /// before its own, and roundings.
     fn find_against_rows(&self) -> Option<u32> {
         let fetches = match self.instruction {
             Instruction::Select { .. } => false,
@@ -286,7 +282,7 @@ impl Issue {
         }
     }
 
-    /// The first cycle from `cycle` on in which something happens by itself, the parts being as they are.
+    /// The first cycle from `cycle` in which something happens if the parts stay as they are.
     pub fn next(&self, cycle: u64, busy: u32, fetching: bool) -> u64 {
         if self.refused_in >= cycle && self.refused_in != u64::MAX {
             return self.refused_in;

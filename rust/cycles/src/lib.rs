@@ -1,11 +1,10 @@
-//! Cycle model of the NDP core: when each instruction starts and ends, which commands the DRAM gets, what the host is
-//! answered and when. It moves no data; what depends on data is what a `list` instruction reads, and that is asked for.
+//! Cycle model of the NDP core: when each instruction starts and ends, which commands the DRAM gets, and what the host
+//! is answered and when. It moves no data; where data matter (lists, selections) it asks the host for them.
 //!
-//! Written from docs/timing.md, where every part's state and latencies are. Reading order: [`ClockRelation`], `fifo` (what
-//! crosses between the clocks), `rank`, `reader`, `rows`, `unit`, `host_port`, `issue`, `link`, `transfer`, [`CycleModel`],
-//! which connects them and makes one cycle after the other, and [`LinkedModel`], several of them with links between them;
-//! [`LinkPair`] is two ends of a link without cores. It shares nothing with the generator of the hardware; that both agree is
-//! for a test to show.
+//! Written from docs/timing.md, which has every part's state and latencies, and shares nothing with the generator of
+//! the hardware; tests compare both. Reading order: [`ClockRelation`], `fifo` (what crosses between the clocks),
+//! `rank`, `reader`, `rows`, `unit`, `host_port`, `issue`, `link`, `transfer`, [`CycleModel`], which connects them,
+//! [`LinkedModel`], several cores with links between them, and [`LinkPair`], two ends of a link without cores.
 
 mod beats;
 mod clock;

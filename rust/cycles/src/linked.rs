@@ -1,8 +1,7 @@
 //! Several cores with links between them: two on a cable, or one at each link of a bridge (docs/timing-links.md, "Links").
 //!
-//! A flit that is chosen in a cycle is noticed at the other end many cycles later, so the parts are stepped one after the other for so many
-//! cycles. A core to which its link does not matter goes on alone, as fast as it can; links on which nothing is said are left
-//! out.
+//! A flit that is chosen in a cycle is noticed at the other end many cycles later, so each part runs that many cycles
+//! at a time. A core to which its link does not matter runs ahead alone; idle links are skipped.
 
 use crate::clock::ClockRelation;
 use crate::core::CycleModel;
@@ -14,29 +13,28 @@ use crate::link::line::Line;
 use crate::transfer::{LinkState, TransferUnit};
 use ndp_config::DesignConfig;
 
-/// Cycles from the choice of a flit until it is noticed, without those of the channel: to the lanes, to the receiver's look, to
-/// the word in step.
+/// Cycles from the choice of a flit until it is noticed, without the channel's: to the lanes, to the receiver's
+/// comparison, to the aligned word.
 const NOTICED: u64 = 13;
-/// Cycles of a way through sender and receiver, at most, without those of the channel.
+/// Bound of the cycles through sender and receiver, without the channel's.
 const WAY: u64 = 32;
-/// The least number of cycles that are worth resting for.
+/// Least number of cycles worth resting for.
 const REST: u64 = 16;
 
-/// How cores are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     Pair,
-    /// One at each link of a bridge. The route to DIMM `n` is link `n`.
+    /// One core at each link of a bridge. The route to DIMM `n` is link `n`.
     Star,
 }
 
-/// The cores and the links between them. Cycles are those of the system: cycle 0 is the first one without reset of all cores.
+/// Cycles are those of the system: cycle 0 is the first one without reset of all cores.
 #[derive(Clone, Debug)]
 pub struct LinkedModel {
     config: DesignConfig,
     cores: Vec<CycleModel>,
     bridge: Option<Bridge>,
-    /// As far as the links have come; no core is behind.
+    /// Cycle that the links have reached; no core is behind.
     cycle: u64,
 }
 
@@ -47,7 +45,7 @@ ndp_config::getters!(LinkedModel {
 });
 
 impl LinkedModel {
-    /// Cores of a configuration, whose links' lanes take `latency` cycles. Two with a cable, or as many as the bridge has links.
+    /// Cores whose links' lanes take `latency` cycles: two on a cable, or as many as the bridge has links.
     pub fn new(config: &DesignConfig, topology: Topology, clocks: ClockRelation, latency: u32) -> Self {
         let link = config.link();
         let line = || {
@@ -68,12 +66,11 @@ impl LinkedModel {
         Self { config: config.clone(), cores: cores.collect(), bridge, cycle: 0 }
     }
 
-    /// A core, to record it or to read its counters.
     pub fn core_mut(&mut self, core: usize) -> &mut CycleModel {
         &mut self.cores[core]
     }
 
-    /// What register 2 of a core would show.
+    /// Register 2 of a core.
     pub fn link(&self, core: usize) -> LinkState {
         self.cores[core].transfers.as_ref().map(|unit| unit.state()).unwrap_or_default()
     }
@@ -83,17 +80,17 @@ impl LinkedModel {
         self.cores[core].system_cycle() - self.cores[core].cycle()
     }
 
-    /// The first cycle of those in which a core has not been busy up to now.
+    /// First cycle of a core's idle time that lasts until now.
     pub fn idle_since(&self, core: usize) -> Option<u64> {
         self.cores[core].idle_since.map(|cycle| cycle + self.origin(core))
     }
 
-    /// Flits that the bridge dropped for want of a route.
     pub fn misrouted(&self) -> u64 {
         self.bridge.as_ref().map_or(0, |bridge| bridge.misrouted)
     }
 
-    /// The line in a direction of a cable: 0 from core `cable`, 1 to it. Of the only cable of a pair 0 is from the first core.
+    /// The line in a direction of a cable: 0 from core `cable`, 1 to it. For the only cable of a pair, 0 is from the
+    /// first core.
     fn line(&mut self, cable: usize, direction: usize) -> Option<&mut Line> {
         match &mut self.bridge {
             Some(bridge) if direction == 0 => bridge.ends.get_mut(cable).map(|end| &mut end.line),
@@ -102,29 +99,29 @@ impl LinkedModel {
         }
     }
 
-    /// What a channel did in a cycle that the model has not reached yet. In the order of cycles.
+    /// What a channel did in a cycle that the model has not reached yet; in the order of cycles.
     pub fn disturb(&mut self, cable: usize, direction: usize, event: Disturbance) {
         if let Some(line) = self.line(cable, direction) {
             line.disturb(event);
         }
     }
 
-    /// From cycle `cycle` on, which the model has not reached yet, each lane delays by so many bits, at least 25; what is under way then is
-    /// lost.
+    /// From cycle `cycle`, which the model has not reached yet, each lane delays by these bits, at least 25; what is in
+    /// flight is lost.
     pub fn set_delays(&mut self, cable: usize, direction: usize, cycle: u64, bits: &[u32]) {
         if let Some(line) = self.line(cable, direction) {
             line.set_delays(cycle, bits);
         }
     }
 
-    /// Links of the bridge that are told to forget a fault, one bit each, from the present cycle on.
+    /// Links of the bridge that are told to clear a fault, one bit each, from the present cycle.
     pub fn set_bridge_retrain(&mut self, links: u32) {
         if let Some(bridge) = &mut self.bridge {
             bridge.retrain = links;
         }
     }
 
-    /// Resets a core in the present cycle, for `cycles`; its clocks lie as given afterwards.
+    /// Resets a core in the present cycle, for `cycles`; `clocks` applies afterwards.
     pub fn reset(&mut self, core: usize, cycles: u64, clocks: ClockRelation) {
         let (now, origin) = (self.cycle, self.cycle + cycles);
         let heard = match (&mut self.bridge, core) {
@@ -140,7 +137,7 @@ impl LinkedModel {
         self.cores[core] = CycleModel::with_link(&self.config, clocks, origin, unit);
     }
 
-    /// Runs everything to a cycle. There is a host for each core; its cycles are those since its core's reset.
+    /// Runs everything to a cycle. Each core has a host, whose cycles are those since its core's reset.
     pub fn run_until<H: Host>(&mut self, end: u64, hosts: &mut [H]) {
         while self.cycle < end {
             for (core, host) in self.cores.iter_mut().zip(hosts.iter_mut()) {
@@ -155,14 +152,14 @@ impl LinkedModel {
         }
     }
 
-    /// Cycles for which no part has to know what the others do.
+    /// Cycles for which no part depends on the others.
     fn window(&mut self) -> u64 {
         let of_cores = self.cores.iter().filter_map(|core| core.transfers.as_deref()).map(|unit| &unit.end);
         let of_bridge = self.bridge.iter().flat_map(|bridge| &bridge.ends);
         NOTICED + of_cores.chain(of_bridge).map(|end| end.line.least_delay()).min().unwrap_or(1)
     }
 
-    /// The links go on to a cycle that every core has reached, without the cores.
+    /// Runs the links to a cycle that every core has reached.
     fn links_to(&mut self, end: u64) {
         while self.cycle < end {
             let rest = self.rests_until().min(end);
@@ -180,7 +177,7 @@ impl LinkedModel {
         }
     }
 
-    /// A window in which cores with transfers take part; the links have come as far as the first of them.
+    /// A window in which cores with transfers take part; the links have reached the first of them.
     fn step_window<H: Host>(&mut self, end: u64, hosts: &mut [H]) {
         let to = end.min(self.cycle + self.window());
         for (core, host) in self.cores.iter_mut().zip(hosts) {
@@ -202,7 +199,7 @@ impl LinkedModel {
         self.finish_window(to);
     }
 
-    /// The bridge's part of a window, and what was sent in it.
+    /// The bridge's part of a window; delivers what was sent in it.
     fn finish_window(&mut self, to: u64) {
         if let Some(bridge) = &mut self.bridge {
             while bridge.cycle() < to {
@@ -230,8 +227,8 @@ impl LinkedModel {
         }
     }
 
-    /// The cycle up to which links only say the same again and again, and no transfer is in work but `receive`s that wait: the
-    /// present one if they do not.
+    /// The cycle until which links only repeat themselves and the only transfers are `receive`s that wait; the present
+    /// one if they do not.
     fn rests_until(&self) -> u64 {
         let now = self.cycle;
         let mut until = u64::MAX;
@@ -276,7 +273,8 @@ impl LinkedModel {
         self.cycle = to;
     }
 
-    /// Cores whose only transfer is a `receive` that waits go on as if there was none, as long as nothing can come. Returns whether there was such a time.
+    /// Runs cores whose only transfer is a waiting `receive` as if there was none, while nothing can come. Returns
+    /// whether there was such a time.
     fn wait<H: Host>(&mut self, end: u64, hosts: &mut [H]) -> bool {
         let mut until = self.rests_until().min(end);
         for core in self.cores.iter().filter(|core| core.engaged) {

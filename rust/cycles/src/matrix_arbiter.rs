@@ -1,14 +1,11 @@
-//! Who gets a turn among several that want one (docs/timing.md, "Host port").
-
-/// Of those that want, the one whose last turn is the longest ago.
+/// Grants the one, of those that want a turn, whose last turn is the longest ago (docs/timing.md, "Host port").
 #[derive(Clone, Debug)]
 pub(crate) struct MatrixArbiter {
-    /// The oldest one first.
+    /// Oldest first.
     order: Vec<usize>,
 }
 
 impl MatrixArbiter {
-    /// `count` of them; the first one is the oldest.
     pub fn new(count: usize) -> Self {
         Self { order: (0..count).collect() }
     }

@@ -1,4 +1,5 @@
-//! A program from its first burst to its end: the host of the co-simulation without stalls and without traffic.
+//! Runs a program from its first burst to its end, as the host of the co-simulation does without stalls and without
+//! traffic.
 
 use crate::core::CycleModel;
 use crate::counters::COUNTERS;
@@ -13,24 +14,24 @@ const BURST_INSTRUCTIONS: usize = 4;
 /// Cycles between two looks at the status while the queue is full.
 const POLL_CYCLES: u64 = 64;
 
-/// What a program takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProgramCycles {
-    /// Cycles from the first instruction's offer until the core is not busy any more.
+    /// Cycles from the first instruction's offer until the core is idle.
     pub cycles: u64,
     /// The cycle in which the first instruction was offered.
     pub begin: u64,
-    /// Counters of register 1, words 0 to 14, over these cycles and the read of the status behind them.
+    /// Counters of register 1, words 0 to 14, over these cycles and the read of the status after them.
     pub counters: [u32; COUNTERS],
-    /// Instructions with their times, `nop`s that fill a burst included.
+    /// Instructions with their times, including `nop`s that fill a burst.
     pub instructions: Vec<InstructionTimes>,
-    /// What each rank was used for since reset.
+    /// Use of each rank since reset.
     pub dram: Vec<RankActivity>,
-    /// The core's status at the end.
+    /// Status at the end.
     pub status: Status,
 }
 
-/// A host that offers one request after the other as soon as it can, takes every answer, and knows what is in the lists.
+/// A host that offers requests one after the other as soon as it can, takes every answer, and knows the contents of the
+/// lists.
 struct Feed<'a, F> {
     requests: VecDeque<RequestKind>,
     outstanding: u32,
@@ -68,7 +69,7 @@ impl<F: FnMut(u32) -> [u32; 16]> Feed<'_, F> {
         self.outstanding += 1;
     }
 
-    /// Until all requests are answered.
+    /// Runs until all requests are answered.
     fn settle(&mut self, model: &mut CycleModel) {
         while self.outstanding > 0 {
             model.step(self);
@@ -89,9 +90,10 @@ impl<F: FnMut(u32) -> [u32; 16]> Feed<'_, F> {
     }
 }
 
-/// Runs instruction words as the co-simulation does: it looks at the status, sends bursts as long as there is room in the
-/// queue, and waits for the end. `entries` gives the sixteen words of a burst of the DIMM that a `list` reads, `masks` the elements
-/// that are selected, for every 32 elements of each `select` (`ndp_isa::machine::Machine::masks`); beyond them none is.
+/// Runs instruction words as the co-simulation does: reads the status, sends bursts while there is room in the queue,
+/// and waits for the end. `entries` gives the sixteen words of a burst of the DIMM that a `list` reads, `masks` the
+/// selected elements, for every 32 elements of each `select` (`ndp_isa::machine::Machine::masks`); past its end none
+/// is.
 pub fn run_program(
     model: &mut CycleModel,
     words: &[u128],

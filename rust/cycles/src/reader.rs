@@ -3,13 +3,13 @@
 use crate::fifo::SramFifo;
 use crate::rank::Segment;
 
-/// Bursts up to the next multiple of 16, but not more than are left.
+/// Bursts up to the next multiple of 16, at most `left`.
 #[inline]
 pub(crate) fn segment_bursts(address: u32, left: u32) -> u32 {
     (16 - address % 16).min(left)
 }
 
-/// Beats that can be on their way to or wait in one rank's queue.
+/// Most beats that wait in, or are on their way to, one rank's queue.
 const PLACES: u32 = 32;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,12 +23,12 @@ struct Lane {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reader {
     lanes: Vec<Lane>,
-    /// Beats that have not been handed on.
+    /// Beats that have not been passed on.
     left: u32,
-    /// Of all ranks, bursts whose segments were not taken.
+    /// Bursts of all ranks whose segments were not taken.
     asked: u32,
     rank: usize,
-    /// Address of the DIMM of the next beat.
+    /// Address of the next beat in the DIMM.
     address: u32,
     starts: bool,
     command: (u32, u32),
@@ -51,19 +51,16 @@ impl Reader {
         (self.starts, self.command) = (true, (address, count));
     }
 
-    /// Bursts are to be read or on their way.
     #[inline]
     pub fn is_busy(&self) -> bool {
         self.starts || self.left > 0
     }
 
-    /// Segments are to be offered.
     #[inline]
     pub fn is_asking(&self) -> bool {
         self.asked > 0
     }
 
-    /// The segment that is offered to a rank.
     #[inline]
     pub fn asks(&self, rank: usize) -> Option<Segment> {
         let lane = &self.lanes[rank];
@@ -74,7 +71,6 @@ impl Reader {
         (lane.places >= bursts).then_some(Segment { address: lane.address, bursts, for_reader: true })
     }
 
-    /// The segment that it asked for was taken.
     #[inline]
     pub fn segment_taken(&mut self, rank: usize, segment: Segment) {
         let (mask, lane) = (self.rank_mask, &mut self.lanes[rank]);
@@ -84,13 +80,13 @@ impl Reader {
         lane.address = (lane.address - lane.address % 16 + 16) & mask;
     }
 
-    /// A beat is offered, in order; its address.
+    /// Address of the beat on offer; beats come in order.
     #[inline]
     pub fn offers(&self) -> Option<u32> {
         (self.left > 0 && self.lanes[self.rank].queue.valid).then_some(self.address)
     }
 
-    /// End of a cycle: whether the offered beat was taken, and which ranks delivered one.
+    /// End of a cycle: whether the beat on offer was taken, and the ranks that delivered one.
     #[inline]
     pub fn step(&mut self, taken: bool, delivered: u32) {
         for (g, lane) in self.lanes.iter_mut().enumerate() {
@@ -120,7 +116,7 @@ impl Reader {
         let (first_rank, first_burst) = (address % ranks, address / ranks);
         self.rank = first_rank as usize;
         for (g, lane) in (0..ranks).zip(&mut self.lanes) {
-            // Bursts `address .. address + count` of which `g` modulo the ranks.
+            // Bursts `address .. address + count` that are congruent to `g` modulo the ranks.
             let turns = |end: u32| (end + ranks - 1 - g) / ranks;
             lane.left = turns(first_rank + count) - turns(first_rank);
             lane.address = (first_burst + u32::from(g < first_rank)) & self.rank_mask;

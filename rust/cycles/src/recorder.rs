@@ -1,27 +1,25 @@
-//! What the model tells about instructions and commands, if it is asked to record them.
+//! Records instructions and commands on request.
 
 use crate::issue::{Event, PARTS, part_of};
 use crate::rank::Command;
 use serde::Serialize;
 
-/// An instruction on its way through the core, in cycles of the core.
+/// Times of an instruction, in cycles of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct InstructionTimes {
-    /// Taken from the queue.
     pub taken: u64,
-    /// Handed to its part, if it was; without a part it is complete.
+    /// Handed to its part. An instruction without a part is complete then.
     pub started: Option<u64>,
     /// First cycle in which its part was not busy any more.
     pub ended: Option<u64>,
     pub refused: Option<u64>,
 }
 
-/// What was recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     /// In the order in which they were taken.
     pub instructions: Vec<InstructionTimes>,
-    /// Of each rank: commands with their clocks of the DRAM.
+    /// Commands of each rank, with their DRAM clocks.
     pub commands: Vec<Vec<(u64, Command)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Rows of a product: their numbers, and the segments that each rank has to read for them (docs/timing.md, "Rows of a
+//! Rows of a product: their numbers, and the segments that each rank reads for them (docs/timing.md, "Rows of a
 //! product").
 
 use crate::rank::Segment;
@@ -8,7 +8,6 @@ use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::layout::MatrixLayout;
 use std::collections::VecDeque;
 
-/// A product as the front end needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
     pub matrix: MatrixLayout,
@@ -31,22 +30,21 @@ impl Rows {
     }
 }
 
-/// Cycles from the wish for an entry of the list to the entry.
+/// Cycles from the request for an entry of the list to the entry.
 const READ: u64 = 2;
 
-/// Names one row after the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Generator {
-    /// Rows that were not taken; none in the command's cycle.
+    /// Rows not taken yet; 0 in the command's cycle.
     pub left: u32,
-    /// The row that is offered, from this cycle on.
+    /// The row on offer, from this cycle.
     from: u64,
     row: u32,
     entry: u32,
     listed: bool,
-    /// Cycle from which on the next entry of the list is known.
+    /// Cycle from which the next entry of the list is known.
     known: u64,
-    /// Cycles in which a listed row is multiplied by what rows are long.
+    /// Cycles of the multiplication of a listed row by the length of rows.
     steps: u64,
 }
 
@@ -75,7 +73,6 @@ impl Generator {
         }
     }
 
-    /// The row that is offered in this cycle.
     #[inline]
     pub fn offers(&self, cycle: u64) -> Option<u32> {
         (self.left > 0 && self.from <= cycle).then_some(self.row)
@@ -94,7 +91,7 @@ impl Generator {
         }
     }
 
-    /// The first cycle from which on a row is offered.
+    /// The first cycle from which a row is offered.
     pub fn next(&self) -> u64 {
         if self.left > 0 { self.from } else { u64::MAX }
     }
@@ -105,12 +102,11 @@ const QUEUED_ROWS: usize = 2;
 /// Cycles from a row's turn to its first segment.
 const PLACED: u64 = 3;
 
-/// Turns rows into segments of one rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Feeder {
     rank: u32,
     waiting: VecDeque<(u32, u8)>,
-    /// Cycle from which on the row in work has its segments on offer.
+    /// Cycle from which the present row has segments on offer.
     from: u64,
     address: u32,
     left: u32,
@@ -123,7 +119,7 @@ impl Feeder {
         Self { rank, waiting: VecDeque::new(), from: 0, address: 0, left: 0, mask }
     }
 
-    /// Both have the same future from cycle `cycle` on.
+    /// Both have the same future from cycle `cycle`.
     pub fn is_symmetric(&self, other: &Self, cycle: u64) -> bool {
         let state = |feeder: &Self| {
             (feeder.left, if feeder.left > 0 { feeder.address } else { 0 }, feeder.from.max(cycle))
@@ -131,18 +127,15 @@ impl Feeder {
         state(self) == state(other) && self.waiting == other.waiting
     }
 
-    /// A copy for another rank.
     pub fn replica(&self, rank: u32) -> Self {
         Self { rank, ..self.clone() }
     }
 
-    /// A row can be taken.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.waiting.len() < QUEUED_ROWS
     }
 
-    /// A row is waiting or in work.
     #[inline]
     pub fn is_busy(&self, cycle: u64) -> bool {
         self.left > 0 || cycle < self.from || !self.waiting.is_empty()
@@ -157,7 +150,7 @@ impl Feeder {
         Some(Segment { address: self.address, bursts, for_reader: false })
     }
 
-    /// End of a cycle: the offered segment if it was taken, and a row that comes.
+    /// End of a cycle: the segment on offer if it was taken, and a row that comes.
     #[inline]
     pub fn step(
         &mut self,
@@ -192,7 +185,7 @@ impl Feeder {
         self.from = cycle + PLACED;
     }
 
-    /// The first cycle from `cycle` on in which something happens, a segment on offer being taken from `room_from` on.
+    /// The first cycle from `cycle` in which something happens, if a segment on offer is taken from `room_from`.
     #[inline]
     pub fn next(&self, cycle: u64, room_from: impl FnOnce() -> u64) -> u64 {
         if self.left > 0 {
@@ -205,9 +198,9 @@ impl Feeder {
     }
 }
 
-/// Feeder's segments that may go before one of the reader.
+/// Segments of a feeder that may go before one of the reader.
 const PASSED: u32 = 7;
-/// Bursts of the rank that share an open row in each of two banks.
+/// Bursts of a rank that share an open row in each of two banks.
 const BLOCK_BURSTS: u32 = 256;
 
 /// Whose segment a rank takes, the reader's or the feeder's.
@@ -215,7 +208,7 @@ const BLOCK_BURSTS: u32 = 256;
 pub(crate) struct Turn {
     /// Blocks whose rows can be open at the same time.
     open_blocks: u32,
-    /// The block of the segment that was taken last.
+    /// Block of the last segment taken.
     last: u32,
     /// How often the reader was passed over.
     passed: u32,
@@ -223,16 +216,14 @@ pub(crate) struct Turn {
 
 impl Turn {
     pub fn new(bank_groups: u32) -> Self {
-        // Four banks in each group; two groups share a block.
         Self { open_blocks: 4 * bank_groups / 2, last: 0, passed: 0 }
     }
 
-    /// Another row of the same banks.
+    /// Both blocks are different rows of the same banks.
     fn clash(&self, block: u32, other: u32) -> bool {
         block != other && (block ^ other).is_multiple_of(self.open_blocks)
     }
 
-    /// The feeder's segment goes before the reader's.
     #[inline]
     pub fn passes(&self, reader: Segment, feeder: Option<Segment>) -> bool {
         let Some(feeder) = feeder else { return false };
@@ -242,7 +233,6 @@ impl Turn {
             && !self.clash(feeder, self.last)
     }
 
-    /// A segment is taken; `passes`: before the reader's.
     #[inline]
     pub fn taken(&mut self, segment: Segment, passes: bool) {
         self.last = segment.address / BLOCK_BURSTS;

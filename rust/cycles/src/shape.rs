@@ -1,8 +1,8 @@
-//! How a row or vector is cut, as far as it matters for time.
+//! How a row or vector is divided, as far as it matters for time.
 
 use ndp_config::{BEAT_ELEMS, GemvConfig, RowLayout};
 
-/// The cut of a row of so many elements.
+/// Division of a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cut {
     /// Stripes that every rank takes.
@@ -29,7 +29,6 @@ impl Cut {
 }
 
 impl Cut {
-    /// Every rank has the same part of it.
     pub fn is_even(&self, shape: &Shape) -> bool {
         self.tail == 0 && self.last_beat + 1 == shape.positions
     }
@@ -38,7 +37,7 @@ impl Cut {
 /// Cycles from the last digit at a rounding column to its result.
 const COLUMN: u64 = 7;
 
-/// What does not change with instructions.
+/// Constants of a configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shape {
     pub ranks: u32,
@@ -52,24 +51,22 @@ pub(crate) struct Shape {
     pub product_windows: u32,
     pub lanes: u64,
     pub segments: u64,
-    /// Elements that the activation unit takes from a word, and cycles of its trees over a rank's lanes.
+    /// Elements that the activation unit takes from a word.
     pub element_lanes: u32,
-    /// Elements of a word of all lanes of a rank.
+    /// Elements of a word in all lanes of a rank.
     pub around: u32,
     /// Slices that share a lane.
     pub lane_slices: u32,
-    /// The lanes of a rank share the exponential.
     pub shares_exponential: bool,
     pub lane_tree_cycles: u32,
     pub tree_levels: u64,
     /// Beats of weights that wait in a group.
     pub weight_beats: u32,
-    /// Sums of rows that a group can queue, and the digits, or results of heads, that it can.
+    /// Rows' sums that a group can queue, and digits, or results of heads.
     sums: u32,
     queue: u32,
     /// Bits of a row's number.
     pub row_mask: u32,
-    /// All ranks, one bit each.
     pub all_ranks: u32,
 }
 
@@ -105,17 +102,16 @@ impl Shape {
         (rank + self.ranks - start) % self.ranks
     }
 
-    /// The cut of a row of one wave.
     pub fn whole_wave(&self) -> Cut {
         Cut { waves: 1, tail: 0, last_beat: self.positions - 1, last_elem: BEAT_ELEMS - 1 }
     }
 
-    /// Jobs that end a row and can wait in a group: each has a sum or, with several heads, as many results.
+    /// Jobs ending a row that can wait in a group: each has a sum or, with several heads, that many results.
     pub fn sums_of(&self, heads: u32) -> u32 {
         if heads > 1 { self.sums.min(self.queue / heads) } else { self.sums }
     }
 
-    /// Cycles from a job's decision until the first digit of its sum, or the result of its first head, can be taken.
+    /// Cycles from a job's decision until the first digit of its sum, or its first head's result, can be taken.
     pub fn sum_cycles(&self, heads: u32) -> u64 {
         let windows = u64::from(self.product_windows) * self.window;
         let digits = self.operand_lead + windows + self.lanes + 3;

@@ -25,21 +25,22 @@ fn a_malformed_instruction_is_counted_and_the_next_one_starts() -> Outcome {
 
 #[test]
 fn the_results_of_a_group_of_rows_follow_its_last_job() -> Outcome {
-    // One row for each rank: nothing waits for anything but the way through columns, sender and writer.
+    // One row for each rank, which waits only for the way through columns, sender and writer.
     let text = "dot src=0, dst=8, cols=512, count=4, address=0, heads=8";
     let run = run("hermes", text)?;
     let times = run.instructions[0];
     let (started, ended) = (times.started.ok_or("not started")?, times.ended.ok_or("not ended")?);
-    // The first head's result can be taken 37 cycles after the decision (docs/gemv-unit.md, "Heads"). Before each of the other
-    // seven a word is blanked; the last one is written in the cycle after it was taken, and in the next one nobody is busy.
+    // The first head's result can be taken 37 cycles after the decision (docs/gemv-unit.md, "Heads"). Before each of
+    // the other seven a word is blanked; the last one is written in the cycle after it was taken, and the next cycle is
+    // idle.
     let decided = ended - (37 + 2 * 7 + 2);
     let phase = (decided - 9) % 11;
     assert_eq!((phase, run.counters[0]), (0, 44), "started {started}, ended {ended}");
     Ok(())
 }
 
-/// A core alone hears nothing: what the link has no room for is given up when the link is, a `receive` too, and what is malformed at
-/// once.
+/// A core alone receives nothing: what the link has no room for is given up with the link, a `receive` too; what is
+/// malformed, at once.
 #[test]
 fn a_transfer_without_a_partner_ends_with_the_fault_of_its_link() -> Outcome {
     let config = DesignConfig::preset("tiny")?;

@@ -10,30 +10,29 @@ use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::collections::VecDeque;
 use std::error::Error;
 
-/// Periods of core and DRAM in ps: from a core that is much faster than the DRAM to one that does not keep up with its data.
+/// Periods of core and DRAM in ps: from a core much faster than the DRAM to one slower than its data.
 const PERIODS: [(u64, u64); 7] =
     [(1000, 625), (1250, 625), (1000, 682), (500, 833), (5000, 625), (2600, 625), (625, 625)];
 /// Instructions of a burst.
 const BURST: usize = 4;
 
-/// A number that follows from two others and looks like any.
+/// A pseudo-random number from two others.
 fn mix(a: u64, b: u64) -> u64 {
     let product = (a ^ b.rotate_left(32)).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (product ^ product >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 16
 }
 
-/// Sends a program, between reads of registers and accesses to the DIMM of its own.
+/// Sends a program, between reads of registers and its own accesses to the DIMM.
 struct Traffic {
     seed: u64,
     bursts: VecDeque<[u128; BURST]>,
-    /// The next request is offered from this cycle on, and the one after it up to `every` cycles later.
+    /// The next request is offered from this cycle, and the one after it up to `every` cycles later.
     next: u64,
     every: u64,
-    /// Burst of the DIMM from which on it has its own.
+    /// First burst of the DIMM for its own accesses.
     own: u32,
     outstanding: u32,
     answers: Vec<(u64, Answer)>,
-    /// Masks that were asked for.
     masks: u64,
 }
 
@@ -86,7 +85,6 @@ impl Host for Traffic {
     }
 }
 
-/// All that comes of a program.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     cycles: u64,
@@ -101,7 +99,7 @@ fn run(config: &DesignConfig, words: &[u128], seed: u64, every: u64, skips: bool
     run_and_count(config, words, seed, every, skips).0
 }
 
-/// The same, and how often ranks were found symmetric.
+/// The outcome, and how often ranks were found symmetric.
 fn run_and_count(
     config: &DesignConfig,
     words: &[u128],
@@ -136,9 +134,9 @@ fn run_and_count(
             model.run_while_busy(u64::MAX, &mut host);
         }
     }
-    // Of the last cycle of a product the causes are known only to a host that asks, and in the cycle after it.
+    // The causes of a product's last cycle are known only to a host that asks, and in the cycle after it.
     model.step(&mut host);
-    // This brings the ranks up to the last cycle too.
+    // This also brings the ranks up to the last cycle.
     let counters = model.counters();
     let record = model.take_record();
     let outcome = Outcome {
@@ -170,7 +168,7 @@ fn nothing_happens_in_the_cycles_that_are_skipped() -> Result<(), Box<dyn Error>
     compare("hermes", 20, 4000)
 }
 
-/// Products in halves of the buffer in turn, so that the rows of each are fetched while the one before runs.
+/// Products in alternating halves of the buffer, so that the rows of each are fetched while the one before runs.
 #[test]
 fn nothing_happens_between_products_that_follow_each_other() -> Result<(), Box<dyn Error>> {
     let config = DesignConfig::preset("tiny")?;
@@ -193,7 +191,7 @@ fn nothing_happens_between_products_that_follow_each_other() -> Result<(), Box<d
                 any(7, 4000)
             );
         }
-        // The store of a product behind the start of the next one.
+        // The store of a product after the start of the next one.
         let mut lines: Vec<&str> = text.lines().collect();
         (3..lines.len() - 3).step_by(4).for_each(|store| lines[store..store + 4].rotate_left(1));
         let words = ndp_isa::parse(&lines.join("\n"))?.words();
@@ -205,7 +203,7 @@ fn nothing_happens_between_products_that_follow_each_other() -> Result<(), Box<d
     Ok(())
 }
 
-/// Even products, some after uneven ones: ranks become symmetric again and again, and accesses to the DIMM split them.
+/// Even products, some after uneven ones: ranks become symmetric repeatedly, and accesses to the DIMM split them.
 #[test]
 fn symmetric_ranks_do_what_each_would_do_by_itself() -> Result<(), Box<dyn Error>> {
     for (preset, seeds, most_cols) in [("tiny", 40, 6), ("hermes", 12, 8)] {
@@ -242,7 +240,7 @@ fn symmetric_ranks_do_what_each_would_do_by_itself() -> Result<(), Box<dyn Error
     Ok(())
 }
 
-/// A host that offers one access to the DIMM after the other, and takes every answer.
+/// A host that offers accesses to the DIMM one after the other, and takes every answer.
 struct Accesses {
     left: VecDeque<(u32, bool)>,
     tag: u8,
@@ -274,7 +272,7 @@ impl Host for Accesses {
     }
 }
 
-/// Accesses in their order, at random, of one rank, to rows in conflict; pauses and a product between them.
+/// Accesses in order, at random, to one rank, to rows in conflict; pauses and a product between them.
 #[test]
 fn accesses_of_a_host_that_does_nothing_else_take_the_same_cycles() -> Result<(), Box<dyn Error>> {
     for (preset, seeds) in [("tiny", 60), ("hermes", 20), ("hermes-x8", 10)] {

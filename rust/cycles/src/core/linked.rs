@@ -1,5 +1,5 @@
-//! What a core has to do with its link: as long as it matters to the core what the transfers' unit does, both make the same cycles. At all
-//! other times the unit may lag behind.
+//! A core and its link. While the unit of transfers matters to the core, both are at the same cycle; at all other times
+//! the unit may lag behind.
 
 use super::CycleModel;
 use crate::clock::ClockRelation;
@@ -11,13 +11,13 @@ use crate::transfer::{Given, TransferUnit, Wanted};
 use ndp_config::DesignConfig;
 use ndp_isa::Transfer;
 
-/// The unit of a core whose link hears nothing.
+/// The unit of a core whose link receives nothing.
 pub(super) fn unlinked(config: &DesignConfig) -> TransferUnit {
     TransferUnit::new(config, 0, Line::new(config.link(), 1), 0, None)
 }
 
 impl CycleModel {
-    /// The core with a unit of transfers that somebody else keeps up to date; its first cycle is `origin` of the system.
+    /// A core whose unit of transfers the caller keeps up to date; its first cycle is `origin` of the system.
     pub(crate) fn with_link(
         config: &DesignConfig,
         clocks: ClockRelation,
@@ -30,18 +30,18 @@ impl CycleModel {
         model
     }
 
-    /// The cycle of the system that comes next.
+    /// The next cycle, in cycles of the system.
     #[inline]
     pub(crate) fn system_cycle(&self) -> u64 {
         self.origin + self.cycle
     }
 
-    /// Goes on to cycle `end` of the system, but not beyond a cycle from which on the unit matters.
+    /// Goes on to cycle `end` of the system, or to a cycle from which the unit matters.
     pub(crate) fn run_free(&mut self, end: u64, host: &mut impl Host) {
         self.run_while(end.saturating_sub(self.origin), host, |core| !core.engaged);
     }
 
-    /// Goes on to cycle `end` of the system, with the unit, but not beyond a cycle from which on it does not matter any more.
+    /// Goes on with the unit to cycle `end` of the system, or to a cycle from which it does not matter any more.
     pub(crate) fn run_engaged(&mut self, end: u64, host: &mut impl Host) {
         let end = end.saturating_sub(self.origin);
         while self.cycle < end && self.engaged {
@@ -49,13 +49,13 @@ impl CycleModel {
         }
     }
 
-    /// The only transfer in work is a `receive` for which nothing has come, and the core does not look at its link.
+    /// The only transfer in flight is a `receive` for which nothing has come, and the core does not look at its link.
     pub(crate) fn waits(&self) -> bool {
         self.transfers.as_ref().is_some_and(|unit| unit.only_waits()) && !self.port.is_for_link()
     }
 
-    /// Goes on to cycle `end` of the system with a `receive` that waits all the time, but not beyond a cycle from which on the
-    /// unit matters for another reason.
+    /// Goes on to cycle `end` of the system, or to a cycle from which the unit matters for another reason than a
+    /// waiting `receive`.
     pub(crate) fn run_waiting(&mut self, end: u64, host: &mut impl Host) {
         (self.engaged, self.waiting) = (false, true);
         self.dense = self.is_dense();
@@ -65,7 +65,7 @@ impl CycleModel {
         self.dense = true;
     }
 
-    /// Before a cycle in which the unit matters.
+    /// Brings the unit to the core's cycle, before one in which it matters.
     pub(super) fn meet_link(&mut self) {
         let now = self.system_cycle();
         let linked = self.linked;
@@ -83,13 +83,12 @@ impl CycleModel {
         self.engaged |= self.port.is_for_link() && self.transfers.is_some();
     }
 
-    /// Whether it still matters what the unit does.
     #[inline]
     pub(super) fn needs_link(&self) -> bool {
         self.transfers.as_ref().is_some_and(|unit| unit.is_engaged() || self.port.is_for_link())
     }
 
-    /// The parts of the unit that are busy, and what was sent and is on its way.
+    /// The busy parts of the unit, and whether sent beats are on their way.
     #[inline]
     pub(super) fn busy_with_link(&self) -> u32 {
         if self.waiting {
@@ -108,7 +107,6 @@ impl CycleModel {
         self.transfers.as_ref().filter(|_| self.engaged)?.wants()
     }
 
-    /// One cycle of the unit.
     #[inline]
     pub(super) fn step_link(&mut self, given: Given) {
         if self.engaged
@@ -129,7 +127,7 @@ impl CycleModel {
         }
     }
 
-    /// A counter is not kept for its reader: the answer has what it was in the cycle before.
+    /// A counter is not held for its reader: the answer has its value of the cycle before.
     #[inline]
     pub(super) fn answer_of_link(&self, answer: Answer) -> Answer {
         match answer.register {
@@ -140,7 +138,7 @@ impl CycleModel {
         }
     }
 
-    /// Register 2, or one of 16 to 31, whose value follows with the answer.
+    /// The value of register 2, or a placeholder for one of 16 to 31, whose value follows with the answer.
     pub(super) fn link_register(&self, number: u8) -> Register {
         match &self.transfers {
             None => Register::Other,

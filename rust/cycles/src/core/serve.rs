@@ -1,12 +1,12 @@
-//! Requests of the host to the DRAM of a core that does nothing else: cycles as any other, but most of the core has no part in them.
+//! Host requests to the DRAM of an otherwise idle core: cycles as any other, but most of the core has no part in them.
 
 use super::{CycleModel, Passed};
 use crate::host::{Answer, Request, RequestKind};
 
 impl CycleModel {
-    /// The host offers these requests one after the other, each as soon as the port takes one, and takes every answer at once: bursts of the DIMM,
-    /// `true` to write them. Goes on until all are answered; the cycle is that behind the last answer. The same cycles as by [`CycleModel::step`]
-    /// with a host that does so, whose first request has tag 0 and each other one the tag behind that of the one before.
+    /// Offers requests one after the other, each as soon as the port takes one, and takes every answer at once. A
+    /// request is a burst of the DIMM, `true` to write it. Returns after the cycle of the last answer. Takes the same
+    /// cycles as [`CycleModel::step`] with a host that does so and gives request `n` tag `n`.
     ///
     /// The core may not be busy, and no request of the host may be on its way.
     pub fn serve(&mut self, requests: impl IntoIterator<Item = (u32, bool)>) {
@@ -41,7 +41,7 @@ impl CycleModel {
             }
             self.cycle = cycle + 1;
             if self.port.is_idle() && requests.peek().is_none() && self.port.outstanding > 0 {
-                // Nothing but answers can come.
+                // Only answers can come.
                 let next = self.ranks.iter().map(|rank| rank.next_answer()).min().unwrap_or(0);
                 self.cycle = self.cycle.max(next);
             }
@@ -49,7 +49,7 @@ impl CycleModel {
         self.find_busy();
     }
 
-    /// The answer of a rank, of those that have one, which becomes the response.
+    /// The answer of the rank whose turn it is becomes the response.
     fn next_answer(&mut self, cycle: u64) -> Option<Answer> {
         let ranks = &self.ranks;
         let offers = |source: usize| ranks.get(source).is_some_and(|rank| rank.responses.head_from <= cycle);

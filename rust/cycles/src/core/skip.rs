@@ -1,4 +1,4 @@
-//! Cycles in which nothing happens, and those in which it is known what does: skipped, or done at once.
+//! Skips cycles in which nothing happens, and does at once those in which it is known what happens.
 
 use super::{CycleModel, Passed, TOKENS};
 use crate::host::Host;
@@ -6,7 +6,6 @@ use crate::issue::PRODUCT;
 use crate::rows::Feeder;
 
 impl CycleModel {
-    /// Every cycle counts: something is read or written outside of products, or the host waits.
     #[inline]
     pub(super) fn is_dense(&self) -> bool {
         self.reader.is_busy()
@@ -17,7 +16,7 @@ impl CycleModel {
             || !self.port.is_idle()
     }
 
-    /// The ranks do what they do until this cycle.
+    /// Brings the ranks up to this cycle.
     pub(super) fn catch_up(&mut self, cycle: u64) {
         let exact = self.dense;
         for (g, rank) in self.ranks.iter_mut().enumerate() {
@@ -25,7 +24,7 @@ impl CycleModel {
         }
     }
 
-    /// Skips the cycles in which nothing happens, but not beyond `limit`.
+    /// Skips the cycles in which nothing happens, up to `limit`.
     #[inline]
     pub(super) fn skip(&mut self, limit: u64, host: &impl Host) {
         let cycle = self.cycle;
@@ -52,15 +51,16 @@ impl CycleModel {
         }
     }
 
-    /// Goes through a product from `cycle` on as long as its parts have nothing to do with each other, but for decisions of jobs
-    /// and rows on their way to the unit, which is before cycle `end`. Returns the cycle after.
+    /// Runs a product from `cycle` while its parts are independent of each other, except for decisions of jobs and rows
+    /// on their way to the unit, up to cycle `end`. Returns the cycle after.
     #[inline]
     pub(super) fn skip_in_product(&mut self, cycle: u64, end: u64) -> u64 {
         let mut at = cycle;
         loop {
-            // A row more makes no difference to the unit if one waits already.
+            // To the unit a second waiting row makes no difference.
             let row = !self.tokens.is_empty();
-            // When the last ones are gone matters if the next product waits for that; not more are named than unit and feeders have room for.
+            // When the last rows are gone matters if the next product waits for that; no more are named than unit and
+            // feeders have room for.
             let last = self.generator.left <= TOKENS as u32 && self.issue.waits_for_rows(self.busy);
             let stop = if row && !last { end } else { end.min(self.next_rows(at)) };
             let from = self.unit.run_scalars(at, stop, row);
@@ -94,7 +94,7 @@ impl CycleModel {
         }
     }
 
-    /// Rows and segments go on in the cycles from `cycle` on, before `end`.
+    /// Moves rows and segments in the cycles from `cycle` to before `end`.
     #[inline]
     fn run_rows(&mut self, cycle: u64, end: u64) {
         let mut at = self.next_rows(cycle);
@@ -105,8 +105,8 @@ impl CycleModel {
         }
     }
 
-    /// Skips cycles in which nothing but the activation unit is at work, or all that is waits for the DRAM; goes through those
-    /// without product, lists, instructions and the host's requests.
+    /// Skips cycles in which only the activation unit is busy, or every busy part waits for the DRAM; runs those
+    /// without product, lists, instructions and host requests.
     #[inline]
     pub(super) fn skip_dense(&mut self, limit: u64, host: &impl Host) {
         let cycle = self.cycle;
@@ -126,8 +126,8 @@ impl CycleModel {
         }
     }
 
-    /// Goes on with loads, stores, zeros and activations, until one of them ends or cycle `end`: cycles as any other, but nothing
-    /// else can happen in them.
+    /// Runs loads, stores, zeros and activations until one of them ends, or to cycle `end`. Nothing else can happen in
+    /// these cycles.
     pub(super) fn run_transfers(&mut self, end: u64) {
         let parts = |core: &Self| {
             let loads = core.reader.is_busy() || core.unit.load_writer.is_busy();
@@ -145,7 +145,7 @@ impl CycleModel {
             let store_taken = self.unit.stored > 0 && self.request_to_rank(cycle, None) == Passed::Store;
             let mut acknowledged = 0;
             if self.port.stores > 0 {
-                // Nobody else waits for answers.
+                // Only stores wait for answers.
                 for rank in self.ranks.iter_mut().filter(|rank| rank.responses.head_from <= cycle) {
                     rank.responses.pop(cycle);
                     acknowledged += 1;
@@ -169,7 +169,7 @@ impl CycleModel {
         self.rows_wake
     }
 
-    /// The first cycle from `cycle` on in which a row or a segment can go.
+    /// The first cycle from `cycle` in which a row or a segment can go.
     pub(super) fn next_of_rows(&mut self, cycle: u64) -> u64 {
         let mut next = u64::MAX;
         if self.tokens.len() < TOKENS && self.feeders.iter().all(Feeder::has_room) {

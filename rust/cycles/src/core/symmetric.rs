@@ -1,10 +1,10 @@
-//! Symmetric ranks have the same future and are computed once: rank 0 stands for all. Its replicas catch up with it as soon as
+//! Symmetric ranks have the same future and are computed once: rank 0 stands for all. Its replicas catch up as soon as
 //! anything concerns a single rank (docs/timing.md, "Symmetric ranks").
 
 use super::CycleModel;
 
 impl CycleModel {
-    /// Switches the computation of symmetric ranks at once off or on; it only saves time. On after reset.
+    /// Whether to compute symmetric ranks once, which only saves time. On after reset.
     pub fn compute_symmetric_once(&mut self, once: bool) {
         self.split_ranks();
         self.joins = once;
@@ -15,8 +15,8 @@ impl CycleModel {
         self.times_symmetric
     }
 
-    /// Turns all ranks but the first into replicas if they are symmetric: the product gives each rank the same part of every row, the
-    /// host requests nothing, and the remaining state differs in nothing that matters from the present cycle on.
+    /// Turns all ranks except the first into replicas if they are symmetric: the product gives each rank the same part
+    /// of every row, the host requests nothing, and the other state differs in nothing that matters from now.
     pub(super) fn join_ranks(&mut self) {
         let even =
             self.rows.as_ref().is_some_and(|rows| rows.cut.is_even(&self.shape)) && self.unit.is_even();
@@ -43,7 +43,6 @@ impl CycleModel {
         self.replicas.extend(self.ranks.drain(1..));
     }
 
-    /// Computes every rank by itself again.
     #[inline]
     pub(super) fn split_ranks(&mut self) {
         if !self.replicas.is_empty() {

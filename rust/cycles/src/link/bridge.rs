@@ -3,7 +3,7 @@
 use super::end::End;
 use super::receiver::Arrived;
 
-/// A beat that came in: where it goes, if there is a route.
+/// A received beat and, if it has a route, the link it goes to.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     beat: Arrived,
@@ -17,13 +17,13 @@ struct Output {
     full: Option<Arrived>,
 }
 
-/// The bridge; the route to DIMM `n` is link `n`, to others there is none.
+/// Link `n` is the route to DIMM `n`; other numbers have none.
 #[derive(Clone, Debug)]
 pub(crate) struct Bridge {
     pub ends: Vec<End>,
     held: Vec<Option<Held>>,
     outputs: Vec<Output>,
-    /// Links whose fault is to be forgotten, one bit each.
+    /// Links whose fault is to be cleared, one bit each.
     pub retrain: u32,
     /// Flits without a route.
     pub misrouted: u64,
@@ -41,12 +41,10 @@ impl Bridge {
         }
     }
 
-    /// The cycle of the system that comes next.
     pub fn cycle(&self) -> u64 {
         self.ends.first().map_or(0, |end| end.cycle)
     }
 
-    /// One cycle.
     pub fn step(&mut self) {
         let count = self.ends.len();
         let offered: Vec<Option<Arrived>> = self.ends.iter().map(End::offers).collect();
@@ -83,7 +81,6 @@ impl Bridge {
         }
     }
 
-    /// Nothing is in the crossbar.
     pub fn rests(&self) -> bool {
         self.retrain == 0
             && self.held.iter().all(Option::is_none)
@@ -91,7 +88,6 @@ impl Bridge {
     }
 }
 
-/// The link to a DIMM.
 fn route(dest: u8, count: usize) -> Option<usize> {
     Some(usize::from(dest)).filter(|dest| *dest < count)
 }

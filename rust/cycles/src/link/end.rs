@@ -1,4 +1,4 @@
-//! One end of a link: receiver, session, transmitter, and what they count.
+//! One end of a link: receiver, session, transmitter, and their counters.
 
 use super::frame::{Beat, Header, Kind};
 use super::lane::Before;
@@ -13,24 +13,23 @@ pub(crate) const COUNTERS: usize = 16;
 const EMPTY: usize = 7;
 const SUM: usize = 14;
 const LONGEST: usize = 15;
-/// The longest time that is counted.
+/// Bound of counted times.
 const LONGEST_TIME: u64 = u16::MAX as u64;
-/// Slots for which nothing has changed before an end rests, besides what is under way.
+/// Slots without a change before an end rests, besides the words in flight.
 const STILL_SLOTS: u64 = 4;
 
 #[derive(Clone, Debug)]
 pub(crate) struct End {
-    /// Cycle of the system in which it left its reset.
+    /// Cycle of the system in which the end left its reset.
     pub origin: u64,
-    /// The cycle of the system that comes next.
     pub cycle: u64,
     pub line: Line,
-    /// What it has sent: first word's cycle, header. For the other end's line.
+    /// Sent headers for the other end's line, each with the cycle of its first word.
     outbox: Vec<(u64, Header)>,
     pub receiver: Receiver,
     pub transmitter: Transmitter,
     pub session: Session,
-    /// As they would be read in the cycle that comes.
+    /// As they would be read in the next cycle.
     pub counters: [u32; COUNTERS],
     /// Events of the cycle before, one bit each.
     seen: u32,
@@ -39,7 +38,8 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// An end that leaves its reset in cycle `origin` and hears a line. `last`: the last cycle in which it listened before its reset.
+    /// An end that leaves its reset in cycle `origin` and receives from a line. `last`: the last cycle in which it
+    /// received before its reset.
     pub fn new(config: &LinkConfig, line: Line, origin: u64, last: Option<u64>, discard: bool) -> Self {
         Self {
             origin,
@@ -56,26 +56,24 @@ impl End {
         }
     }
 
-    /// What it has sent comes to the line of the other end, which has come to cycle `now`.
+    /// Hands what it has sent to the line of the other end, which is at cycle `now`.
     pub fn deliver(&mut self, line: &mut Line, now: u64) {
         self.outbox.drain(..).for_each(|(first, header)| line.push(first, header));
         line.prune(now);
     }
 
-    /// A beat would be taken.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.transmitter.is_ready(self.session.fault)
     }
 
-    /// The beat that is offered.
     #[inline]
     pub fn offers(&self) -> Option<Arrived> {
         self.receiver.offers()
     }
 
-    /// One cycle: a beat that is offered to it, whether the one that it offers is taken, whether the host says `retrain`. Returns whether it learns that
-    /// the other side was reset.
+    /// One cycle: `beat` is offered to be sent, `ready` takes the received beat on offer, `retrain` is the host's.
+    /// Returns whether the end learns that the other side was reset.
     #[inline]
     pub fn step(&mut self, beat: Option<Beat>, ready: bool, retrain: bool) -> bool {
         let now = self.cycle;
@@ -129,7 +127,7 @@ impl End {
         restarted
     }
 
-    /// What was seen in the cycle before.
+    /// Counts the events of the cycle before.
     #[inline]
     fn count(&mut self) {
         let mut seen = std::mem::take(&mut self.seen);
@@ -144,7 +142,7 @@ impl End {
         }
     }
 
-    /// Whether it and the other end only say the same again and again: `way` is the longest way of a word.
+    /// Whether both ends only repeat themselves: `way` is the longest way of a word.
     pub fn rests(&self, way: u64) -> bool {
         let still = STILL_SLOTS * self.line.frame.words + 2 * way;
         self.receiver.rests()
@@ -153,12 +151,12 @@ impl End {
             && self.transmitter.rests_since().is_some_and(|since| since + still < self.cycle)
     }
 
-    /// Goes on to cycle `to`, both ends being at rest; `said`: what the other one says.
+    /// Goes on to cycle `to` while both ends rest; `said`: header that the other end repeats.
     pub fn rest(&mut self, to: u64, said: Header) {
         self.count();
         self.count();
         let [from, until] = [self.cycle, to].map(|cycle| cycle - self.origin);
-        // What was chosen in the cycle before was counted by now, or will be.
+        // The choice of the cycle before was counted by now, or will be.
         let empty = &mut self.counters[EMPTY];
         let last = until - 1;
         *empty = empty.wrapping_add(Transmitter::choices(&self.line.frame, from, last) as u32);

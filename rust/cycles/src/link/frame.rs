@@ -2,7 +2,6 @@
 
 use ndp_config::{BEAT_BITS, LinkConfig};
 
-/// What kind of flit it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     #[default]
@@ -12,10 +11,8 @@ pub(crate) enum Kind {
     Answer,
 }
 
-/// A beat for the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beat {
-    /// The last of its message.
     pub last: bool,
     pub dest: u8,
     pub source: u8,
@@ -43,7 +40,7 @@ pub(crate) struct Header {
 }
 
 impl Tag {
-    /// What a memory holds that nothing was written to: who knows; not zeros.
+    /// Contents of a memory that was never written: unknown, not zeros.
     pub const UNKNOWN: Self =
         Self { beat: Beat { last: true, dest: 15, source: 15, label: 0x1_FFFF }, last_beat: 7 };
 }
@@ -72,15 +69,14 @@ impl Header {
     }
 }
 
-/// Where a word is in its frame.
+/// Place of a word in its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Mark,
-    /// Word of a flit.
     Word(u64),
 }
 
-/// The lengths of frame and flit, and which words carry nothing.
+/// Lengths of frame and flit, and which words carry only zeros.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub lanes: usize,
@@ -88,7 +84,8 @@ pub(crate) struct Frame {
     pub words: u64,
     /// Words of a frame.
     pub length: u64,
-    /// For each word a bit for each lane that carries zeros whatever the flit, and the same of a flit without payload.
+    /// For each word, a bit for each lane that carries zeros whatever the flit is, and for each lane that does in a
+    /// flit without payload.
     zeros: Vec<[u8; 2]>,
 }
 
@@ -117,7 +114,7 @@ impl Frame {
         }
     }
 
-    /// Where the word is that comes `since` words after a marker.
+    /// Place of the word that comes `since` words after a marker.
     #[inline]
     pub fn place(&self, since: u64) -> Place {
         match since % self.length {
@@ -126,13 +123,13 @@ impl Frame {
         }
     }
 
-    /// Whether a lane carries zeros in a word of a flit, the header's fields apart.
+    /// Whether a lane carries zeros in a word of a flit, not regarding the header's fields.
     pub fn is_zero(&self, word: u64, lane: usize, full: bool) -> bool {
         self.zeros[word as usize][usize::from(!full)] >> lane & 1 == 1
     }
 }
 
-/// The distance from `from` on to `to`, modulo 256, if it is one forward: less than 128.
+/// Whether `to` lies ahead of `from` modulo 256: at a distance of less than 128.
 #[inline]
 pub(crate) fn is_ahead(from: u8, to: u8) -> bool {
     let distance = to.wrapping_sub(from);

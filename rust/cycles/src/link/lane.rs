@@ -1,23 +1,24 @@
-//! One lane of a receiver: it tries the places at which a word may begin, finds the markers, and says when the last one came.
+//! One lane of a receiver: tries the places at which a word may begin, finds the markers, and tells when the last one
+//! came.
 
 use super::line::Line;
 use ndp_config::LinkConfig;
 
-/// Cycles beyond a frame that the lane stays at a place.
+/// Cycles beyond a frame for which the lane stays at a place.
 const MARGIN: u64 = 4;
 /// Missing markers in a row after which the lane is lost.
 const MISSES: u32 = 4;
-/// Cycles from a word's arrival to the look at it.
+/// Cycles from a word's arrival until it is compared with the marker.
 pub(crate) const LOOK: u64 = 4;
 /// Cycles for which a marker is held.
 const HELD: u64 = LinkConfig::DESKEW_WORDS as u64 - 1;
 
-/// What a register holds of the time before the receiver's reset.
+/// Times that decide what registers hold from before the receiver's reset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Before {
-    /// The first cycle in which it listens.
+    /// The first cycle in which it receives.
     pub origin: u64,
-    /// The last one in which it did before.
+    /// The last cycle in which it received before.
     pub last: Option<u64>,
 }
 
@@ -25,17 +26,17 @@ pub(crate) struct Before {
 pub(crate) struct Lane {
     index: usize,
     place: u32,
-    /// The place before, and since when it is the other one.
+    /// The previous place, and the cycle since which the present one is used.
     earlier: (u32, u64),
     found: bool,
     again: bool,
     pub locked: bool,
     pub misses: u32,
-    /// The counter of words says how many cycles ago this was.
+    /// Cycle at which the counter of words is 0.
     base: u64,
-    /// When the next marker is due, if one was found.
+    /// Cycle of the next marker, if one was found.
     due: u64,
-    /// When the last one was due while the lane was locked.
+    /// Cycle of the last marker while the lane was locked.
     marked: Option<u64>,
 }
 
@@ -44,12 +45,12 @@ impl Lane {
         Self { index, base: origin, due: u64::MAX, ..Self::default() }
     }
 
-    /// Where words begin.
+    /// Bit at which words begin.
     pub fn place(&self) -> u32 {
         self.place
     }
 
-    /// One cycle; `restart`: the markers are to be searched anew. Returns whether anything of note has happened.
+    /// One cycle; `restart`: search for the markers anew. Returns whether anything of note has happened.
     #[inline]
     pub fn step(&mut self, now: u64, restart: bool, line: &Line, before: Before) -> bool {
         if self.found && now != self.due && !restart {
@@ -100,19 +101,19 @@ impl Lane {
         line.is_marker(self.index, came, place)
     }
 
-    /// Cycles since the last marker was due, as far as they are counted; asked after the cycle `now` was made.
+    /// Cycles since the last marker was due, at most [`HELD`]; called after cycle `now`.
     #[inline]
     pub fn age(&self, now: u64) -> u64 {
         self.marked.map_or(HELD, |marked| (now - marked).min(HELD))
     }
 
-    /// The last marker is still held in cycle `now`, `locked` being the state before it.
+    /// The last marker is still held in cycle `now`; `locked`: the state before it.
     #[inline]
     pub fn is_near(&self, now: u64, locked: bool) -> bool {
         locked && self.age(now) < HELD
     }
 
-    /// Goes on to cycle `to` without a change: every marker is there.
+    /// Goes on to cycle `to` without a change: every marker comes.
     pub fn rest(&mut self, to: u64, frame: u64) {
         if self.due < to {
             let frames = (to - self.due).div_ceil(frame);

@@ -1,7 +1,7 @@
-//! One direction of a link as its receiver sees it: what was sent, when it comes, and what the channel did to it.
+//! One direction of a link as its receiver sees it: what was sent, when it arrives, and what the channel did to it.
 //!
-//! Cycles are those of the whole system. A word is known by the cycle in which it was on the sender's lanes. A lane delays its bits
-//! by whole words and a shift; so a word that begins within an arriving one ends in the next.
+//! Cycles are those of the whole system. A word is identified by the cycle in which it was on the sender's lanes. A
+//! lane delays its bits by whole words and a shift, so a word that begins within an arriving one ends in the next.
 
 use super::frame::{Frame, Header, Kind, Place};
 use ndp_config::LinkConfig;
@@ -11,28 +11,27 @@ use std::collections::VecDeque;
 pub(crate) const FIRST_MARK: u64 = 8;
 /// Cycles from a flit's choice to its first word on the lanes.
 pub(crate) const CHOSEN: u64 = 7;
-/// Cycles for which the line remembers what was sent.
+/// Cycles for which the line keeps what was sent.
 const KEPT: u64 = 4096;
-/// Cycles for which it remembers what the channel did.
+/// Cycles for which it keeps what the channel did.
 const RECENT: u64 = 128;
 
 /// Marker of lane 0; the lowest three bits are the lane's number (docs/dimm-link.md, "Frame").
 const MARKER: u32 = 0x3E_6A17 << 3;
 
-/// What a channel did to a lane in a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disturbance {
     /// Cycle of the system in which the word left the channel.
     pub cycle: u64,
     pub lane: u8,
-    /// The lane stalls: it gives noise, and the word that was to come, and all after it, a cycle later.
+    /// The lane stalls: it delivers noise, and the word that was due and all after it a cycle later.
     pub stalled: bool,
-    /// Bits of the word that are not those that were to come. Noise has some of these by chance.
+    /// Bits of the word that differ from those that were due. Noise equals some of these by chance.
     pub mask: u32,
     pub word: u32,
 }
 
-/// From cycle `from` on words arrive `words` later, and `shift` bits. What was sent before `since` never does.
+/// From cycle `from`, words arrive `words` later, and `shift` bits. What was sent before `since` never arrives.
 #[derive(Clone, Copy, Debug)]
 struct Delay {
     from: u64,
@@ -41,37 +40,35 @@ struct Delay {
     since: u64,
 }
 
-/// A sender from a reset on.
+/// A sender from one reset to the next.
 #[derive(Clone, Copy, Debug)]
 struct Life {
     from: u64,
-    /// Its cycle 0.
     origin: u64,
 }
 
-/// What a lane carries in a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Zeros,
     Mark,
-    /// Something that no other word is.
+    /// A word that is equal to no other.
     Own,
 }
 
-/// A part of a word that arrived: when it was sent, or would have been if it is noise; wrong bits.
+/// Part of an arriving word: when it was sent, or would have been if it is noise; wrong bits.
 type Part = (u64, u32);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub frame: Frame,
     lives: VecDeque<Life>,
-    /// Flits by the cycle of their first word. Those before are all like `idle`.
+    /// Flits by the cycle of their first word. All earlier ones are like `idle`.
     flits: VecDeque<(u64, Header)>,
     idle: Header,
     lanes: Vec<VecDeque<Delay>>,
     /// At most one for each lane and cycle.
     disturbances: VecDeque<Disturbance>,
-    /// Since when the delays are what they are.
+    /// Cycle since which the delays have not changed.
     steady: u64,
 }
 
@@ -91,7 +88,7 @@ impl Line {
         line
     }
 
-    /// From cycle `cycle` on each lane delays by so many bits, at least a word; what is under way is lost.
+    /// From cycle `cycle`, each lane delays by these bits, at least a word; what is in flight is lost.
     pub fn set_delays(&mut self, cycle: u64, bits: &[u32]) {
         for (lane, bits) in self.lanes.iter_mut().zip(bits) {
             let (words, shift) = (bits / LinkConfig::LANE_BITS, bits % LinkConfig::LANE_BITS);
@@ -101,12 +98,11 @@ impl Line {
         self.steady = cycle;
     }
 
-    /// The least delay of a lane in words.
     pub fn least_delay(&self) -> u64 {
         self.lanes.iter().flatten().map(|delay| delay.words).min().unwrap_or(1)
     }
 
-    /// What the channel did; in the order of time.
+    /// Records what the channel did; in the order of time.
     pub fn disturb(&mut self, event: Disturbance) {
         if event.stalled
             && let Some(lane) = self.lanes.get_mut(usize::from(event.lane))
@@ -118,17 +114,17 @@ impl Line {
         self.disturbances.push_back(event);
     }
 
-    /// The sender is reset in cycle `cycle`, and in its cycle 0 in `origin`.
+    /// Resets the sender in cycle `cycle`; its cycle 0 is `origin`.
     pub fn sender_reset(&mut self, cycle: u64, origin: u64) {
         self.lives.push_back(Life { from: cycle, origin });
     }
 
-    /// A flit whose first word is on the lanes in cycle `first`.
+    /// Adds a flit whose first word is on the lanes in cycle `first`.
     pub fn push(&mut self, first: u64, header: Header) {
         self.flits.push_back((first, header));
     }
 
-    /// Forgets what is too old to matter in cycle `now`.
+    /// Drops what is too old to matter in cycle `now`.
     pub fn prune(&mut self, now: u64) {
         while self.flits.len() > 1 && self.flits[0].0 + KEPT < now {
             self.flits.pop_front();
@@ -146,13 +142,13 @@ impl Line {
         }
     }
 
-    /// Everything before cycle `now` was like `header`, for longer than anything is under way.
+    /// Every flit before cycle `now` was like `header`, for longer than any word is in flight.
     pub fn rest(&mut self, header: Header) {
         self.flits.clear();
         self.idle = header;
     }
 
-    /// The first cycle in which something happens to the line, if nothing did for a while before `now`; else `now`.
+    /// The first cycle in which something happens to the line, if nothing has for a while before `now`; else `now`.
     pub fn calm_until(&self, now: u64) -> u64 {
         let change = self.lives.back().map_or(0, |life| life.origin + FIRST_MARK).max(self.steady);
         if change + KEPT / 4 > now {
@@ -171,7 +167,7 @@ impl Line {
         self.disturbances.get(next).is_some_and(|event| event.cycle <= to)
     }
 
-    /// How many words later the lane is in cycle `cycle`.
+    /// Words by which the lane is delayed in cycle `cycle`.
     #[inline]
     pub fn delay(&self, lane: usize, cycle: u64) -> u64 {
         self.delay_at(lane, cycle).words
@@ -188,7 +184,7 @@ impl Line {
         found.copied().unwrap_or(Delay { from: 0, words: 1, shift: 0, since: 0 })
     }
 
-    /// The sender of cycle `sent`, and when its life ends.
+    /// The sender of cycle `sent`, and the end of its life.
     fn life(&self, sent: u64) -> Option<(Life, u64)> {
         let at = self.lives.iter().rposition(|life| life.from <= sent)?;
         Some((self.lives[at], self.lives.get(at + 1).map_or(u64::MAX, |next| next.from)))
@@ -204,7 +200,7 @@ impl Line {
         }
     }
 
-    /// The header of the flit whose first word was sent in cycle `first`, if there is one and all of it was sent.
+    /// The header of the flit whose first word was sent in cycle `first`, if all of that flit was sent.
     #[inline]
     pub fn flit(&self, first: u64) -> Option<Header> {
         let (life, end) = self.life(first)?;
@@ -229,14 +225,13 @@ impl Line {
         }
     }
 
-    /// What the channel did to a lane in a cycle.
     fn event(&self, lane: usize, cycle: u64) -> Option<&Disturbance> {
         let first = self.disturbances.partition_point(|event| event.cycle < cycle);
         let mut events = self.disturbances.range(first..).take_while(|event| event.cycle == cycle);
         events.find(|event| usize::from(event.lane) == lane)
     }
 
-    /// The word that begins at bit `shift` of what arrives on a lane in cycle `cycle`, if none of it is what was sent.
+    /// The word that begins at bit `shift` of what arrives on a lane in cycle `cycle`, if it is all noise.
     fn noise_at(&self, lane: usize, cycle: u64, shift: u32) -> Option<u32> {
         let first = self.event(lane, cycle)?.word >> shift;
         if shift == 0 {
@@ -265,7 +260,7 @@ impl Line {
         (next.shift == shift).then_some([first, second])
     }
 
-    /// Whether what begins at bit `shift` of what arrives on a lane in cycle `cycle` is its marker.
+    /// Whether the word that begins at bit `shift` of what arrives on a lane in cycle `cycle` is the lane's marker.
     #[inline]
     pub fn is_marker(&self, lane: usize, cycle: u64, shift: u32) -> bool {
         if let Some(word) = self.noise_at(lane, cycle, shift) {
@@ -278,17 +273,17 @@ impl Line {
         first.1 | second.1 == 0 && second.0 == first.0 && self.content(lane, first.0) == Content::Mark
     }
 
-    /// The same of a register that kept what came in cycle `cycle`, with nothing behind it.
+    /// As [`Self::is_marker`], for a register that kept what came in cycle `cycle` and nothing after it.
     pub fn was_marker(&self, lane: usize, cycle: u64, shift: u32) -> bool {
         shift == 0 && self.is_marker(lane, cycle, shift)
     }
 
-    /// When the word was sent that begins at bit `shift` of what arrives.
+    /// Cycle in which the word was sent that begins at bit `shift` of what arrives.
     pub fn sent(&self, lane: usize, cycle: u64, shift: u32) -> Option<u64> {
         Some(self.parts(lane, cycle, shift)?[0].0)
     }
 
-    /// Whether it is what was sent in cycle `expected`, bit by bit.
+    /// Whether it equals what was sent in cycle `expected`, bit by bit.
     pub fn is_word(&self, lane: usize, cycle: u64, shift: u32, expected: u64) -> bool {
         let Some(parts) = self.parts(lane, cycle, shift) else { return false };
         let zeros = self.content(lane, expected) == Content::Zeros;
@@ -304,7 +299,7 @@ mod tests {
     use ndp_config::DesignConfig;
     use std::error::Error;
 
-    /// Noise on a lane between two markers that were sent, and markers in it.
+    /// Noise on a lane between two sent markers contains markers too.
     #[test]
     fn a_marker_by_chance_is_one() -> Result<(), Box<dyn Error>> {
         let config = DesignConfig::preset("tiny")?.link().clone();
@@ -313,7 +308,7 @@ mod tests {
         let marker = MARKER | 1;
         let noise = |cycle, word| Disturbance { cycle, lane: 1, stalled: false, mask: word, word };
         line.disturb(noise(100, marker));
-        // 7 bits later, over two words; of the word behind them nothing is known.
+        // 7 bits later, over two words; of the word after them nothing is known.
         line.disturb(noise(110, marker << 7 & 0x1FF_FFFF | 3));
         line.disturb(noise(111, 0x155_5555 << 7 & 0x1FF_FFFF | marker >> 18));
         let found = |lane| {

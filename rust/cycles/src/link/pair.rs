@@ -1,4 +1,4 @@
-//! Two ends on one cable and nothing behind them: the prediction for who drives link controllers by themselves.
+//! Two ends on one cable and nothing else: the prediction for tests of link controllers alone.
 
 use super::end::{COUNTERS, End};
 use super::frame::Beat;
@@ -6,18 +6,16 @@ use super::line::{Disturbance, Line};
 use super::receiver::Arrived;
 use ndp_config::LinkConfig;
 
-/// What is driven at an end's ports in a cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndInputs {
     /// The beat that is offered to be sent.
     pub beat: Option<Beat>,
     /// A received beat would be taken.
     pub ready: bool,
-    /// Forget a fault, look for the markers anew, go on.
+    /// Clear a fault, search for the markers anew, go on.
     pub retrain: bool,
 }
 
-/// What an end shows at its ports in a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndOutputs {
     /// A beat would be taken.
@@ -28,7 +26,7 @@ pub struct EndOutputs {
     pub holds: bool,
     pub up: bool,
     pub fault: bool,
-    /// Why: bit 0 nothing heard, bit 1 nothing acknowledged.
+    /// Cause of the fault: bit 0 nothing received, bit 1 nothing acknowledged.
     pub cause: u8,
     /// The other side is faulty.
     pub peer_fault: bool,
@@ -54,22 +52,22 @@ impl LinkPair {
         Self { ends: [end(), end()] }
     }
 
-    /// The cycle that comes next.
+    /// The next cycle.
     pub fn cycle(&self) -> u64 {
         self.ends[0].cycle
     }
 
-    /// From cycle `cycle` on each lane towards end `to` delays by so many bits, at least 25; what is under way then is lost.
+    /// From cycle `cycle`, each lane towards end `to` delays by these bits, at least 25; what is in flight is lost.
     pub fn set_delays(&mut self, to: usize, cycle: u64, bits: &[u32]) {
         self.ends[to].line.set_delays(cycle, bits);
     }
 
-    /// What the channel towards end `to` did, in the order of cycles, at the latest in the cycle that comes next.
+    /// What the channel towards end `to` did, in the order of cycles, in the next cycle at the latest.
     pub fn disturb(&mut self, to: usize, event: Disturbance) {
         self.ends[to].line.disturb(event);
     }
 
-    /// What an end shows in the cycle that comes next.
+    /// Ports of an end in the next cycle.
     pub fn outputs(&self, end: usize) -> EndOutputs {
         let End { receiver, transmitter, session, .. } = &self.ends[end];
         EndOutputs {
@@ -85,12 +83,11 @@ impl LinkPair {
         }
     }
 
-    /// Counters of an end (docs/dimm-link.md, "Counters"), as they are if they are asked for in the cycle that comes next.
+    /// Counters of an end (docs/dimm-link.md, "Counters"), as they would be read in the next cycle.
     pub fn counters(&self, end: usize) -> [u32; COUNTERS] {
         self.ends[end].counters
     }
 
-    /// One cycle of both ends.
     pub fn step(&mut self, inputs: [EndInputs; 2]) {
         for (end, EndInputs { beat, ready, retrain }) in self.ends.iter_mut().zip(inputs) {
             end.step(beat, ready, retrain);

@@ -1,33 +1,30 @@
-//! The receiving side of an end: lanes in step, flits that are checked, kept and handed out (docs/timing-links.md, "Links").
+//! The receiving side of an end: lanes in step, flits that are checked, stored and passed on (docs/timing-links.md,
+//! "Links").
 
 use super::frame::{Beat, Header, Kind, Tag, is_ahead};
 use super::lane::{Before, LOOK, Lane};
 use super::line::Line;
 use ndp_config::LinkConfig;
 
-/// Cycles from the alignment to the markers, in step.
+/// Cycles from the alignment to the aligned markers.
 const ALIGNED: u64 = 2;
 /// Cycles from a flit's last word to the verdict.
 const CHECKED: u64 = 3;
-/// Cycles from a flit's first word to the look whether there is room for it.
+/// Cycles from a flit's first word to the check whether there is room for it.
 const ROOM: u64 = 3;
 
-/// A beat that is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// The beat that was sent.
     pub beat: Beat,
     pub flit_last: bool,
 }
 
-/// A flit that has come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Verdict {
     Good(Header),
     Bad,
 }
 
-/// What happened in a cycle, for counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Received {
     pub accepts: bool,
@@ -40,7 +37,8 @@ pub(crate) struct Receiver {
     lanes: Vec<Lane>,
     pub aligned: bool,
     begins: bool,
-    /// The frame is followed: cycle of a marker, flits that have begun since, first cycle of the flit that comes or is coming.
+    /// The frame that is followed: cycle of a marker, flits begun since, first cycle of the flit that comes next or is
+    /// coming.
     ring: Option<(u64, u64, u64)>,
     lags: Vec<u64>,
     check: Option<(u64, Verdict)>,
@@ -83,19 +81,18 @@ impl Receiver {
         (0..).zip(&self.lanes).fold(0, |mask, (index, lane)| mask | u8::from(lane.locked) << index)
     }
 
-    /// The beat that is offered.
     #[inline]
     pub fn offers(&self) -> Option<Arrived> {
         self.valid.then_some(self.beat)
     }
 
-    /// First number for which there is no credit.
+    /// First flit number without credit.
     #[inline]
     pub fn limit(&self) -> u8 {
         self.expected.wrapping_add(self.depth).wrapping_sub(self.filled)
     }
 
-    /// What has come in this cycle. Before [`Receiver::step`].
+    /// The flit that is complete in this cycle. Called before [`Receiver::step`].
     #[inline]
     pub fn verdict(&mut self, now: u64) -> Option<Verdict> {
         let (_, verdict) = self.check.filter(|(at, _)| *at == now)?;
@@ -107,7 +104,7 @@ impl Receiver {
     }
 
     /// One cycle. `good`: an intact flit has come. `up`: the session is, before it; `syncs`: the flit says which number
-    /// comes next. `ready`: the beat that is offered is taken.
+    /// comes next. `ready`: the beat on offer is taken.
     #[inline]
     pub fn step(
         &mut self,
@@ -135,7 +132,6 @@ impl Receiver {
                 self.nack = false;
             }
         }
-        // Beats go out.
         let reads = self.filled > 0 && (ready || !self.valid);
         self.valid = reads || self.valid && !ready;
         let mut frees = false;
@@ -161,7 +157,7 @@ impl Receiver {
         received
     }
 
-    /// The places of the frame that are in step.
+    /// Follows the aligned places of the frame.
     #[inline]
     fn follow(&mut self, now: u64, line: &Line) {
         if let Some((mark, begun, first)) = self.ring {
@@ -185,7 +181,7 @@ impl Receiver {
         }
     }
 
-    /// Whether the flit whose first word was in step in cycle `first` is one that was sent.
+    /// Whether the flit whose first word was aligned in cycle `first` is one that was sent.
     fn judge(&self, line: &Line, first: u64) -> Verdict {
         let words = line.frame.words;
         let came = |lane: usize| first - self.lags[lane] - LOOK;
@@ -197,8 +193,8 @@ impl Receiver {
             let header = first.checked_sub(way(0)).and_then(|sent| line.flit(sent));
             return header.map_or(Verdict::Bad, Verdict::Good);
         }
-        // Any lane may be late where it carries zeros, lane 0 too: the header's part of it is zero after a reset. The last word of
-        // the last lane never does: it is all CRC, and says which flit this can be.
+        // Any lane may be late where it carries zeros, lane 0 too: its part of the header is zero after a reset. The
+        // last word of the last lane never is zeros: it is all CRC, and identifies the flit.
         let last = self.lanes.len() - 1;
         let end = line.sent(last, came(last) + words - 1, self.lanes[last].place());
         let sent = end.and_then(|end| end.checked_sub(words - 1));
@@ -242,7 +238,7 @@ impl Receiver {
         self.aligned = self.begins && locked && !restart;
     }
 
-    /// Nothing waits, and all lanes are sure.
+    /// Nothing waits, and all lanes are locked.
     pub fn rests(&self) -> bool {
         self.aligned
             && self.ring.is_some()
@@ -252,13 +248,13 @@ impl Receiver {
             && self.lanes.iter().all(|lane| lane.locked && lane.misses == 0)
     }
 
-    /// Goes on to cycle `to`, every flit being intact and like the last one. Returns how many cycles have passed
-    /// since the last one came.
+    /// Goes on to cycle `to`, every flit being intact and like the last one. Returns the cycles since the last one
+    /// came.
     pub fn rest(&mut self, to: u64, line: &Line) -> u64 {
         let (length, words) = (line.frame.length, line.frame.words);
         self.lanes.iter_mut().for_each(|lane| lane.rest(to, length));
         let Some((mark, ..)) = self.ring else { return 0 };
-        // From the first flit after a marker on to the one that is not complete before `to`.
+        // From the first flit after a marker to the one that is not complete before `to`.
         let mark = mark + to.saturating_sub(mark) / length * length;
         let mut at = (mark, 0, mark + 1);
         while at.2 + words <= to {
@@ -293,7 +289,7 @@ mod tests {
     use ndp_config::DesignConfig;
     use std::error::Error;
 
-    /// The verdicts on two frames of idle flits, of which one lane comes a word late from before them on.
+    /// The verdicts on two frames of idle flits, during which one lane is a word late.
     fn verdicts(late: u8) -> Result<Vec<bool>, Box<dyn Error>> {
         let config = DesignConfig::preset("tiny")?.link().clone();
         let mut line = Line::new(&config, 12);
@@ -318,7 +314,7 @@ mod tests {
         };
         line.disturb(Disturbance { cycle, lane: late, stalled: true, mask: 1, word: 1 });
         let mut verdicts = Vec::new();
-        // The flit before, and the one that the noise is in, are not asked about.
+        // Skips the flit before, and the one with the noise.
         while verdicts.len() < 2 + 2 * config.frame_flits() as usize {
             if let (.., Some(verdict)) = step(&line) {
                 verdicts.push(matches!(verdict, Verdict::Good(_)));
@@ -329,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_late_lane_spoils_the_flits_that_it_carries_something_of() -> Result<(), Box<dyn Error>> {
-        // Of lane 0 zeros are expected: only a marker in the place of a frame's first word is wrong.
+        // Lane 0 is expected to carry zeros: only a marker in the place of a frame's first word is wrong.
         assert_eq!(verdicts(0)?, [true, true, false, true, true, true, false, true]);
         for late in 1..4 {
             assert_eq!(verdicts(late)?, [false; 8], "lane {late}");

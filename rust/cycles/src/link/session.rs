@@ -1,9 +1,10 @@
-//! Whether the two sides of a link know each other, and whether it is faulty (docs/dimm-link.md, "Session", "Faults").
+//! Whether the two sides of a link have found each other, and whether it is faulty (docs/dimm-link.md, "Session",
+//! "Faults").
 
 use super::frame::Kind;
 use ndp_config::LinkConfig;
 
-/// What a session says in a cycle.
+/// What an intact flit says about the session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hears {
     pub init: bool,
@@ -17,9 +18,9 @@ pub(crate) struct Session {
     pub answers: bool,
     pub fault: bool,
     pub peer_fault: bool,
-    /// Of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged.
+    /// Cause of the last fault: bit 0 nothing received, bit 1 nothing acknowledged.
     pub cause: u8,
-    /// Look for the markers anew in this cycle.
+    /// Search for the markers anew in this cycle.
     pub restart: bool,
     silence: u32,
     stuck: u32,
@@ -33,7 +34,6 @@ impl Session {
         Self { mask: config.fault_cycles() - 1, ..Self::default() }
     }
 
-    /// What an intact flit says.
     #[inline]
     pub fn hears(good: Option<Kind>) -> Hears {
         Hears {
@@ -43,7 +43,7 @@ impl Session {
         }
     }
 
-    /// One cycle. `good`: an intact flit came, and says whether its sender is faulty.
+    /// One cycle. `good`: an intact flit came, with its sender's fault flag.
     #[inline]
     pub fn step(&mut self, good: Option<bool>, hears: Hears, busy: bool, advances: bool, retrain: bool) {
         let idle = self.up && !busy;
@@ -67,12 +67,12 @@ impl Session {
         }
     }
 
-    /// Nothing is wrong and nothing is waited for.
+    /// No fault and nothing pending.
     pub fn rests(&self) -> bool {
         self.up && !self.answers && !self.fault && !self.peer_fault && !self.restart && self.stuck <= 1
     }
 
-    /// So many cycles after the last intact flit.
+    /// Rests until `since` cycles after the last intact flit.
     pub fn rest(&mut self, since: u64) {
         self.silence = since as u32 & self.mask;
         self.silent = false;

@@ -1,4 +1,4 @@
-//! The sending side of an end: flits that wait, are sent, and are sent again (docs/timing-links.md, "Links").
+//! The sending side of an end: flits that wait, are sent, and are repeated (docs/timing-links.md, "Links").
 
 use super::frame::{Beat, Frame, Header, Kind, Place, Tag, is_ahead};
 use super::line::CHOSEN;
@@ -6,7 +6,6 @@ use super::receiver::Receiver;
 use super::session::{Hears, Session};
 use ndp_config::LinkConfig;
 
-/// What happened in a cycle, for counters and session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
     pub busy: bool,
@@ -41,12 +40,12 @@ pub(crate) struct Transmitter {
     round: u8,
     timer: u32,
     late: bool,
-    /// It repeated because of time, and there was no progress since.
+    /// Flits were repeated because of time, without progress since.
     repeated: bool,
     sends_next: bool,
     timing: bool,
     timed: u8,
-    /// The header that was sent last, and the cycle of the choice that made it what it is.
+    /// The header that was sent last, and the cycle of the choice that made it so.
     pub header: Header,
     same_since: u64,
 }
@@ -69,25 +68,23 @@ impl Transmitter {
         self.tail.wrapping_sub(self.acked)
     }
 
-    /// A beat would be taken.
     #[inline]
     pub fn is_ready(&self, fault: bool) -> bool {
         self.held() != self.depth || fault && self.discard || self.beat != 0
     }
 
-    /// Beats are taken and not acknowledged.
     #[inline]
     pub fn holds(&self) -> bool {
         self.held() != 0 || self.beat != 0
     }
 
-    /// The place of its flits' words in cycle `own` since its reset: nothing in the first one.
+    /// Place of the flits' words in cycle `own` since the reset; none in the first one.
     fn place(frame: &Frame, own: u64) -> Option<Place> {
         own.checked_sub(1).map(|since| frame.place(since))
     }
 
-    /// Advances by one cycle: number `own` since the reset, `now` of the system. `hears` is the message of an intact flit in this cycle. `chosen` gets a flit and the
-    /// cycle of its first word.
+    /// One cycle: number `own` since the reset, `now` of the system. `hears` is the message of an intact flit in this
+    /// cycle. `chosen` gets a flit and the cycle of its first word.
     #[inline]
     pub fn step(
         &mut self,
@@ -105,7 +102,6 @@ impl Transmitter {
             Some(Place::Mark) => false,
             Some(Place::Word(word)) => word != 0 && word + 1 != frame.words,
         };
-        // What the other side has said.
         let resyncs = self.resync && quiet;
         let listens = self.heard && quiet && !self.resync;
         let Header { ack, nack, nack_round, limit, .. } = receiver.header;
@@ -122,7 +118,6 @@ impl Transmitter {
         let late = (self.timer == self.timeout || self.late) && !clear;
         let timer = if clear { 0 } else { (self.timer + 1) & self.timeout };
 
-        // The choice.
         let has_flit = self.next != self.tail;
         let has_credit = is_ahead(self.next, self.credit);
         let sends = chooses && self.sends_next;
@@ -156,7 +151,6 @@ impl Transmitter {
             chosen(now + CHOSEN, header);
         }
 
-        // Beats come in.
         let begins = self.beat == 0;
         if let Some(beat) = beat.filter(|_| self.is_ready(session.fault)) {
             let drops = if begins { session.fault && self.discard } else { self.dropping };
@@ -175,7 +169,7 @@ impl Transmitter {
             }
         }
 
-        // The next state; `tail` is no part of what follows but by its old value.
+        // The next state; of `tail`, what follows uses only the old value.
         if sent.times {
             self.timed = self.next;
         }
@@ -207,14 +201,14 @@ impl Transmitter {
         sent
     }
 
-    /// Nothing is held or asked for; the cycle since which every flit was like the last one.
+    /// If nothing is held or asked for: the cycle since which every flit was like the last one.
     pub fn rests_since(&self) -> Option<u64> {
         let none = self.acked == self.tail && self.next == self.tail && self.newest == self.tail;
         let still = none && self.beat == 0 && !self.resync && !self.timing && !self.sends_next;
         (still && self.header.kind == Kind::Idle).then_some(self.same_since)
     }
 
-    /// The flits that were sent in cycles `from..to` of its own, if it sent nothing.
+    /// Number of flits sent in cycles `from..to` since the reset if nothing but idle flits is sent.
     pub fn choices(frame: &Frame, from: u64, to: u64) -> u64 {
         // Cycle 0 has no place, cycle 1 the first marker.
         let until = |end: u64| {

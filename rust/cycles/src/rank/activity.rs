@@ -1,6 +1,7 @@
-//! What a rank was used for: its commands by bank, and the time in which banks are open.
+//! Use of a rank: its commands by bank, and the time in which banks are open.
 //!
-//! Commands are decided some clocks before they are on the pins, and reads a whole segment ahead. They are counted when they are on the pins.
+//! Commands are decided some clocks before they are on the pins, reads a whole segment ahead. They are counted when
+//! they are on the pins.
 
 use super::scheduler::{Entry, RowCommand};
 use super::slots::SLOT;
@@ -8,26 +9,22 @@ use ndp_config::DramConfig;
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// Commands that wait to be counted before they are looked through.
+/// Commands that wait to be counted before they are gone through.
 const WAITING: usize = 128;
 
 /// Commands of a bank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BankCounts {
-    /// ACT.
     pub activates: u64,
-    /// RD.
     pub reads: u64,
-    /// WR.
     pub writes: u64,
 }
 
-/// What was on the pins of a rank up to a clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RankActivity {
     /// Clocks of the DRAM since reset.
     pub cycles: u64,
-    /// Clocks in which at least one bank is open: from that of an ACT up to that of the PRE, which is left out.
+    /// Clocks with an open bank: from that of an ACT to the one before that of the PRE.
     pub active_cycles: u64,
     /// PRE of one bank.
     pub precharges: u64,
@@ -40,7 +37,6 @@ pub struct RankActivity {
 }
 
 impl RankActivity {
-    /// Counts what another one has, too.
     fn add(&mut self, other: &Self) {
         self.active_cycles += other.active_cycles;
         self.precharges += other.precharges;
@@ -53,7 +49,7 @@ impl RankActivity {
         }
     }
 
-    /// Of all banks together.
+    /// Sums over all banks.
     pub fn all_banks(&self) -> BankCounts {
         let mut sum = BankCounts::default();
         for bank in &self.banks {
@@ -65,7 +61,7 @@ impl RankActivity {
     }
 }
 
-/// RD or WR at equal distances, in two banks in turn.
+/// RD or WR at equal distances, in two banks by turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Columns {
     clock: u64,
@@ -75,24 +71,22 @@ struct Columns {
     banks: [usize; 2],
 }
 
-/// Keeps a [`RankActivity`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meter {
     counted: RankActivity,
-    /// The same of the time before [`Meter::begin`], and what was decided in it.
+    /// As `counted`, up to [`Meter::begin`], and what was decided until then.
     before: RankActivity,
     decided_before: u64,
-    /// Open banks, one bit each, and since when there are some.
+    /// Open banks, one bit each, and the clock since which there are some.
     open: u32,
     active_since: u64,
-    /// Not counted yet, each in the order of clocks.
+    /// Commands not counted yet, each kind in the order of clocks.
     rows: VecDeque<(u64, RowCommand)>,
     columns: VecDeque<Columns>,
-    /// RD and WR, whether counted or not.
+    /// RD and WR, counted or not.
     decided: u64,
 }
 
-/// Number of a bank in a rank.
 fn number((group, bank): (u8, u8)) -> usize {
     usize::from(group) * DramConfig::BANKS_PER_GROUP as usize + usize::from(bank)
 }
@@ -107,12 +101,11 @@ impl Meter {
         }
     }
 
-    /// RD and WR that were decided.
     pub fn decided(&self) -> u64 {
         self.decided_before + self.decided
     }
 
-    /// Counts anew from clock `clock` on; every slot that begins before it has been decided.
+    /// Counts anew from clock `clock`; every slot that begins before it has been decided.
     pub fn begin(&mut self, clock: u64) {
         self.count(clock);
         if self.open != 0 {
@@ -132,13 +125,13 @@ impl Meter {
         (self.open, &self.rows, &self.columns) == (other.open, &other.rows, &other.columns)
     }
 
-    /// Takes over the counts of `other` since both began anew.
+    /// Adds the counts of `other` since both began anew.
     pub fn follow(&mut self, other: &Self) {
         let (before, decided_before) = (std::mem::take(&mut self.before), self.decided_before);
         *self = Self { before, decided_before, ..other.clone() };
     }
 
-    /// What was on the pins before clock `until`; every slot that begins before it has been decided.
+    /// Use before clock `until`; every slot that begins before it has been decided.
     pub fn activity(&self, until: u64) -> RankActivity {
         let mut meter = self.clone();
         meter.count(until);
@@ -149,14 +142,14 @@ impl Meter {
         RankActivity { cycles: until, ..meter.counted }
     }
 
-    /// A row command on the pins in `clock`, decided in `slot`.
+    /// Adds a row command that is on the pins in `clock`, decided in `slot`.
     #[inline]
     pub fn row(&mut self, slot: u64, clock: u64, command: RowCommand) {
         self.rows.push_back((clock, command));
         self.tidy(slot);
     }
 
-    /// Column commands of an entry, the first one on the pins in `clock`, decided in `slot`.
+    /// Adds column commands of an entry, the first one on the pins in `clock`, decided in `slot`.
     #[inline]
     pub fn columns(&mut self, slot: u64, (clock, step, count): (u64, u64, u64), entry: &Entry) {
         let half = usize::from(entry.burst & 1);
@@ -169,7 +162,7 @@ impl Meter {
     #[inline]
     fn tidy(&mut self, slot: u64) {
         if self.rows.len() + self.columns.len() >= WAITING {
-            // What is decided from now on comes later.
+            // Later decisions reach the pins later.
             self.count(slot * SLOT);
         }
     }
@@ -178,7 +171,7 @@ impl Meter {
     fn count(&mut self, until: u64) {
         while let Some(columns) = self.columns.front_mut().filter(|columns| columns.clock < until) {
             let Columns { clock, step, count, write, banks } = *columns;
-            // Mostly all are past, and nothing has to be divided.
+            // Mostly all are past, and no division is needed.
             let all = clock + step * (count - 1) < until;
             let past = if all { count } else { (until - clock).div_ceil(step) };
             for (bank, past) in banks.into_iter().zip([past.div_ceil(2), past / 2]) {

@@ -14,12 +14,11 @@ pub(super) enum Choice {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Turns {
     segments: bool,
-    /// Of the turn so far.
+    /// Choices of the turn so far.
     run: u32,
 }
 
 impl Turns {
-    /// Chooses among those that can enter, if any can.
     #[inline]
     pub fn choose(&mut self, segment: bool, request: bool) -> Option<Choice> {
         let choice = match (segment, request) {
@@ -29,7 +28,8 @@ impl Turns {
             (false, false) => return None,
         };
         match (choice, self.segments) {
-            // Nobody else could go: the requests' turn is over if it had begun, and this segment is the first of its own.
+            // No request could go: the requests' turn is over if it had begun, and this segment is the first of its
+            // own.
             (Choice::Segment, false) if self.run > 0 => (self.segments, self.run) = (true, 1),
             (Choice::Segment, true) => self.count(TURN_SEGMENTS),
             (Choice::Request, false) => self.count(TURN_REQUESTS),

@@ -23,7 +23,7 @@ const SEGMENTS: u32 = 8;
 const REQUESTS: u32 = 16;
 /// Bursts to write that can wait.
 const WRITES: u32 = 32;
-/// Responses that can be due or wait.
+/// Responses that can be pending.
 const RESPONSES: u32 = 32;
 
 /// Consecutive bursts to read.
@@ -35,7 +35,6 @@ pub(crate) struct Segment {
     pub for_reader: bool,
 }
 
-/// One burst to read or write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Request {
     pub address: u32,
@@ -43,39 +42,34 @@ pub(crate) struct Request {
     pub tag: u16,
 }
 
-/// A command on the pins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// RD or WR.
     Column(ColumnCommand),
-    /// ACT, PRE or REF.
     Row(RowCommand),
 }
 
-/// A rank behind its port.
 #[derive(Clone, Debug)]
 pub(crate) struct Rank {
     clocks: ClockRelation,
     slots: Slots,
-    /// Bits of a bank group's number above the lowest.
+    /// Number of a bank group's bits above the lowest.
     upper_bits: u8,
     segments: ToDram<Segment>,
     requests: ToDram<Request>,
     writes: WriteData,
-    /// Beats of segments.
     pub beats: Beats,
-    /// For each response the tag of its request, and whether it was a write.
+    /// Tag of each response's request, and whether that was a write.
     pub responses: ToCore<(u16, bool)>,
     turns: Turns,
     staged: Option<Entry>,
     scheduler: Scheduler,
     refresh: Refresh,
-    /// First slot that was not looked at, and the first one in which something can happen.
+    /// First slot not processed, and the first one in which something can happen.
     next: u64,
     wake: u64,
     /// First slot for which no read has been decided ahead.
     reads_to: u64,
-    /// Core cycle in which that slot has begun.
+    /// First core cycle after the start of slot `wake`.
     wake_cycle: u64,
     /// First slot in which an entry can be chosen.
     intake: u64,
@@ -115,17 +109,17 @@ impl Rank {
 
     pub fn take_trace(&mut self) -> Vec<(u64, Command)> {
         let mut trace = self.trace.take().unwrap_or_default();
-        // Reads are noted ahead of the row commands between them; no two commands come in the same clock.
+        // Reads are recorded ahead of the row commands between them; no two commands come in the same clock.
         trace.sort_unstable_by_key(|(clock, _)| *clock);
         trace
     }
 
-    /// What was on the pins before core cycle `cycle`, up to which the rank has been caught up.
+    /// Use before core cycle `cycle`, to which the rank has been caught up.
     pub fn activity(&self, cycle: u64) -> RankActivity {
         self.meter.activity(self.clock_of(cycle))
     }
 
-    /// Both, caught up to core cycle `cycle`, have the same future as long as they get the same segments and no request.
+    /// Both, caught up to core cycle `cycle`, have the same future while they get the same segments and no request.
     pub fn is_symmetric(&mut self, other: &mut Self, cycle: u64) -> bool {
         let clock = self.clock_of(cycle);
         let slot = clock.div_ceil(SLOT);
@@ -133,7 +127,7 @@ impl Rank {
             let request = rank.staged.is_some_and(|entry| entry.request);
             rank.requests.is_empty() && !request && rank.scheduler.has_segments_only()
         };
-        // The first thing to look at is what most often differs.
+        // What most often differs comes first.
         self.scheduler.is_symmetric(&other.scheduler, slot)
             && self.refresh == other.refresh
             && self.turns == other.turns
@@ -165,7 +159,6 @@ impl Rank {
         (self.reads_to, self.wake_cycle, self.intake) = (reads_to, wake_cycle, intake);
     }
 
-    /// Commands recorded so far.
     pub fn traced(&self) -> usize {
         self.trace.as_ref().map_or(0, Vec::len)
     }
@@ -175,23 +168,22 @@ impl Rank {
         cycle.checked_sub(1).map_or(0, |edge| self.clocks.dram_after(edge))
     }
 
-    /// Bursts that were read or written, or will soon be.
+    /// Bursts read or written, or about to be.
     pub fn moved(&self) -> u64 {
         self.meter.decided()
     }
 
-    /// Whether a segment is taken in this core cycle.
     #[inline]
     pub fn segment_ready(&mut self, cycle: u64) -> bool {
         self.segments.places.ready(cycle)
     }
 
-    /// A core cycle before which no segment is taken, as far as can be told.
+    /// A lower bound of the core cycle in which a segment is taken.
     pub fn segment_room_from(&self) -> u64 {
         if let Some(from) = self.segments.room_from() {
             return from;
         }
-        // A place becomes free when the intake takes the head, which needs the place of what it took before.
+        // A place becomes free when the intake takes the head, which needs the place of the entry it took before.
         let slot = match self.staged {
             Some(_) if self.scheduler.is_full() => {
                 self.wake.max(self.next.max(self.reads_to) + self.scheduler.head_bursts())
@@ -202,8 +194,8 @@ impl Rank {
         self.clocks.core_after(slot * SLOT + 1) + 3
     }
 
-    /// A core cycle before which the beat that follows after `beats` others is not offered, whatever the core asks for from
-    /// cycle `now` on.
+    /// A core cycle before which the beat after `beats` others is not offered, whatever the core asks for from cycle
+    /// `now`.
     #[inline]
     pub fn beat_from(&self, beats: u64, now: u64) -> u64 {
         let edge = self.beats.edge(beats).unwrap_or_else(|unseen| {
@@ -214,7 +206,7 @@ impl Rank {
         self.clocks.core_after(edge) + SYNCHRONISED + 2
     }
 
-    /// A core cycle before which the core sees no beat and no response that it does not see yet.
+    /// A core cycle before which the core sees no new beat and no new response.
     #[inline]
     pub fn next_answer(&self) -> u64 {
         let unseen =
@@ -223,7 +215,6 @@ impl Rank {
         unseen.min(self.responses.head_from).min(beat)
     }
 
-    /// Whether a request is taken in this core cycle.
     #[inline]
     pub fn request_ready(&mut self, cycle: u64) -> bool {
         self.requests.places.ready(cycle) && self.writes.places.ready(cycle)
@@ -244,7 +235,7 @@ impl Rank {
         }
     }
 
-    /// The intake looks at a head that is there from DRAM cycle `from` on.
+    /// The intake looks at a head that is valid from DRAM cycle `from`.
     #[inline]
     fn wake_for(&mut self, from: u64) {
         let slot = (from + SLOT) / SLOT;
@@ -255,13 +246,14 @@ impl Rank {
         }
     }
 
-    /// Core cycles from the beginning of a slot before which the core sees nothing of what is read in it.
+    /// Least number of core cycles from the beginning of a slot until the core sees what is read in it.
     pub fn lag(&self) -> u64 {
         self.clocks.core_cycles(self.slots.read_latency)
     }
 
-    /// All slots that have begun by core cycle `cycle`. What the core did before that has to be known, but for beats it took:
-    /// `drain` takes those of the cycles before the one given, and tells when more can be taken at the earliest.
+    /// Runs all slots that have begun by core cycle `cycle`. What the core did before must be known, except for beats
+    /// it took: `drain` takes those of the cycles before the one given, and returns when more can be taken at the
+    /// earliest.
     #[inline]
     pub fn catch_up(&mut self, cycle: u64, mut drain: impl FnMut(&mut Beats, u64) -> Room) {
         while self.wake_cycle <= cycle {
@@ -271,7 +263,7 @@ impl Rank {
         }
     }
 
-    /// One slot, and which is the next one in which something can happen.
+    /// One slot, and the next one in which something can happen.
     #[inline]
     fn slot(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> Room) {
         let (refresh, scheduler) = (&mut self.refresh, &self.scheduler);
@@ -290,7 +282,7 @@ impl Rank {
         if self.staged.is_none() && slot >= self.intake {
             self.intake = self.choose(slot, drain);
         }
-        // A place that the head leaves in this slot is free.
+        // The place that the head leaves in this slot is free.
         if let Some(entry) = self.staged
             && !self.scheduler.is_full()
         {
@@ -317,9 +309,9 @@ impl Rank {
         }
     }
 
-    /// The reads of the oldest entry, its rows being open, follow from what is known now, up to its last one and as long as no
-    /// refresh is due, which is before slot `end`. What enters meanwhile comes later, and row commands are for others' banks: they
-    /// neither delay these reads nor wait for them. The last read makes room, and is left.
+    /// The reads of the oldest entry, whose rows are open, follow from what is known now, until its last one or until a
+    /// refresh is due, which is before slot `end`. What enters later comes after them, and row commands are for others'
+    /// banks: they neither delay these reads nor wait for them. The last read makes room, and is left.
     #[inline]
     fn run_ahead(&mut self, end: u64) {
         let Some(run) = self.scheduler.read_on(&self.slots, self.next, end) else { return };
@@ -370,8 +362,8 @@ impl Rank {
         }
     }
 
-    /// Chooses what enters, in the second clock of the slot; whether it fits was looked at from two clocks before the slot on.
-    /// Returns the next slot in which there can be another choice.
+    /// Chooses what enters in the second clock of the slot; whether it fits was decided by the two clocks before the
+    /// slot. Returns the next slot in which there can be another choice.
     #[inline]
     fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> Room) -> u64 {
         let first = slot * SLOT;
@@ -419,8 +411,8 @@ impl Rank {
         wake
     }
 
-    /// 0 if `more` beats have a place as the slot beginning in DRAM cycle `first` knows it, else a cycle before which they have
-    /// none.
+    /// 0 if `more` beats have a place as known in the slot that begins in DRAM cycle `first`, else a cycle before which
+    /// they have none.
     #[inline]
     fn beats_full_until(
         &mut self,

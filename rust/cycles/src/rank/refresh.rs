@@ -2,7 +2,6 @@
 
 use super::slots::Slots;
 
-/// Where a refresh stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
@@ -14,20 +13,16 @@ enum State {
     Refreshing(u64),
 }
 
-/// What the refresh does in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing; commands go on.
+    /// Commands go on.
     Idle,
-    /// Nothing, and nobody else may.
+    /// No command may be issued.
     Blocked,
-    /// PRE of all banks.
     Close,
-    /// REF.
     Refresh,
 }
 
-/// The refreshes of one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Refresh {
     state: State,
@@ -38,7 +33,7 @@ pub(super) struct Refresh {
 }
 
 impl Refresh {
-    /// After reset a refresh is due, and the banks are taken for busy.
+    /// After reset a refresh is due, and the banks count as busy.
     pub fn new(slots: &Slots) -> Self {
         Self { state: State::Drain, due: 0, settled: slots.settled }
     }
@@ -71,7 +66,7 @@ impl Refresh {
         }
     }
 
-    /// The first slot from which on something happens by itself; `quiet` is the first in which every bank may be closed.
+    /// The first slot in which something happens by itself; `quiet` is the first in which every bank may be closed.
     #[inline]
     pub fn next(&self, quiet: impl FnOnce() -> u64) -> u64 {
         match self.state {
@@ -82,7 +77,7 @@ impl Refresh {
         }
     }
 
-    /// Commands go on in the slot after the one that was stepped last.
+    /// Commands go on in the slot after the last step.
     #[inline]
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle)

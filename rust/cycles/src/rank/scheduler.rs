@@ -4,13 +4,13 @@ use super::slots::Slots;
 use ndp_config::DramConfig;
 use std::cmp::max;
 
-/// Entries that are looked at together.
+/// Entries that are considered together.
 pub(super) const ENTRIES: usize = 4;
-/// Bank groups, of which two may be all.
+/// Most bank groups; a rank may have two.
 const GROUPS: usize = 4;
 /// The two bank groups of a row pair, which differ in bit 0.
 const HALVES: usize = 2;
-/// Row pairs, if there are four bank groups.
+/// Row pairs with four bank groups.
 const PAIRS: usize = GROUPS / HALVES * DramConfig::BANKS_PER_GROUP as usize;
 const BANKS: usize = HALVES * PAIRS;
 
@@ -19,14 +19,14 @@ fn index(half: usize, pair: u8) -> usize {
     half * PAIRS + usize::from(pair)
 }
 
-/// What is read or written: a segment, or a request of one burst.
+/// Bursts to read or write: of a segment, or the one of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Entry {
-    /// Next burst of the row pair; bit 0 is that of the bank group.
+    /// Next burst of the row pair; bit 0 selects the bank group.
     pub burst: u8,
-    /// Row pair: the other bit of the bank group, if there is one, and above it the bank.
+    /// Row pair: the other bit of the bank group, if any, and above it the bank.
     pub bank: u8,
-    /// Bits of the bank group in it, 0 or 1.
+    /// Bits of the bank group in `bank`, 0 or 1.
     pub upper_bits: u8,
     pub row: u32,
     /// Bursts after the next one.
@@ -34,7 +34,6 @@ pub(super) struct Entry {
     pub write: bool,
     /// A request, not a segment.
     pub request: bool,
-    /// Who gets what comes back.
     pub tag: u16,
 }
 
@@ -45,29 +44,24 @@ impl Entry {
         Self { burst: address as u8, bank, upper_bits, row, left, write, request, tag }
     }
 
-    /// Half of the next burst.
     fn half(&self) -> usize {
         usize::from(self.burst & 1)
     }
 
-    /// Bank group of a half, and the bank in it.
     pub fn bank_of(&self, half: usize) -> (u8, u8) {
         ((self.bank & self.upper_bits) << 1 | half as u8, self.bank >> self.upper_bits)
     }
 
-    /// Bank group of a half.
     fn group(&self, half: usize) -> usize {
         self.bank_of(half).0.into()
     }
 
-    /// RD or WR of its next burst.
     pub fn command(&self) -> ColumnCommand {
         let (bank_group, bank) = self.bank_of(self.half());
         ColumnCommand { write: self.write, bank_group, bank, column_burst: self.burst >> 1 }
     }
 }
 
-/// A row command of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowCommand {
     /// ACT: bank group, bank, row.
@@ -80,18 +74,15 @@ pub enum RowCommand {
     Refresh,
 }
 
-/// A column command of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnCommand {
-    /// WR, otherwise RD.
     pub write: bool,
     pub bank_group: u8,
     pub bank: u8,
-    /// Burst of the row.
     pub column_burst: u8,
 }
 
-/// A bank: its row, and from which slots on it may get a command.
+/// A bank: its row, and the slots from which it may get each command.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Bank {
     row: Option<u32>,
@@ -100,35 +91,34 @@ struct Bank {
     act: u64,
 }
 
-/// Entries in order, the oldest one first, and the banks.
+/// Entries, oldest first, and the banks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scheduler {
     entries: [Entry; ENTRIES],
     count: usize,
     banks: [Bank; BANKS],
-    /// By bank group: from which slots on RD, WR and ACT may come.
+    /// By bank group: slots from which RD, WR and ACT may come.
     read: [u64; GROUPS],
     write: [u64; GROUPS],
     act: [u64; GROUPS],
-    /// Slots after which the fifth-last ACT is out of the window; the oldest one first.
+    /// Slots after which the fifth-last ACT is outside the window; oldest first.
     recent_acts: [u64; 4],
-    /// Nothing in the entries can ask for a row command before this slot, unless they change.
+    /// No entry can ask for a row command before this slot, unless the entries change.
     row_wake: u64,
 }
 
 /// Reads of an entry at equal distances.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadRun {
-    /// The entry at the first of them.
+    /// The entry at the first read.
     pub entry: Entry,
-    /// Slot of the first one, slots from one to the next.
+    /// Slot of the first read, slots from one to the next.
     pub slot: u64,
     pub step: u64,
     pub count: u64,
 }
 
 impl Bank {
-    /// PRE.
     fn close(&mut self, slot: u64, slots: &Slots) {
         self.row = None;
         self.act = max(self.act, slot + slots.pre_to_act);
@@ -144,7 +134,7 @@ impl Scheduler {
         self.count == ENTRIES
     }
 
-    /// Both have the same future from slot `slot` on.
+    /// Both have the same future from slot `slot`.
     pub fn is_symmetric(&self, other: &Self, slot: u64) -> bool {
         let times = |times: [u64; GROUPS]| times.map(|from| max(from, slot));
         let bank = |bank: &Bank| {
@@ -159,12 +149,10 @@ impl Scheduler {
             && times(self.recent_acts) == times(other.recent_acts)
     }
 
-    /// No entry is a request.
     pub fn has_segments_only(&self) -> bool {
         !self.entries[..self.count].iter().any(|entry| entry.request)
     }
 
-    /// The first slot in which PRE is allowed for every bank.
     pub fn quiet_from(&self) -> u64 {
         self.banks.iter().map(|bank| bank.pre).max().unwrap_or(0)
     }
@@ -174,36 +162,35 @@ impl Scheduler {
         if self.count == 0 { 0 } else { u64::from(self.entries[0].left) + 1 }
     }
 
-    /// PRE of all banks.
     pub fn close_all(&mut self, slot: u64, slots: &Slots) {
         self.banks.iter_mut().for_each(|bank| bank.close(slot, slots));
         self.row_wake = 0;
     }
 
-    /// A new entry, in the slot after this one.
+    /// Adds an entry, in the slot after this one.
     #[inline]
     pub fn push(&mut self, entry: Entry) {
         let passed_over = self.has_bank(entry.bank);
         self.entries[self.count] = entry;
         self.count += 1;
-        // An entry that is passed over, or has its rows open, asks for nothing. A row of its bank is closed only if it asks for that
-        // itself, or by a refresh.
+        // An entry that is passed over, or has its rows open, asks for nothing. Only the entry itself or a refresh
+        // closes a row of its bank.
         let open = |half: usize| self.banks[index(half, entry.bank)].row == Some(entry.row);
         if !passed_over && !(open(entry.half()) && (entry.left == 0 || open(1 - entry.half()))) {
             self.row_wake = 0;
         }
     }
 
-    /// An entry has this bank number.
     #[inline]
     fn has_bank(&self, bank: u8) -> bool {
         self.entries[..self.count].iter().any(|entry| entry.bank == bank)
     }
 
-    /// The commands of a slot, and the change of state that they make: the entry, as it was, whose burst is read or written, and the row command.
+    /// Decides the commands of a slot and applies them. Returns the entry, as it was, whose burst is read or written,
+    /// and the row command.
     #[inline]
     pub fn decide(&mut self, slot: u64, slots: &Slots) -> (Option<Entry>, Option<RowCommand>) {
-        // The column command is judged by the banks as they are before the row command.
+        // The column command depends on the banks as they are before the row command.
         let column = (self.count > 0 && self.column_from() <= slot).then(|| self.entries[0]);
         let row = if slot >= self.row_wake { self.row(slot) } else { None };
         if let Some(entry) = column {
@@ -219,7 +206,7 @@ impl Scheduler {
         (column, row.map(|(command, _)| command))
     }
 
-    /// From which slot on the oldest entry may be read or written, as things are now.
+    /// The slot from which the oldest entry may be read or written, as things are now.
     #[inline]
     fn column_from(&self) -> u64 {
         let head = &self.entries[0];
@@ -242,7 +229,7 @@ impl Scheduler {
         self.column_from().min(self.row_wake)
     }
 
-    /// The first row command that an entry wants and gets, the oldest entry first; else when to look again.
+    /// The row command of the oldest entry that wants one and gets it; else sets when to look again.
     fn row(&mut self, slot: u64) -> Option<(RowCommand, usize)> {
         let (mut wake, mut older) = (u64::MAX, 0u32);
         for entry in &self.entries[..self.count] {
@@ -293,7 +280,7 @@ impl Scheduler {
         if entry.left == 0 {
             self.entries.copy_within(1.., 0);
             self.count -= 1;
-            // Nobody else was passed over because of it.
+            // No other entry was passed over because of it.
             if self.has_bank(entry.bank) {
                 self.row_wake = 0;
             }
@@ -301,11 +288,13 @@ impl Scheduler {
             let head = &mut self.entries[0];
             head.burst = head.burst.wrapping_add(1);
             head.left -= 1;
-            // A bank of the other half may not be needed any more; one that could be closed later is never needed earlier.
+            // A bank of the other half may not be needed any more; one that could be closed later is never needed
+            // earlier.
         }
     }
 
-    /// Reads on in the oldest entry if both its rows are open, from slot `from` on and before `end`, but not its last burst. Only if the bursts follow each other at the same distance.
+    /// Reads on in the oldest entry, except its last burst, from slot `from` to before `end`. Only if both its rows are
+    /// open and its bursts follow each other at the same distance.
     #[inline]
     pub fn read_on(&mut self, slots: &Slots, from: u64, end: u64) -> Option<ReadRun> {
         let entry = self.entries[0];
@@ -328,7 +317,6 @@ impl Scheduler {
         let count = if slot + step * (left - 1) < end { left } else { (end - slot).div_ceil(step) };
         let last = slot + (count - 1) * step;
         let last_half = half ^ (count as usize - 1) & 1;
-        // The last burst in each half.
         for (of, slot) in [(last_half, last), (1 - last_half, last.wrapping_sub(step))] {
             if of == last_half || count > 1 {
                 let bank = &mut self.banks[index(of, entry.bank)];

@@ -1,8 +1,8 @@
 //! The DRAM's times in slots (docs/rank-port.md, "Slots").
 //!
-//! A slot is four clocks. A column command is on the pins in the first clock of the slot after the one in which it was
-//! decided, a row command in the third. Between commands of a class lie multiples of four clocks; from a row command to a
-//! column command two less, the other way two more.
+//! A slot is four clocks. A column command is on the pins in the first clock of the slot after its decision, a row
+//! command in the third. Between commands of a class lie multiples of four clocks; from a row command to a column
+//! command two less, the other way two more.
 
 use ndp_config::DramConfig;
 
@@ -11,7 +11,6 @@ pub(crate) const SLOT: u64 = 4;
 /// Clock of a slot in which a row command is on the pins.
 pub(crate) const ROW_CLOCK: u64 = 2;
 
-/// Least distances in slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     pub act_to_column: u64,
@@ -20,21 +19,21 @@ pub(crate) struct Slots {
     pub pre_to_act: u64,
     pub read_to_pre: u64,
     pub write_to_pre: u64,
-    /// RD to RD or WR to WR; in the same bank group, in the other one.
+    /// RD to RD or WR to WR; in the same bank group, in another one.
     pub column: [u64; 2],
-    /// WR to RD; in the same bank group, in the other one.
+    /// WR to RD; likewise.
     pub write_to_read: [u64; 2],
     pub read_to_write: u64,
-    /// ACT to ACT; in the same bank group, in the other one.
+    /// ACT to ACT; likewise.
     pub act: [u64; 2],
     pub four_acts: u64,
     pub refresh: u64,
     pub refresh_interval: u64,
     /// From reset to PRE of all banks: no earlier command is nearer than that.
     pub settled: u64,
-    /// Clocks from the decision's slot to the end of the burst at the controller.
+    /// Clocks from the start of the decision's slot to the end of the burst at the controller.
     pub read_latency: u64,
-    /// The same to the pop of the burst that was written.
+    /// Clocks from the start of the decision's slot to the pop of the written burst.
     pub write_latency: u64,
 }
 
@@ -51,7 +50,7 @@ impl Slots {
         let [refresh, act_to_pre, pre_to_act] =
             [dram.t_rfc(), dram.t_ras(), dram.t_rp()].map(|time| up(clocks(time)));
         let act_to_column = row_to_column(clocks(dram.t_rcd()));
-        // What lies between PRE of all banks after reset and the first ACT, RD or WR.
+        // Time from PRE of all banks after reset to the first ACT, RD or WR.
         let first_act = pre_to_act + refresh;
         let first_column = first_act + act_to_column;
         let acts = [dram.t_rc(), dram.t_rrd_s(), dram.t_rrd_l(), dram.t_faw()].map(|time| up(clocks(time)));

@@ -1,4 +1,4 @@
-//! What executes `send` and `receive`, with its end of the link (docs/timing.md, "Transfers").
+//! Executes `send` and `receive`, with the DIMM's end of the link (docs/timing.md, "Transfers").
 
 mod receiver;
 mod sender;
@@ -15,32 +15,29 @@ use std::collections::VecDeque;
 
 /// Bit of a rank's tag that marks a transfer.
 pub(crate) const TRANSFER_TAG: u16 = 1 << 9;
-/// Requests that may go for one side before the other.
+/// Requests of one side that may go before one of the other.
 const RUN: u32 = 16;
-/// Number of no DIMM.
+/// Number that no DIMM has.
 pub(crate) const NODES: u32 = 16;
 
 /// Register 2: the link (docs/isa.md, "Addresses that the host sees").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LinkState {
-    /// Word 0.
     pub flags: u32,
     /// Failures, one bit each.
     pub failures: u32,
-    /// The first transfer that failed, as in word 2.
+    /// The first failed transfer, as in word 2.
     pub first_failed: u32,
     pub sent: u32,
     pub received: u32,
-    /// `send`s that failed.
     pub sends_failed: u32,
-    /// `receive`s that failed.
     pub receives_failed: u32,
     pub beats_sent: u32,
     pub beats_received: u32,
     pub dropped: u32,
 }
 
-/// Cycles since something moved.
+/// Time without progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct Patience {
     time: u32,
@@ -60,7 +57,6 @@ impl Patience {
     }
 }
 
-/// A request for a rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub rank: usize,
@@ -68,18 +64,18 @@ pub(crate) struct Wanted {
     pub write: bool,
 }
 
-/// What the core tells the unit in a cycle.
+/// Inputs of the unit from the core in a cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Given {
     pub passed: bool,
-    /// Ranks that answer to a read, one bit each, and to a write.
+    /// Ranks that answer a read, one bit each, and a write.
     pub read: u32,
     pub written: u32,
     pub retrain: bool,
     pub forget: bool,
 }
 
-/// What was seen in the cycle before.
+/// Events of the cycle before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strobes {
     sent: Sent,
@@ -95,9 +91,10 @@ pub(crate) struct TransferUnit {
     sender: Sender,
     receiver: Receiver,
     own: u8,
-    /// Started in this cycle of the system; the parts see it in the next one. The last says whether it is a `send`.
+    /// Transfers with the cycle of the system in which they started; the parts see each in the next one. `true` for a
+    /// `send`.
     starts: VecDeque<(u64, Transfer, bool)>,
-    /// It is the sender's turn.
+    /// The sender's turn.
     turn: bool,
     run: u32,
     untaken: Patience,
@@ -125,7 +122,6 @@ impl TransferUnit {
         }
     }
 
-    /// A transfer starts in cycle `cycle` of the system.
     pub fn start(&mut self, cycle: u64, transfer: Transfer, is_send: bool) {
         self.starts.push_back((cycle, transfer, is_send));
     }
@@ -140,29 +136,28 @@ impl TransferUnit {
         self.receiver.is_busy() || self.starts.iter().any(|start| !start.2)
     }
 
-    /// Beats are on their way over a link that works.
+    /// Beats are on their way over a working link.
     #[inline]
     pub fn holds(&self) -> bool {
         self.end.transmitter.holds() && !self.end.session.fault && !self.untaken.late
     }
 
-    /// It matters to the core what the unit does.
+    /// Whether the unit matters to the core.
     #[inline]
     pub fn is_engaged(&self) -> bool {
         self.sends() || self.receives() || self.holds()
     }
 
-    /// Nothing but a `receive` is in work, and nothing has come for it.
+    /// Only a `receive` is in flight, and nothing has come for it.
     pub fn only_waits(&self) -> bool {
         self.starts.is_empty() && !self.sender.is_busy() && !self.holds() && self.receiver.only_waits()
     }
 
-    /// The first cycle of the system in which a `receive` that waits may be given up, if nothing comes.
+    /// The first cycle of the system in which a waiting `receive` may be given up.
     pub fn waits_until(&self) -> u64 {
         self.end.cycle + self.receiver.patience()
     }
 
-    /// The request that it offers.
     #[inline]
     pub fn wants(&self) -> Option<Wanted> {
         let receives = self.receiver.wants(self.end.offers());
@@ -172,7 +167,6 @@ impl TransferUnit {
         }
     }
 
-    /// One cycle.
     #[inline]
     pub fn step(&mut self, given: Given) {
         let now = self.end.cycle;
@@ -218,7 +212,7 @@ impl TransferUnit {
         self.strobes = Strobes { sent: sender, got: receiver, fault, peer_fault, restarts };
     }
 
-    /// What happened in the cycle before, for the register.
+    /// Adds the events of the cycle before to the register.
     #[inline]
     fn note(&mut self, forget: bool) {
         let Strobes { sent, got, fault, peer_fault, restarts } = self.strobes;
@@ -237,14 +231,14 @@ impl TransferUnit {
         self.state.failures = events | if forget { 0 } else { self.state.failures };
     }
 
-    /// Without the core's help up to cycle `to` of the system.
+    /// Runs independently of the core to cycle `to` of the system.
     pub fn run_alone(&mut self, to: u64) {
         while self.end.cycle < to {
             self.step(Given::default());
         }
     }
 
-    /// Nothing happens in it, the link apart.
+    /// Nothing happens in the unit, apart from the link.
     pub fn rests(&self) -> bool {
         let Strobes { sent, got, restarts, .. } = self.strobes;
         let idle = self.starts.is_empty()
@@ -253,13 +247,13 @@ impl TransferUnit {
         idle && !(sent.fails || got.fails || got.drops || restarts) && !self.untaken.late
     }
 
-    /// Goes on to cycle `to` of the system, unit and link being at rest.
+    /// Goes on to cycle `to` of the system while unit and link rest.
     pub fn rest(&mut self, to: u64, said: crate::link::frame::Header) {
         self.receiver.rest(to - self.end.cycle);
         self.end.rest(to, said);
     }
 
-    /// The register as it would be read in the cycle that comes.
+    /// The register as it would be read in the next cycle.
     pub fn state(&self) -> LinkState {
         let session = &self.end.session;
         let flags = [

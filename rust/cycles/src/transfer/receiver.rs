@@ -1,4 +1,4 @@
-//! Takes the message that is waited for into a range, and drops others.
+//! Stores the message that is waited for in a range, and drops others.
 
 use super::walker::Walker;
 use super::{NODES, Patience};
@@ -7,10 +7,8 @@ use crate::link::receiver::Arrived;
 use ndp_config::LinkConfig;
 use ndp_isa::Transfer;
 
-/// What happened in a cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Got {
-    /// The beat is taken.
     pub takes: bool,
     pub complete: bool,
     pub fails: bool,
@@ -18,7 +16,7 @@ pub(super) struct Got {
     pub drops: bool,
 }
 
-/// Whose a beat is.
+/// Which side a beat belongs to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Whose {
     wants: bool,
@@ -60,17 +58,16 @@ impl Receiver {
         self.active || self.pending > 0
     }
 
-    /// Nothing is on its way to the ranks, and nothing has to be given up yet.
     pub fn only_waits(&self) -> bool {
         self.active && self.pending == 0 && !self.patience.late
     }
 
-    /// Cycles for which it can wait without giving up.
+    /// Cycles that it can wait without giving up.
     pub fn patience(&self) -> u64 {
         u64::from(self.patience.mask - self.patience.time)
     }
 
-    /// So many cycles in which it waits.
+    /// Waits for these cycles.
     pub fn rest(&mut self, cycles: u64) {
         if self.active {
             self.patience.time += cycles as u32;
@@ -102,13 +99,14 @@ impl Receiver {
         }
     }
 
-    /// Rank and burst of the write that is offered.
+    /// Rank and burst of the write on offer.
     #[inline]
     pub fn wants(&self, beat: Option<Arrived>) -> Option<(usize, u32)> {
         self.whose(beat).wants.then(|| self.places.place())
     }
 
-    /// One cycle. `start`: a message is waited for. `passed`: the write is taken. `written`: ranks that have written a burst.
+    /// One cycle. `start`: the message to wait for. `passed`: the write is taken. `written`: ranks that have written a
+    /// burst.
     #[inline]
     pub fn step(
         &mut self,

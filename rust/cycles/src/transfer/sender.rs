@@ -1,4 +1,4 @@
-//! Reads a range ahead, as long as there are places for it, and hands it to the link.
+//! Reads a range ahead, as far as there are places for it, and hands it to the link.
 
 use super::Patience;
 use super::walker::Walker;
@@ -7,10 +7,9 @@ use crate::link::frame::Beat;
 use ndp_config::LinkConfig;
 use ndp_isa::Transfer;
 
-/// Beats that can be on their way to or wait in one rank's queue.
+/// Most beats that wait in, or are on their way to, one rank's queue.
 const PLACES: u32 = 16;
 
-/// What happened in a cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub takes: bool,
@@ -18,7 +17,6 @@ pub(super) struct Sent {
     pub fails: bool,
 }
 
-/// A rank's queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lane {
     queue: SramFifo,
@@ -61,14 +59,14 @@ impl Sender {
         self.slot | u32::from(self.node) << 16
     }
 
-    /// Rank and burst of the request that is offered.
+    /// Rank and burst of the request on offer.
     #[inline]
     pub fn wants(&self) -> Option<(usize, u32)> {
         let (rank, burst) = self.requests.place();
         (self.asks > 0 && self.lanes[rank].free > 0).then_some((rank, burst))
     }
 
-    /// The beat that is offered to the link by DIMM `own`.
+    /// The beat that DIMM `own` offers to the link.
     #[inline]
     pub fn beat(&self, own: u8) -> Option<Beat> {
         let offered = self.left > 0 && self.lanes[self.order.place().0].queue.valid;
@@ -80,8 +78,8 @@ impl Sender {
         })
     }
 
-    /// One cycle. `start`: the message begins. `passed`: the request is taken. `ready`: the link takes beats. `beats`: ranks from
-    /// which a burst comes.
+    /// One cycle. `start`: the message begins. `passed`: the request is taken. `ready`: the link takes beats. `beats`:
+    /// ranks that deliver a burst.
     #[inline]
     pub fn step(
         &mut self,

@@ -1,4 +1,4 @@
-//! The places of a transfer's bursts: burst by burst, and of each all ranks that take part, the lowest first.
+//! The order of a transfer's bursts: burst by burst and, for each, the participating ranks in ascending order.
 
 use ndp_isa::Transfer;
 
@@ -15,13 +15,12 @@ impl Walker {
         Self { ranks, rank: ranks.trailing_zeros(), burst: transfer.address }
     }
 
-    /// Rank and burst of the rank.
+    /// Rank and the burst in it.
     #[inline]
     pub fn place(&self) -> (usize, u32) {
         (self.rank as usize, self.burst)
     }
 
-    /// On to the next place.
     #[inline]
     pub fn step(&mut self) {
         let above = self.ranks & !((2 << self.rank) - 1);

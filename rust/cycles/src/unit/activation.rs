@@ -1,23 +1,23 @@
-//! The activation unit: words read, elements on their way, results written (docs/timing.md, "Activation unit").
+//! The activation unit: words read, elements in flight, results written (docs/timing.md, "Activation unit").
 
 use crate::shape::Shape;
 use ndp_isa::Activation as Operation;
 
-/// Steps from an element that leaves to its result: exponentials, sums and products, choices.
+/// Steps from an element that leaves to its result, by class: exponentials, sums and products, choices.
 const EXPONENTIAL: u32 = 10;
 const ARITHMETIC: u32 = 5;
 const CHOICE: u32 = 4;
-/// Cycles of the function unit, and of an exponential that lanes share, from a value to its result.
+/// Cycles of the function unit, and of an exponential shared by lanes, from a value to its result.
 const FUNCTION: u32 = 10;
-/// Steps from an element that leaves to its term's way into the adder tree.
+/// Steps from an element that leaves to its term at the adder tree.
 const TERM: u32 = 7;
 /// Cycles from the trees to a vector's maximum, and to its sum; the ranks are joined in the first one.
 const ARGUED: u32 = 5;
 const SUMMED: u32 = 3;
-/// Cycles of a division beside the one that finds that there is something to divide.
+/// Cycles of a division after the one that finds an operand.
 const DIVISION: u32 = 17;
 
-/// Passes: of everything but softmax, and the three of a softmax.
+/// Passes: the single one of other operations, and the three of a softmax.
 const SINGLE: u32 = 0;
 const MAXIMA: u32 = 1;
 const EXPONENTIALS: u32 = 2;
@@ -27,11 +27,11 @@ const PRODUCTS: u32 = 3;
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
     vector: u32,
-    /// It is its vector's last.
+    /// The last word of its vector.
     last: bool,
 }
 
-/// The unit; what is called a flag in a cycle is in a register then.
+/// A flag that holds "in a cycle" is in a register in that cycle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Activation {
     /// The command comes in this cycle.
@@ -44,13 +44,12 @@ pub(crate) struct Activation {
     function: bool,
     /// So do those of exponentials, through a unit that the lanes of a rank share.
     shared: bool,
-    /// Steps of the elements of a pass that is no softmax's.
+    /// Steps of an element, except in a softmax.
     latency: u32,
-    /// Words of a vector, vectors.
+    /// Words of a vector, and vectors.
     words: u32,
     vectors: u32,
     pass: u32,
-    // Reading.
     reading: bool,
     wants_other: bool,
     coming: bool,
@@ -59,23 +58,21 @@ pub(crate) struct Activation {
     at_vector: u32,
     fetched: Word,
     now: Word,
-    // Elements.
     left: u32,
     element: u32,
-    /// Cycles that the word in the lanes still goes round.
+    /// Cycles for which the word in the lanes still goes round.
     around: u32,
-    /// Bit `i`: an element left `i + 1` steps ago; it was its vector's last.
+    /// Bit `i`: an element left `i + 1` steps ago; in `ends`, it was its vector's last.
     way: u32,
     ends: u32,
     /// Bit `i`: a vector's last keys, or terms, came to the trees `i + 1` cycles ago.
     key_ends: u64,
     term_ends: u64,
-    // What is known of vectors.
     argued: u32,
     summed: u32,
     divided: u32,
     division_left: u32,
-    /// What was looked up: the maximum, the reciprocal of the next element's vector is known.
+    /// The maximum, or reciprocal, of the next element's vector has been looked up.
     knows_maximum: bool,
     knows_reciprocal: bool,
 }
@@ -93,7 +90,7 @@ impl Activation {
             _ => false,
         };
         self.latency = match operation {
-            // What has gone round leaves as a choice.
+            // An element that has gone round leaves as a choice does.
             _ if self.function => CHOICE,
             Operation::Exp | Operation::Softmax => EXPONENTIAL,
             Operation::Relu | Operation::Max { .. } => CHOICE,
@@ -117,7 +114,7 @@ impl Activation {
         }
     }
 
-    /// Results are written in this cycle, in which `advance`: no sums are.
+    /// Results are written in this cycle; `advance`: no sums are.
     #[inline]
     pub fn writes(&self, advance: bool) -> bool {
         self.running && advance && self.pass != MAXIMA && self.way >> (self.latency() - 1) & 1 == 1
@@ -142,14 +139,14 @@ impl Activation {
         self.reading && !waits && (remains == 0 || remains == 1 && soon)
     }
 
-    /// A word is asked for in this cycle. `advance`, `soon`: no sums are written in this cycle, in the next one.
+    /// A word is requested in this cycle. `advance`, `soon`: no sums are written in this cycle, in the next one.
     #[inline]
     pub fn asks(&self, advance: bool, soon: bool) -> bool {
         let remains = self.left - u32::from(self.leaves(advance));
         self.running && (self.wants_other || self.first_read(remains, soon))
     }
 
-    /// End of a cycle; `granted`: the word asked for is read.
+    /// End of a cycle; `granted`: the requested word is read.
     #[inline]
     pub fn step(&mut self, advance: bool, soon: bool, granted: bool, shape: &Shape) {
         if !self.is_busy() {
@@ -165,7 +162,6 @@ impl Activation {
         let vector_ends = leaves && self.now.last && self.element + 1 == shape.element_lanes;
         let latency = self.latency();
 
-        // The end of a pass.
         let still = !(self.reading || self.coming || self.coming_other || self.wants_other || self.begun);
         let done = self.running && still && self.left == 0 && self.way == 0;
         let again = done && (self.pass == MAXIMA || self.pass == EXPONENTIALS);
@@ -178,7 +174,6 @@ impl Activation {
         };
         self.know(vector_ends, term_ends, taken, shape);
 
-        // Elements.
         if advance {
             let mask = (1 << latency) - 1;
             self.way = (self.way << 1 | u32::from(leaves)) & mask;
@@ -197,7 +192,6 @@ impl Activation {
             self.around = if round { shape.around + FUNCTION } else { 0 };
         }
 
-        // Words.
         let last_word = self.at_word + 1 == self.words;
         let last = last_word && self.at_vector + 1 == self.vectors;
         if complete {

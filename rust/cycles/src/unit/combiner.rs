@@ -1,13 +1,13 @@
-//! Adds the ranks' sums of each row and rounds them, one result after the other (docs/timing.md, "Combiner").
+//! Adds the ranks' sums of each row and rounds them, one result at a time (docs/timing.md, "Combiner").
 
 use super::Work;
 use super::group::Group;
 use super::rows::RowQueue;
 use std::collections::VecDeque;
 
-/// Results that can wait or be in work.
+/// Results that can wait or be in progress.
 const RESULTS: u32 = 8;
-/// Rows that the combiner can know ahead.
+/// Rows that can be queued.
 const QUEUED_ROWS: u64 = 32;
 /// Cycles from a result's last digit until it is offered.
 const ROUNDED: u64 = 8;
@@ -18,18 +18,18 @@ pub(super) struct Combiner {
     active: bool,
     rows_left: u32,
     rows_taken: u64,
-    /// Ranks that take part in the row in work, one bit each.
+    /// Ranks that take part in the present row, one bit each.
     members: Option<u32>,
     vector: u32,
-    /// Cycle of the last digit of the result in work.
+    /// Cycle of the last digit of the present result.
     ends: Option<u64>,
-    /// Cycles from which on results are offered.
+    /// Cycles from which results are offered.
     results: VecDeque<u64>,
     reserved: u32,
 }
 
 impl Combiner {
-    /// A DOT starts in the next cycle; `rows` have been put into the queue of rows so far, and are none of its.
+    /// Starts a DOT in the next cycle; none of the `rows` queued so far belongs to it.
     pub fn start(&mut self, rows: u64) {
         (self.starts, self.rows_taken) = (true, rows);
     }
@@ -89,12 +89,12 @@ impl Combiner {
             let takes_part = |group: &Group| u32::from(group.takes_part(start, work));
             let members =
                 || groups.iter().enumerate().fold(0, |all, (g, group)| all | takes_part(group) << g);
-            // The group that stands for replicas, too, is one of a whole wave.
+            // The group that stands for its replicas has a whole wave, too.
             self.members = Some(if product.cut.waves > 0 { shape.all_ranks } else { members() });
         }
     }
 
-    /// From when on the first digits of the members' next sums are there.
+    /// Cycle from which the first digits of all members' next sums are available.
     #[inline]
     fn sums_from(members: u32, groups: &[Group]) -> u64 {
         let mut from = 0;
@@ -106,7 +106,7 @@ impl Combiner {
         from
     }
 
-    /// The first cycle from `cycle` on in which something happens, if no result is taken before.
+    /// The first cycle from `cycle` in which something happens if no result is taken before.
     #[inline]
     pub fn next(&self, cycle: u64, groups: &[Group], rows: &RowQueue) -> u64 {
         match (self.members, self.ends) {
@@ -118,7 +118,7 @@ impl Combiner {
         }
     }
 
-    /// From when on a result is offered, if there is one.
+    /// Cycle from which a result is offered.
     #[inline]
     pub fn result_from(&self) -> Option<u64> {
         self.results.front().copied()

@@ -1,5 +1,4 @@
-//! Tells the rank groups which rows come, and for AXPY with which scalars (docs/timing.md, "Rows and scalars",
-//! "Heads").
+//! Hands rows to the rank groups and, for AXPY, their scalars (docs/timing.md, "Rows and scalars", "Heads").
 
 use super::vector_reader::VectorReader;
 use crate::shape::{Cut, Shape};
@@ -8,7 +7,6 @@ use ndp_config::BEAT_ELEMS;
 /// Halves of the memory for scalars.
 const HALVES: u32 = 2;
 
-/// What was handed on in a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Push {
     Nothing,
@@ -30,13 +28,13 @@ pub(crate) struct Distributor {
     vectors: u32,
     count: u32,
     pub reader: VectorReader,
-    /// Halves that were asked for and not used up; those that are complete.
+    /// Halves that are requested and not used up; those that are complete.
     halves: u32,
     complete: u32,
     back_vector: u32,
     element: u32,
     vector: u32,
-    /// A scalar was fetched, a scalar is on offer; whether it is its row's last.
+    /// A fetched scalar, a scalar on offer; whether it is its row's last.
     fetched: Option<bool>,
     offered: Option<bool>,
     rows_left: u32,
@@ -52,19 +50,17 @@ impl Distributor {
         }
     }
 
-    /// Rows are to be taken or scalars to be read.
     #[inline]
     pub fn is_busy(&self) -> bool {
         self.rows_left > 0 || self.reader.active
     }
 
-    /// A beat of scalars is asked for.
     #[inline]
     pub fn asks(&self) -> bool {
         self.reader.active && self.halves < HALVES
     }
 
-    /// What is handed on in this cycle; `room`: every group can take it, `row`: a row is there.
+    /// What is passed on in this cycle; `room`: every group can take it, `row`: a row is waiting.
     #[inline]
     pub fn push(&self, room: bool, row: bool) -> Push {
         if self.rows_left == 0 || !room || !row {
@@ -79,7 +75,7 @@ impl Distributor {
         }
     }
 
-    /// End of a cycle. `read`: the beat asked for is read; `back`: one comes back.
+    /// End of a cycle. `read`: the requested beat is read; `back`: one comes back.
     #[inline]
     pub fn step(&mut self, push: Push, read: bool, back: bool, shape: &Shape) {
         if self.starts {
@@ -91,7 +87,7 @@ impl Distributor {
             self.reader.step(false, shape);
             return;
         }
-        // Of the scalars of rows that were not selected nothing more is read.
+        // After the last row, scalars of rows that were not selected are not read.
         let no_rows = self.rows_left == 0;
         let scalar_taken = push != Push::Nothing && !self.sends_rows;
         let last_of_group = scalar_taken && self.headed && self.offered == Some(true);
@@ -142,7 +138,7 @@ impl Distributor {
         self.complete = self.complete + u32::from(back_last) - u32::from(half_used);
     }
 
-    /// Nothing but a push, or a beat that comes back, changes anything.
+    /// Only a push, or a beat that comes back, changes the state.
     #[inline]
     pub fn is_still(&self) -> bool {
         let chooses = self.fetched.is_some() && self.offered.is_none();
@@ -151,7 +147,7 @@ impl Distributor {
         !self.starts && !self.asks() && !stops && !(self.axpy && (chooses || fetches))
     }
 
-    /// A row or scalar goes as soon as there is a row, and room for it.
+    /// A row or scalar goes as soon as there is a row and room for it.
     #[inline]
     pub fn wants_to_push(&self) -> bool {
         self.rows_left > 0 && (!self.axpy || self.sends_rows || self.offered.is_some())

@@ -1,8 +1,8 @@
 //! Weights of one rank on their way to the tiles: a queue, and stripes that are planned and filled beat by beat
 //! (docs/timing.md, "Weights").
 //!
-//! It is not stepped but brought up to a cycle when somebody wants to know. What happens when follows from the cycles in
-//! which beats, rows and the taking of stripes make the next step possible.
+//! It is not stepped but brought up to a cycle on demand. The times of steps follow from the cycles in which beats,
+//! rows and the taking of stripes make them possible.
 
 use super::Work;
 use super::rows::Ring;
@@ -15,24 +15,23 @@ const SCALED: u32 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stripe {
-    /// It is the row's last on this rank.
+    /// The row's last stripe on this rank.
     pub last: bool,
-    /// Positions with weights: up to the row's end, or the stripe's.
+    /// Positions with weights: up to the end of the row or stripe.
     end: u32,
 }
 
-/// Cycles with something to fill, and of these those without a row to plan.
+/// Cycles with something to fill, and those of them without a row to plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FillCounts {
     pub filled: u64,
     pub rowless: u64,
 }
 
-/// The fill of one rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fill {
     pub rank: u32,
-    /// All that happened before this cycle is done.
+    /// Everything before this cycle is done.
     pub now: u64,
     /// Rows of the product are still to be planned.
     active: bool,
@@ -43,7 +42,8 @@ pub(super) struct Fill {
     plan_from: u64,
     place_from: u64,
     position: u32,
-    /// Of weights of 8 or 4 bits: the scales of the next place are there, its number among those that share them, and half of the beat was used.
+    /// For INT8 and INT4: the scales of the next place are available; its number among the places that share them; half
+    /// of the beat was used.
     scaled: bool,
     sharing: u32,
     half: bool,
@@ -52,14 +52,14 @@ pub(super) struct Fill {
     /// The stripe whose weights are complete.
     full: Option<Stripe>,
     full_from: u64,
-    /// Rows planned, of all that were ever put into the queue.
+    /// Planned rows, by their number in the queue since reset.
     pub rows_taken: u64,
-    /// Beats taken from the rank and placed, and in which cycles.
+    /// Beats taken from the rank, beats placed, and in which cycles.
     popped: u64,
     placed: u64,
     pops: Ring<u64>,
     places: Ring<u64>,
-    /// Cycles, of those before `plan_from`, without a row to plan.
+    /// Cycles before `plan_from` without a row to plan.
     rowless: u64,
     /// Cycles with something to fill before the present ones, and the first of these.
     filled: u64,
@@ -71,7 +71,7 @@ impl Fill {
         Self { rank, ..Self::default() }
     }
 
-    /// A command comes in this cycle.
+    /// The command comes in this cycle.
     pub fn start(&mut self, cycle: u64, rows: u32) {
         (self.active, self.rows_left, self.wave) = (true, rows, 0);
         self.plan_from = cycle + 1;
@@ -95,35 +95,34 @@ impl Fill {
             && (0..depth).all(|age| used(self, age) == used(other, age))
     }
 
-    /// A stripe or row is in work.
     #[inline]
     pub fn is_busy(&self) -> bool {
         self.filling_from.is_some()
     }
 
-    /// Beats that can be taken before the complete stripe is, or the one that is filled.
+    /// Upper bound of the beats that can be taken before the complete stripe is, or the one being filled.
     pub fn room(&self, Work { product, shape, .. }: &Work) -> u64 {
         let kept = u64::from(shape.weight_beats) - (self.popped - self.placed);
         let placed = if self.full.is_some() { 0 } else { shape.positions - self.position };
-        // Scales, those of the next stripe too. A beat has several places, so these are more than come.
+        // Scales, also for the next stripe: an upper bound, as a beat has several places.
         let scales = if product.weights == WeightFormat::Fp16 { 0 } else { placed / SCALED + 2 };
         kept + u64::from(placed + scales)
     }
 
-    /// A cycle before which no stripe is planned, if no complete one is taken before. `beat_from`: a cycle before which the
-    /// rank does not offer the beat that follows after so many others.
+    /// A cycle before which no stripe is planned unless a complete one is taken. `beat_from`: a cycle before which the
+    /// rank does not offer the beat that follows after this number of others.
     #[inline]
     pub fn plan_from(&self, work: &Work, beat_from: impl FnOnce(u64) -> u64) -> u64 {
         if self.plan.is_some() && self.full.is_some() {
             return u64::MAX - 1;
         }
-        // A plan can be made in the cycle from which on the stripe before is complete.
-        // Of weights of 8 or 4 bits it is complete a cycle later.
+        // A plan can be made in the cycle from which the previous stripe is complete; INT8 and INT4 are complete a
+        // cycle later.
         let late = u64::from(work.product.weights != WeightFormat::Fp16);
         if self.plan.is_some() { self.full_from(work, beat_from) - late } else { 0 }
     }
 
-    /// A cycle before which no stripe is complete, or 0 if none is planned.
+    /// A cycle before which no stripe is complete; 0 if none is planned.
     #[inline]
     pub fn full_from(&self, work: &Work, beat_from: impl FnOnce(u64) -> u64) -> u64 {
         if self.full.is_some() {
@@ -136,18 +135,17 @@ impl Fill {
         let left = u64::from(end.saturating_sub(self.position));
         let taken = self.popped - self.placed;
         let placed = self.place_from + left;
-        // The last beat is taken, then placed, and the stripe is complete in the cycle after.
+        // The last beat is taken, then placed; the stripe is complete in the cycle after.
         let placed = if left > taken { placed.max(beat_from(left - taken - 1) + 2) } else { placed };
         placed + u64::from(end < work.shape.positions)
     }
 
-    /// The stripe that is complete at the beginning of this cycle, which may be the last one that is done.
+    /// The stripe that is complete at the beginning of this cycle, at most the last one that is done.
     #[inline]
     pub fn full(&self, cycle: u64) -> Option<Stripe> {
         self.full.filter(|_| self.full_from <= cycle)
     }
 
-    /// The complete stripe is taken in this cycle.
     #[inline]
     pub fn take(&mut self, cycle: u64) {
         self.full = None;
@@ -161,7 +159,7 @@ impl Fill {
         }
     }
 
-    /// What was counted in the cycles before `now`.
+    /// Counts of the cycles before `now`.
     #[inline]
     pub fn counts(&self, Work { rows, .. }: &Work) -> FillCounts {
         let cycle = self.now;
@@ -201,7 +199,7 @@ impl Fill {
         let mut popped = self.popped;
         let (pops, places) = (&mut self.pops, &self.places);
         let taken = beats.take_run(most, |from| {
-            // The place of the beat that lies as many beats back as there are places.
+            // The place is that of the beat `depth` beats before.
             let free = places.of(popped.wrapping_sub(depth)) + 1;
             let at = from.max(free);
             if at >= until {
@@ -215,7 +213,6 @@ impl Fill {
         taken > 0
     }
 
-    /// Places beats of the planned stripe.
     #[inline]
     fn place_some(&mut self, until: u64, work: &Work) -> bool {
         let (Some(Stripe { end, .. }), None) = (self.plan, self.full) else { return false };
@@ -233,7 +230,7 @@ impl Fill {
         if self.position < end {
             return self.placed > before;
         }
-        // All that lies beyond the row's end is blanked in one more cycle.
+        // What lies beyond the row's end is blanked in one more cycle.
         if end < work.shape.positions {
             if self.place_from >= until {
                 return self.placed > before;
@@ -246,7 +243,7 @@ impl Fill {
         true
     }
 
-    /// Plans the next stripe. A row that leaves this rank out takes a cycle.
+    /// Plans the next stripe. A row without a stripe on this rank takes a cycle.
     #[inline]
     fn plan_one(&mut self, until: u64, Work { rows, product, shape }: &Work) -> bool {
         if self.plan.is_some() || !self.active || rows.count == self.rows_taken {
@@ -284,7 +281,7 @@ impl Fill {
         true
     }
 
-    /// A cycle before which no stripe of weights of 8 or 4 bits is complete; it has weights up to position `end`.
+    /// A cycle before which no INT8 or INT4 stripe is complete; it has weights up to position `end`.
     fn quantised_from(&self, end: u32, work: &Work, beat_from: impl FnOnce(u64) -> u64) -> u64 {
         let per_step = work.product.step_places();
         let left = end.saturating_sub(self.position);
@@ -298,11 +295,11 @@ impl Fill {
         let numbers = if self.half { 1 + (steps - 1).div_ceil(2) } else { steps.div_ceil(2) };
         let scales = u32::from(!self.scaled) + (self.sharing + left - 1) / SCALED;
         let (beats, taken) = (u64::from(numbers + scales), self.popped - self.placed);
-        // The last beat is taken, then placed, and the stripe is complete in the cycle after the next one.
+        // The last beat is taken, then placed; the stripe is complete in the cycle after the next.
         if beats > taken { placed.max(beat_from(beats - taken - 1) + 3) } else { placed }
     }
 
-    /// Places beats of scales and of weights of 8 or 4 bits.
+    /// Places beats of scales and of INT8 or INT4 weights.
     fn place_quantised(&mut self, until: u64, Work { product, shape, .. }: &Work) -> bool {
         let per_step = product.step_places();
         let mut moved = false;
@@ -311,7 +308,7 @@ impl Fill {
             let head = (self.placed < self.popped).then(|| self.pops.of(self.placed) + 1);
             let Some(head) = (if beyond { Some(0) } else { head }) else { return moved };
             if !beyond && !self.scaled {
-                // The scales come as soon as the stripe is planned, be the one before taken or not.
+                // The scales come as soon as the stripe is planned, whether the one before is taken or not.
                 let at = self.scale_from.max(head);
                 if at >= until {
                     return moved;
@@ -350,7 +347,6 @@ impl Fill {
         moved
     }
 
-    /// A beat leaves the group's queue.
     fn use_beat(&mut self, cycle: u64) {
         self.places.set(self.placed, cycle);
         self.placed += 1;

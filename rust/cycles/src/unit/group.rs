@@ -1,4 +1,4 @@
-//! What works for one rank: jobs are issued window by window (docs/timing.md, "Windows").
+//! The parts that work for one rank: jobs are issued window by window (docs/timing.md, "Windows").
 
 use super::fill::{Fill, FillCounts};
 use super::{Kind, Product, Work};
@@ -7,12 +7,12 @@ use crate::rank::Rank;
 use crate::shape::Shape;
 use std::collections::VecDeque;
 
-/// Rows that a group can know ahead.
+/// Rows that a group can queue.
 const QUEUED_ROWS: u64 = 16;
-/// Rows whose scalars a group can keep.
+/// Rows whose scalars a group can hold.
 const SLOTS: u32 = 4;
 
-/// What a group's window is about, for the counters.
+/// Use of a group's window, for the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Window {
     Job,
@@ -24,7 +24,7 @@ enum Window {
 /// Cycles by cause: a job, waiting for a row, for weights, for room.
 pub(crate) type Causes = [u64; 4];
 
-/// Causes of the cycles before one.
+/// Causes of the cycles before `until`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     until: u64,
@@ -32,33 +32,33 @@ struct Account {
     fill: FillCounts,
 }
 
-/// The group of a rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub fill: Fill,
-    /// Rows whose scalars are kept.
+    /// Rows whose scalars are held.
     pub slots: u32,
-    /// The stripe in work has vectors left.
+    /// The present stripe has vectors left.
     running: bool,
     running_last: bool,
     vector: u32,
-    /// Jobs that are in work, a bit each: that of a window (from its decision on), that of the one before, and so on up to the one
+    /// A bit for each job in flight, by window: the present one (from its decision), the previous one, up to the one
     /// whose products leave.
     history: u8,
     /// The last of these bits.
     leaving: u8,
     history_window: u64,
     window: Window,
-    /// A cycle before which a decision changes nothing: while the window waits for weights, no stripe is complete before it. Else 0.
+    /// A cycle before which a decision changes nothing, as the window waits for weights and no stripe is complete; else
+    /// 0.
     pub rests_until: u64,
-    /// Up to the first cycle of the window, by its cause, and the causes until the cycle before.
+    /// Causes up to the first cycle of the window, and those until the cycle before it.
     account: Account,
     before: Causes,
-    /// What the fill counted before the last cycle that it knows.
+    /// The fill's counts before the last cycle that it knows.
     earlier: (u64, FillCounts),
     /// Sums that have a place or will need one.
     reserved: u32,
-    /// Cycles from which on the first digits of the queued sums, or their first heads' results, are there.
+    /// Cycles from which the first digits of the queued sums, or their first heads' results, are available.
     sums: VecDeque<u64>,
 }
 
@@ -67,7 +67,8 @@ impl Group {
         Self { fill: Fill::new(rank), leaving: 2 << shape.product_windows, ..Self::default() }
     }
 
-    /// Brings both up to the beginning of `cycle` in `window`. Both have the same future if each rank has the same part of a row.
+    /// Brings both up to the beginning of `cycle` in `window`. Both have the same future if each rank has the same part
+    /// of a row.
     pub fn is_symmetric(
         &mut self,
         other: &mut Self,
@@ -86,27 +87,26 @@ impl Group {
             && self.fill.is_symmetric(&other.fill, work.shape.weight_beats.into())
     }
 
-    /// A copy for another rank.
     pub fn replica(&self, rank: u32) -> Self {
         let mut replica = self.clone();
         replica.fill.rank = rank;
         replica
     }
 
-    /// Jobs of this window and of those before it, up to the one whose products leave.
+    /// Jobs of this window and earlier ones, up to the one whose products leave.
     #[inline]
     fn jobs(&self, window: u64) -> u8 {
         let age = window - self.history_window;
         if age > 2 { 0 } else { self.history << age & (2 * self.leaving - 1) }
     }
 
-    /// Rows, weights or jobs are in work, as far as is known.
+    /// Rows, weights or jobs are in flight, as far as is known.
     #[inline]
     pub fn is_busy(&self, window: u64) -> bool {
         self.fill.is_busy() || self.running || self.jobs(window) != 0
     }
 
-    /// The window in which the group is idle if nothing else comes, if that is known.
+    /// The window in which the group is idle if nothing else comes, if known.
     #[inline]
     pub fn idle_from(&self, window: u64) -> Option<u64> {
         let jobs = self.jobs(window);
@@ -116,18 +116,18 @@ impl Group {
         Some(window + 1 + u64::from(self.leaving.trailing_zeros() - jobs.trailing_zeros()))
     }
 
-    /// Jobs of the stripe in work that were not issued.
+    /// Jobs of the present stripe that were not issued.
     pub fn jobs_left(&self, product: &Product) -> u64 {
         if self.running { u64::from(product.batch - self.vector) } else { 0 }
     }
 
-    /// A row, or one of its scalars, can be taken, as far as is known; `rows` have ever been put into the queue.
+    /// A row, or one of its scalars, can be taken, as far as is known; `rows` have ever been queued.
     #[inline]
     pub fn has_row_room(&self, rows: u64) -> bool {
         rows - self.fill.rows_taken < QUEUED_ROWS && self.slots < SLOTS
     }
 
-    /// There would be room but for rows that may have left meanwhile.
+    /// There would be room except for rows that may have left by now.
     #[inline]
     pub fn lacks_rows_only(&self) -> bool {
         self.slots < SLOTS
@@ -139,7 +139,7 @@ impl Group {
         product.cut.waves > 0 || shape.tail_at(self.fill.rank, start) < product.cut.tail
     }
 
-    /// The slices can be read by others in this phase.
+    /// Others may read the slices in this phase.
     #[inline]
     pub fn read_free(&self, window: u64, phase: u64, Work { product, shape, .. }: &Work) -> bool {
         let jobs = self.jobs(window);
@@ -154,7 +154,7 @@ impl Group {
         }
     }
 
-    /// The slices can be written by others in this phase.
+    /// Others may write the slices in this phase.
     #[inline]
     pub fn write_free(&self, window: u64, phase: u64, Work { product, shape, .. }: &Work) -> bool {
         match product.kind {
@@ -166,7 +166,7 @@ impl Group {
         }
     }
 
-    /// Brings the fill up to the beginning of a cycle. `exact`: somebody may ask for the causes until the cycle before.
+    /// Brings the fill up to the beginning of a cycle. `exact`: the causes until the cycle before may be asked for.
     #[inline]
     pub fn advance(&mut self, until: u64, exact: bool, beats: &mut Beats, work: &Work) {
         let now = self.fill.now;
@@ -183,8 +183,8 @@ impl Group {
         self.fill.advance(until, beats, work);
     }
 
-    /// Causes of the cycles before `until`, a cycle of the present window or the first one after it, if the fill's counts were
-    /// these then.
+    /// Causes of the cycles before `until`, which is in the present window or the first cycle after it; `fill`: the
+    /// fill's counts then.
     #[inline]
     pub fn causes_until(&self, until: u64, fill: FillCounts) -> Causes {
         let mut causes = self.account.causes;
@@ -217,16 +217,16 @@ impl Group {
         self.causes_until(until, counts)
     }
 
-    /// The decision in this cycle needs nothing that has come from the rank: no stripe can be complete, or the one in work goes
-    /// on, and nothing changes for the counters.
+    /// The decision in this cycle does not depend on what came from the rank: no stripe can be complete, or the present
+    /// one goes on, and nothing changes for the counters.
     #[inline]
     pub fn decides_alone(&self, cycle: u64, product: &Product) -> bool {
         let roomless = self.running_last && !product.kind.adds() && self.reserved == product.sums;
         cycle < self.rests_until || self.running && self.window == Window::Job && !roomless
     }
 
-    /// The job of the next window, decided in this cycle. `exact`: somebody may ask for the causes in the next cycle. Returns
-    /// whether a sum will come of it.
+    /// Decides the job of the next window in this cycle. `exact`: the causes may be asked for in the next cycle.
+    /// Returns whether the job gives a sum.
     #[inline]
     pub fn decide(&mut self, cycle: u64, window: u64, exact: bool, rank: &mut Rank, work: &Work) -> bool {
         let reserved = self.reserved;
@@ -283,13 +283,13 @@ impl Group {
         Window::Job
     }
 
-    /// The cycle from which on the first digit of the next sum, or its first head's result, is there, if there is one.
+    /// The cycle from which the first digit of the next sum, or its first head's result, is available.
     #[inline]
     pub fn sum_from(&self) -> Option<u64> {
         self.sums.front().copied()
     }
 
-    /// The last digit of the next sum, or its last head's result, is taken.
+    /// Takes the last digit of the next sum, or its last head's result.
     #[inline]
     pub fn release_sum(&mut self) {
         self.sums.pop_front();

@@ -1,18 +1,18 @@
-//! Results of a DOT with several heads: consecutive rows lie in consecutive ranks, and for each vector and head one
+//! Results of a DOT with several heads: consecutive rows lie in consecutive ranks, and for each vector and head, one
 //! result of every rank is an item of the value writer (docs/timing.md, "Heads").
 
 use super::group::Group;
 use crate::shape::Shape;
 
-/// The collector; it has no part in other products.
+/// The collector; other products do not use it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HeadResults {
-    /// Heads of the DOT in work, or 0.
+    /// Heads of the DOT in flight, or 0.
     heads: u32,
     rows_left: u32,
-    /// Ranks that have a row of the group, the first ones.
+    /// Ranks with a row of the group: the first ones.
     members: usize,
-    /// From when on the first head's results of the members' next jobs are there, if all have one.
+    /// Cycle from which the first head's results of the members' next jobs are available, if all have one.
     job_from: Option<u64>,
     vector: u32,
     head: u32,
@@ -25,19 +25,17 @@ impl HeadResults {
         (self.heads, self.members) = (0, 0);
     }
 
-    /// A DOT starts.
     pub fn start(&mut self, heads: u32, rows: u32, batch: u32, shape: &Shape) {
         let members = rows.min(shape.ranks) as usize;
         *self = Self { heads, rows_left: rows, members, job_from: None, vector: 0, head: 0, batch };
     }
 
-    /// Results come from here.
     #[inline]
     pub fn is_active(&self) -> bool {
         self.heads > 0
     }
 
-    /// From when on the next item is offered, if its results have a time.
+    /// Cycle from which the next item is offered, if known.
     #[inline]
     pub fn item_from(&self) -> Option<u64> {
         // A job's results come one per cycle.

@@ -40,28 +40,27 @@ const QUEUED_STORES: u32 = 4;
 /// What a product does with the slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Reads activations from them.
+    /// Reads activations.
     #[default]
     Dot,
-    /// Adds to sums in them, one for each lane.
+    /// Adds to sums, one for each lane.
     Axpy,
-    /// The same, one job for each stripe and without scalars.
+    /// As AXPY, but one job for each stripe and no scalars.
     Merge,
-    /// The same, with a stripe that is a sum for each slice.
+    /// As a merge, with a stripe that is a sum for each slice.
     Import,
     /// No product: finds elements.
     Select,
 }
 
 impl Kind {
-    /// It adds to sums in the slices.
     #[inline]
     fn adds(self) -> bool {
         !matches!(self, Self::Dot | Self::Select)
     }
 }
 
-/// A product as the groups need it.
+/// A product, as the groups see it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Product {
     kind: Kind,
@@ -70,11 +69,11 @@ struct Product {
     rows: u32,
     heads: u32,
     weights: WeightFormat,
-    /// Sums of rows, or jobs with their heads' results, that a group can queue.
+    /// Rows' sums, or jobs with their heads' results, that a group can queue.
     sums: u32,
-    /// Cycles from a job's decision until the first digit of its sum, or the result of its first head, is there.
+    /// Cycles from a job's decision until the first digit of its sum, or its first head's result, is available.
     sum_cycles: u64,
-    /// Its rows are those that were selected: there may be fewer results than the block has elements.
+    /// Its rows are the selected ones: there may be fewer results than the block has elements.
     selected: bool,
 }
 
@@ -90,26 +89,25 @@ impl Product {
 struct Work {
     shape: Shape,
     product: Product,
-    /// Rows handed to the groups.
     rows: RowQueue,
 }
 
-/// What comes to the unit in a cycle.
+/// Inputs of the unit in a cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Inputs {
     /// A beat of a load is offered.
     pub load: bool,
     /// The store's beat on offer is taken.
     pub store_taken: bool,
-    /// A row waits; the rank at which its tail starts.
+    /// The rank at which the tail of a waiting row starts.
     pub row: Option<u8>,
-    /// The host has a request in work, and may read the counters in the next cycle.
+    /// The host has a request in flight, and may read the counters in the next cycle.
     pub exact: bool,
     /// The selected elements of a place, if the selector wants it.
     pub mask: u32,
 }
 
-/// What the unit did in a cycle.
+/// Outputs of the unit in a cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outputs {
     pub load_taken: bool,
@@ -128,15 +126,15 @@ pub(crate) struct Unit {
     combiner: Combiner,
     heads: HeadResults,
     distributor: Distributor,
-    /// The window of the cycle that is stepped next or was stepped last, and its first cycle.
+    /// The window of the present or last cycle, and its first cycle.
     window: u64,
     window_from: u64,
     product_starts: bool,
-    /// A product is in work, or was when [`Unit::multiplies`] was asked last.
+    /// A product is in flight, or was at the last [`Unit::multiplies`].
     pub product_active: bool,
     pub load_writer: Writer,
     result_writer: Writer,
-    /// Nothing happens to results before this cycle; 0 if that is to be found out.
+    /// Nothing happens to results before this cycle; 0 if unknown.
     results_wake: u64,
     store_reader: VectorReader,
     /// Stores read and not passed on.
@@ -146,9 +144,8 @@ pub(crate) struct Unit {
     /// Reads of the last two cycles, the older one in bit 1: of scalars, of stores.
     scalars_back: u8,
     stores_back: u16,
-    /// The bit of them that is a beat's when it comes.
+    /// The bit of `stores_back` that is a beat's when it comes.
     store_comes: u16,
-    /// Words that are still to be zeroed.
     pub zero_left: u32,
     pub round: Round,
     pub activation: Activation,
@@ -172,7 +169,7 @@ impl Unit {
     pub fn start_store(&mut self, cut: Cut, batch: u32) {
         self.store_reader.start(cut, batch);
         self.store_comes = READ;
-        // Beats of the store before are gone; an export looks further back than a store.
+        // The previous store's beats are gone; an export looks further back than a store.
         self.stores_back = 0;
     }
 
@@ -183,7 +180,7 @@ impl Unit {
         self.store_comes = READ << (self.work.shape.segments - 1);
     }
 
-    /// Starts in the next cycle: a row has the cut `cols`, a vector with an element for each row the cut `rows`.
+    /// Starts in the next cycle: rows have the cut `cols`, vectors with an element for each row the cut `rows`.
     pub fn start_product(&mut self, kind: Kind, cols: Cut, rows: Cut, product: &ndp_isa::Product) {
         let ndp_isa::Product { count, batch, heads, selected, weights, .. } = *product;
         let (vectors, shape) = (batch * heads, &self.work.shape);
@@ -215,7 +212,7 @@ impl Unit {
         self.result_writer.start(rows, vectors, if headed { shape.ranks } else { 1 });
     }
 
-    /// A product that has no rows: nothing is done.
+    /// A product without rows does nothing.
     pub fn skip_product(&mut self, kind: Kind) {
         self.work.product.kind = kind;
     }
@@ -227,7 +224,6 @@ impl Unit {
         self.result_writer.start(cols, batch, 1);
     }
 
-    /// Elements are selected, or their values written.
     #[inline]
     pub fn selects(&self) -> bool {
         self.work.product.kind == Kind::Select && (self.selector.is_busy() || self.result_writer.is_busy())
@@ -250,7 +246,7 @@ impl Unit {
         self.store_reader.starts || self.store_reader.active || self.store_places > 0
     }
 
-    /// A product is in work in this cycle, as far as the unit is concerned.
+    /// Whether a product is in flight in this cycle, as far as the unit is concerned.
     #[inline]
     pub fn multiplies(&mut self, cycle: u64) -> bool {
         if self.has_ended(cycle) {
@@ -259,7 +255,7 @@ impl Unit {
         self.product_active || self.selects()
     }
 
-    /// The product that was in work is in this cycle no more.
+    /// Whether the product in flight has ended by this cycle.
     #[inline]
     pub fn has_ended(&mut self, cycle: u64) -> bool {
         if !self.product_active {
@@ -269,7 +265,6 @@ impl Unit {
         self.has_finished() && !self.result_writer.is_busy()
     }
 
-    /// Finds the window of a cycle.
     #[inline]
     fn go_to(&mut self, cycle: u64) {
         let since = cycle - self.window_from;
@@ -281,13 +276,13 @@ impl Unit {
         }
     }
 
-    /// The product in work, or the last one, is no `dot`.
+    /// The present or last product is no `dot`.
     #[inline]
     pub fn is_no_dot(&self) -> bool {
         self.work.product.kind != Kind::Dot
     }
 
-    /// What the groups did in the cycles before `until`, which lies at most a cycle before what is known.
+    /// Causes of all groups in the cycles before `until`, which lies at most a cycle before what is known.
     pub fn causes(&mut self, until: u64, ranks: &mut [Rank]) -> Causes {
         let mut sum = self.lead;
         for (group, rank) in self.groups.iter_mut().zip(ranks) {
@@ -297,14 +292,15 @@ impl Unit {
         sum
     }
 
-    /// The group of a rank takes the beats of weights that it can take before cycle `until`. Returns when it can take more at the
-    /// earliest.
+    /// The group of a rank takes the beats of weights that it can take before cycle `until`. Returns a bound of what it
+    /// takes later.
     #[inline]
     pub fn drain(&mut self, rank: usize, exact: bool, beats: &mut Beats, until: u64) -> Room {
         let group = &mut self.groups[rank];
         group.advance(until, exact, beats, &self.work);
-        // The stripe in work, or the one that is filled, is complete, and is taken when all vectors of the one before have had their
-        // window; its group keeps as many beats as it can until then, and a place is free two cycles later.
+        // The present stripe, or the one being filled, is complete, and is taken when all vectors of the one before
+        // have had their window; until then the group keeps as many beats as it can, and a place is free two cycles
+        // later.
         let since = until + 9 * self.work.shape.window - self.work.shape.decision - self.window_from;
         let phase = since % self.work.shape.window;
         let decide = if phase == 0 { until } else { until + self.work.shape.window - phase };
@@ -312,14 +308,14 @@ impl Unit {
         Room { from: until, beats: group.fill.room(&self.work), then }
     }
 
-    /// A row that waits may go in this cycle if groups have planned rows that are not known to be planned yet.
+    /// A waiting row may go in this cycle if groups have planned rows that are not yet known to be planned.
     #[inline]
     pub fn asks_for_row_room(&self, cycle: u64, ranks: &[Rank]) -> bool {
         self.groups.iter().any(|group| !group.has_row_room(self.work.rows.count))
             && self.may_have_row_room(cycle, ranks)
     }
 
-    /// It is not known yet that a row or scalar that waits cannot go in this cycle.
+    /// It is not known yet whether a waiting row or scalar can go in this cycle.
     #[inline]
     fn may_have_row_room(&self, cycle: u64, ranks: &[Rank]) -> bool {
         self.distributor.wants_to_push()
@@ -327,21 +323,22 @@ impl Unit {
             && self.row_room_from(cycle, ranks) <= cycle
     }
 
-    /// This is a cycle in which jobs are decided, and there may be some.
+    /// Jobs are decided in this cycle, and there may be some.
     #[inline]
     pub fn decides(&mut self, cycle: u64) -> bool {
         self.go_to(cycle);
         self.product_active && cycle - self.window_from == self.work.shape.decision
     }
 
-    /// The same, and what has come from the ranks matters. `exact`: also to somebody who may ask for the causes in the next cycle.
+    /// As [`Self::decides`], and beats from the ranks matter. `exact`: also for causes that may be asked for in the
+    /// next cycle.
     #[inline]
     pub fn decides_by_beats(&mut self, cycle: u64, exact: bool) -> bool {
         self.decides(cycle)
             && (exact || !self.groups.iter().all(|group| group.decides_alone(cycle, &self.work.product)))
     }
 
-    /// The jobs of the next window, decided in this cycle. `exact`: the host may ask for the causes in the next cycle.
+    /// Decides the jobs of the next window. `exact`: the host may ask for the causes in the next cycle.
     #[inline]
     pub fn decide(&mut self, cycle: u64, exact: bool, ranks: &mut [Rank]) {
         for (group, rank) in self.groups.iter_mut().zip(ranks) {
@@ -366,7 +363,6 @@ impl Unit {
             return Outputs { load_taken, row_taken: false, named };
         }
 
-        // Rows.
         let room = inputs.row.is_some()
             && self.may_have_row_room(cycle, ranks)
             && self.row_room(cycle, inputs.exact, ranks);
@@ -397,7 +393,7 @@ impl Unit {
         Outputs { load_taken, row_taken: push == Push::Row, named: None }
     }
 
-    /// Nothing of the product in work is left but what its results' writer has on offer.
+    /// Only what the writer of results has on offer is left of the product in flight.
     #[inline]
     fn has_finished(&self) -> bool {
         let window = self.window;
@@ -418,13 +414,13 @@ impl Unit {
         named
     }
 
-    /// One cycle of all that reads and writes the slices beside a product: who has their ports, the activation unit, loads, stores
-    /// and zeros. `load`: a beat of a load is offered, `store_taken`: the store's beat on offer is taken. Without a product it is
-    /// the unit's whole cycle.
+    /// One cycle of all that uses the slices beside a product: access to their ports, the activation unit, loads,
+    /// stores and zeros. `load`: a beat of a load is offered, `store_taken`: the store's beat on offer is taken.
+    /// Without a product it is the unit's whole cycle.
     #[inline]
     pub fn step_slices(&mut self, cycle: u64, load: bool, store_taken: bool) -> SlicesCycle {
         let shape = self.work.shape;
-        // Only a product asks for it.
+        // Only a product needs it.
         let phase = cycle - self.window_from;
         let lanes = self.activation.is_busy().then(|| self.lanes_cycle(cycle, phase));
         let writer =
@@ -449,7 +445,7 @@ impl Unit {
         SlicesCycle { result_written: writer == Some(Port::Result), scalar_read, selector_read, load_taken }
     }
 
-    /// Whether the selector's beat is read in this cycle: nobody else asks for one. There is no product.
+    /// Whether the selector's beat is read in this cycle: nothing else requests one. There is no product.
     fn selector_reads(&self, cycle: u64, lanes: Option<LanesCycle>) -> bool {
         let asks = |LanesCycle { advance, soon, .. }: LanesCycle| self.activation.asks(advance, soon);
         !self.store_asks() && !lanes.is_some_and(asks) && !self.round.reads(cycle)
@@ -464,7 +460,7 @@ impl Unit {
         } else {
             (Port::Load, self.load_writer.staged?)
         };
-        // A group with replicas is every rank's.
+        // A group with replicas stands for every rank.
         let shared = self.groups.len() == 1;
         let free = |(g, group): (usize, &Group)| {
             !shared && ranks >> g & 1 == 0 || group.write_free(self.window, phase, &self.work)
@@ -474,14 +470,13 @@ impl Unit {
         (free && !self.round.writes(cycle)).then_some(port)
     }
 
-    /// What the activation unit does in this cycle.
     fn lanes_cycle(&self, cycle: u64, phase: u64) -> LanesCycle {
         let (window, work, active) = (self.window, &self.work, self.product_active);
         let writes_sums = active && work.product.kind.adds();
         let no_sums = |phase: u64| {
             !writes_sums || self.groups.iter().all(|group| group.write_free(window, phase, work))
         };
-        // In the first phase of a window nobody writes sums.
+        // Sums are not written in the first phase of a window.
         let (advance, soon) = (no_sums(phase), phase + 1 == work.shape.window || no_sums(phase + 1));
         let others = self.distributor.asks() || self.store_asks() || self.round.reads(cycle);
         let granted = !others
@@ -490,7 +485,6 @@ impl Unit {
         LanesCycle { advance, soon, granted, writes: self.activation.writes(advance) }
     }
 
-    /// A store asks for a beat.
     fn store_asks(&self) -> bool {
         self.store_reader.active && self.store_places != QUEUED_STORES
     }
@@ -503,7 +497,7 @@ impl Unit {
             return (false, false);
         }
         let rank = if scalars { self.distributor.reader.walk.rank } else { self.store_reader.walk.rank };
-        // A group with replicas is every rank's.
+        // A group with replicas stands for every rank.
         let group = self.groups.get(rank as usize).unwrap_or(&self.groups[0]);
         let free = !self.round.reads(cycle)
             && (!self.product_active || group.read_free(self.window, phase, &self.work));
@@ -522,7 +516,7 @@ impl Unit {
         room && self.combined_room()
     }
 
-    /// Whether the combiner, if it has a part in the product, can take a row.
+    /// Whether the combiner, if the product uses it, can take a row.
     #[inline]
     fn combined_room(&self) -> bool {
         self.work.product.kind.adds()
@@ -530,7 +524,7 @@ impl Unit {
             || self.combiner.has_row_room(self.work.rows.count)
     }
 
-    /// A cycle before which not every group has room for a row, if no complete stripe is taken before.
+    /// A cycle before which not every group has room for a row, unless a complete stripe is taken.
     #[inline]
     fn row_room_from(&self, cycle: u64, ranks: &[Rank]) -> u64 {
         let lacking =
@@ -550,7 +544,7 @@ impl Unit {
         }
     }
 
-    /// A result of a DOT, or the heads' results of all ranks, are offered to the writer.
+    /// A result of a DOT, or the heads' results of all ranks, is offered to the writer.
     #[inline]
     fn offers_result(&self, cycle: u64) -> bool {
         if self.heads.is_active() {
@@ -560,7 +554,7 @@ impl Unit {
         }
     }
 
-    /// End of a cycle for the results; `taken`: the one on offer is.
+    /// The results at the end of a cycle; `taken`: the one on offer is.
     #[inline]
     fn step_results(&mut self, cycle: u64, taken: bool) {
         if !self.heads.is_active() {
@@ -570,8 +564,8 @@ impl Unit {
         }
     }
 
-    /// Reads scalars of an AXPY and hands them on from `cycle` on, as long as nothing else happens, which is before cycle `end`;
-    /// `row`: a row waits. Returns the cycle after: one in which that is not all, or in which nothing is left to do.
+    /// Reads scalars of an AXPY and passes them on from `cycle` while nothing else happens, before cycle `end`; `row`:
+    /// a row waits. Returns the cycle after: one in which more happens, or nothing is left to do.
     #[inline]
     pub fn run_scalars(&mut self, cycle: u64, end: u64, row: bool) -> u64 {
         if self.work.product.kind != Kind::Axpy || !self.product_active || self.product_starts {
@@ -579,7 +573,7 @@ impl Unit {
         }
         let rows = self.work.rows.count;
         let room = row && self.groups.iter().all(|group| group.has_row_room(rows));
-        // A group of which rows may have left meanwhile has to be looked at.
+        // A group whose rows may have left by now has to be looked at.
         if row && !room && self.groups.iter().all(Group::lacks_rows_only) {
             return cycle;
         }
@@ -602,7 +596,7 @@ impl Unit {
         cycle
     }
 
-    /// The first cycle from `cycle` on in which something happens to results, the port for writes being free.
+    /// The first cycle from `cycle` in which something happens to results if the write port is free.
     #[inline]
     fn next_result(&self, cycle: u64) -> u64 {
         if !self.result_writer.is_still() {
@@ -617,8 +611,8 @@ impl Unit {
         next.min(offered.map_or(u64::MAX, |from| from.max(cycle)))
     }
 
-    /// Combines and writes results from `cycle` on, as long as nothing else happens, which is before cycle `end`. Returns the
-    /// cycle that comes after: `end`, or an earlier one if all results are written or the combiner has room again.
+    /// Combines and writes results from `cycle` while nothing else happens, before cycle `end`. Returns the cycle
+    /// after: `end`, or an earlier one if all results are written or the combiner has room again.
     #[inline]
     pub fn run_results(&mut self, cycle: u64, end: u64) -> u64 {
         if self.results_wake >= end { end } else { self.run_results_now(cycle, end) }
@@ -637,7 +631,7 @@ impl Unit {
             let taken = self.result_writer.step(written, result, &self.work.shape);
             self.step_results(cycle, taken);
             cycle += 1;
-            // Of rows that were selected the writer waits for more results than come.
+            // With selected rows the writer waits for more results than come.
             let idle =
                 !self.combiner.is_busy() && (self.work.product.selected || !self.result_writer.is_busy());
             if idle || room != self.combined_room() {
@@ -650,14 +644,15 @@ impl Unit {
         end
     }
 
-    /// The first cycle after the rounding in work.
+    /// The first cycle after the present rounding.
     #[inline]
     pub fn round_ends(&self, cycle: u64) -> u64 {
         if self.round.is_busy(cycle) { self.round.last() + 1 } else { u64::MAX }
     }
 }
 
-/// What the activation unit does in a cycle: whether its elements move on, and in the next cycle; whether it reads, and writes.
+/// The activation unit in a cycle: whether its elements advance, in this cycle and in the next; whether it reads, and
+/// writes.
 #[derive(Clone, Copy, Debug)]
 struct LanesCycle {
     advance: bool,
@@ -666,18 +661,14 @@ struct LanesCycle {
     writes: bool,
 }
 
-/// What was done at the ports of the slices in a cycle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlicesCycle {
-    /// The result on offer is written.
     result_written: bool,
     scalar_read: bool,
     selector_read: bool,
-    /// The load's beat on offer is taken.
     pub load_taken: bool,
 }
 
-/// Who writes the slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Port {
     Zero,

@@ -4,10 +4,10 @@ use crate::shape::Shape;
 
 /// Cycles from the command to the first read of a sum.
 const FIRST_READ: u64 = 2;
-/// Cycles from the command to the first write, beside the digits of a sum.
+/// Cycles from the command to the first write, plus the digits of a sum.
 const FIRST_WRITE: u64 = 11;
 
-/// The rounding in work, or the last one.
+/// The rounding in flight, or the last one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Round {
     /// Cycle of the command.
@@ -18,12 +18,10 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Starts in cycle `from`.
     pub fn start(&mut self, from: u64, sums: u64, shape: &Shape) {
         *self = Self { from, sums, segments: shape.segments };
     }
 
-    /// The last cycle of the work.
     pub fn last(&self) -> u64 {
         self.from + FIRST_WRITE + self.sums * self.segments
     }
@@ -38,13 +36,11 @@ impl Round {
         since < self.sums * self.segments && since.is_multiple_of(self.segments)
     }
 
-    /// The slices are read in this cycle.
     #[inline]
     pub fn reads(&self, cycle: u64) -> bool {
         self.is_busy(cycle) && self.is_turn(cycle, FIRST_READ)
     }
 
-    /// The slices are written in this cycle.
     #[inline]
     pub fn writes(&self, cycle: u64) -> bool {
         self.is_busy(cycle) && self.is_turn(cycle, FIRST_WRITE + self.segments)

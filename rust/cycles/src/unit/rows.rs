@@ -1,9 +1,9 @@
-//! The rows that were handed to the groups: one queue that each of them reads at its own pace.
+//! The rows handed to the groups: one queue that each group reads at its own pace.
 
-/// Places: more than any reader of rows may lag, and than a group can keep beats.
+/// Places: more than any reader of rows may lag, and than beats that a group can hold.
 const PLACES: usize = 64;
 
-/// The last of many, by their number.
+/// The most recent values, by number.
 #[derive(Clone, Debug)]
 pub(super) struct Ring<T>([T; PLACES]);
 
@@ -25,11 +25,10 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// Rows by number: where the tail begins, and the cycle in which the row was put in.
+/// Rows by number: where the tail begins, and the cycle in which the row was queued.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RowQueue {
     rows: Ring<(u8, u64)>,
-    /// Rows put in so far.
     pub count: u64,
 }
 
@@ -40,7 +39,7 @@ impl RowQueue {
         self.count += 1;
     }
 
-    /// Row `index`, one of the last.
+    /// Row `index`, one of the most recent.
     #[inline]
     pub fn get(&self, index: u64) -> (u32, u64) {
         let (start, cycle) = self.rows.of(index);

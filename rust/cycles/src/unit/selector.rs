@@ -1,6 +1,5 @@
-//! Finds positive elements and reads their values (docs/timing.md, "Selection").
-//!
-//! Which elements these are is the host's to say: a mask for each place, when all of it was looked at.
+//! Finds positive elements and reads their values (docs/timing.md, "Selection"). The host says which elements these
+//! are: a mask for each place, when all of it was looked at.
 
 use super::walk::Walk;
 use crate::shape::{Cut, Shape};
@@ -19,7 +18,7 @@ pub(crate) struct Selector {
     /// The place's last beat comes in this cycle, came in the one before.
     comes: bool,
     counts: bool,
-    /// All of the place was looked at: its selected elements are to be told in this cycle.
+    /// All of the place was looked at: its mask is needed in this cycle.
     pub begins: bool,
     vector: u32,
     batch: u32,
@@ -28,44 +27,41 @@ pub(crate) struct Selector {
     place: u32,
     /// Elements whose values are to be read.
     mask: u32,
-    /// Values that are asked for and not taken; those that wait; those that come in the next cycle and the one after.
+    /// Values requested and not taken; values waiting; values that come in the next cycle and the one after.
     places: u32,
     pub queued: u32,
     back: [bool; 2],
-    /// The element that is named in this cycle: its first value was asked for in the cycle before.
+    /// The element that is named in this cycle: its first value was requested in the cycle before.
     pub named: Option<u32>,
 }
 
 impl Selector {
-    /// Starts in the next cycle.
     pub fn start(&mut self, cut: Cut, batch: u32) {
         let (walk, last_elem) = (Walk::start(cut), cut.last_elem);
         *self = Self { starts: true, batch, walk, last_elem, ..Self::default() };
     }
 
-    /// Values are to be read or taken, or the command comes in this cycle.
     #[inline]
     pub fn is_busy(&self) -> bool {
         self.starts || self.active || self.places > 0
     }
 
-    /// A beat is asked for.
     #[inline]
     pub fn asks(&self) -> bool {
         self.looks || self.reads && self.mask != 0 && self.places < QUEUED_VALUES
     }
 
-    /// The selected elements of a place, at the beginning of the cycle in which they are wanted.
+    /// Takes the selected elements of a place, at the beginning of the cycle in which they are needed.
     #[inline]
     pub fn take_mask(&mut self, mask: u32, shape: &Shape) {
         if std::mem::take(&mut self.begins) {
-            // Behind the vectors' end nothing is selected.
+            // Nothing is selected past the end of the vectors.
             let end = if self.walk.is_last(shape) { self.last_elem } else { BEAT_ELEMS - 1 };
             self.mask = mask & u32::MAX >> (BEAT_ELEMS - 1 - end);
         }
     }
 
-    /// End of a cycle: whether the beat asked for was read, the value on offer was taken.
+    /// End of a cycle: whether the requested beat was read, the value on offer was taken.
     pub fn step(&mut self, read: bool, item_taken: bool, shape: &Shape) {
         if self.starts {
             (self.starts, self.active, self.looks) = (false, true, true);

@@ -1,11 +1,11 @@
-//! What can be said of cycles to come without stepping through them.
+//! Predictions about coming cycles without stepping through them.
 
 use super::Unit;
 use super::group::Group;
 use crate::rank::Rank;
 
 impl Unit {
-    /// The first cycle from `cycle` on in which something happens in a product, results apart; `row`: a row waits.
+    /// The first cycle from `cycle` in which something happens in a product, apart from results; `row`: a row waits.
     #[inline]
     pub fn next(&mut self, cycle: u64, row: bool, ranks: &[Rank]) -> u64 {
         if !self.product_active {
@@ -37,7 +37,7 @@ impl Unit {
         next
     }
 
-    /// Jobs are decided in this cycle, and nothing else happens in a product, results apart; `row`: a row waits.
+    /// Only jobs are decided in this cycle, apart from results; `row`: a row waits.
     #[inline]
     pub fn only_decides(&mut self, cycle: u64, row: bool, ranks: &[Rank]) -> bool {
         self.decides(cycle)
@@ -48,7 +48,8 @@ impl Unit {
             && !(self.work.product.selected && self.has_finished())
     }
 
-    /// The first cycle from `cycle` on, one of the present window, in which jobs are decided and a decision changes something.
+    /// The first cycle from `cycle`, within the present window, in which jobs are decided and a decision changes
+    /// something.
     #[inline]
     pub(super) fn next_decision(&self, cycle: u64) -> u64 {
         let window = self.work.shape.window;
@@ -58,7 +59,7 @@ impl Unit {
         if rests <= decide { decide } else { decide + (rests - decide).div_ceil(window) * window }
     }
 
-    /// Loads, stores, zeros, activations or selections are in work: every cycle counts.
+    /// Loads, stores, zeros, activations or selections are in flight: every cycle counts.
     #[inline]
     pub fn is_dense(&self) -> bool {
         let beside = self.load_writer.is_busy() || self.zero_left > 0 || self.stores();

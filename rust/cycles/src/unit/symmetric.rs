@@ -6,12 +6,12 @@ use crate::rank::Rank;
 use std::array::from_fn;
 
 impl Unit {
-    /// Every rank has the same part of the rows of the product in work.
+    /// Every rank has the same part of the rows of the product in flight.
     pub fn is_even(&self) -> bool {
         !self.product_active || self.work.product.cut.is_even(&self.work.shape)
     }
 
-    /// All groups have the same future from cycle `cycle` on if their ranks are symmetric.
+    /// All groups have the same future from cycle `cycle` if their ranks are symmetric.
     pub fn groups_are_symmetric(&mut self, cycle: u64, ranks: &mut [Rank]) -> bool {
         self.go_to(cycle);
         let (now, work) = ((cycle, self.window), &self.work);
@@ -26,7 +26,7 @@ impl Unit {
             .all(|(group, other)| first.is_symmetric(group, now, [&mut rank.beats, &mut other.beats], work))
     }
 
-    /// Drops all groups but the first, with which they are symmetric.
+    /// Drops all groups except the first, with which they are symmetric.
     pub fn join_groups(&mut self) {
         let causes = |group: &Group| group.causes_until(group.fill.now, group.fill.counts(&self.work));
         let first = causes(&self.groups[0]);

@@ -1,8 +1,8 @@
-//! The beats of a vector block in the buffer: in which ranks, and which is the last (docs/timing.md, "Vector blocks").
+//! Walks over the beats of a vector block in the buffer: in which ranks each is, and which is the last (docs/timing.md,
+//! "Vector blocks").
 
 use crate::shape::{Cut, Shape};
 
-/// Where a walk over the beats of a vector stands.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Walk {
     pub position: u32,
@@ -21,7 +21,6 @@ impl Walk {
         self.wave != self.cut.waves
     }
 
-    /// It is the vector's last beat.
     #[inline]
     pub fn is_last(&self, shape: &Shape) -> bool {
         let last_stripe = if self.in_waves() {
@@ -32,7 +31,8 @@ impl Walk {
         last_stripe && self.position == self.cut.last_beat
     }
 
-    /// All ranks that hold it, one bit each: of a wave one, of the tail all or, of two stripes over four ranks, every second.
+    /// All ranks that hold it, one bit each: one for a beat of a wave; for the tail all or, with two stripes over four
+    /// ranks, every second.
     #[inline]
     pub fn holders(&self, shape: &Shape) -> u32 {
         if self.in_waves() {
@@ -44,7 +44,6 @@ impl Walk {
         }
     }
 
-    /// Goes on to the next beat.
     #[inline]
     pub fn step(&mut self, shape: &Shape) {
         self.position += 1;

@@ -1,18 +1,18 @@
-//! Writers of vector blocks: of loads, beat by beat, and of results, value by value or with a value of each rank at a
-//! time (docs/timing.md, "Vector blocks").
+//! Writers of vector blocks: of loads, beat by beat, and of results, by single values or by one value of each rank
+//! (docs/timing.md, "Vector blocks").
 
 use super::walk::Walk;
 use crate::shape::{Cut, Shape};
 use ndp_config::BEAT_ELEMS;
 
-/// A writer. One item per cycle, and for each stripe and vector a write of zeros before the first.
+/// One item per cycle and, for each stripe and vector, a write of zeros before the first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writer {
     /// Elements of an item: those of a beat, one, or one of each rank.
     elements: u32,
     starts: bool,
     pub active: bool,
-    /// Ranks that the write on offer goes to, if there is one.
+    /// Ranks of the write on offer.
     pub staged: Option<u32>,
     blanked: bool,
     vector: u32,
@@ -30,7 +30,6 @@ impl Writer {
         (self.last_elem, self.walk) = (cut.last_elem, Walk::start(cut));
     }
 
-    /// Something is to be written, or the command comes in this cycle.
     #[inline]
     pub fn is_busy(&self) -> bool {
         self.starts || self.active || self.staged.is_some()
@@ -40,7 +39,7 @@ impl Writer {
         self.walk.position == 0 && self.element == 0 && !self.blanked
     }
 
-    /// One cycle. `written`: the write on offer is done; `item`: an item is there. Returns whether it is taken.
+    /// One cycle. `written`: the write on offer is done; `item`: an item is offered. Returns whether it is taken.
     #[inline]
     pub fn step(&mut self, written: bool, item: bool, shape: &Shape) -> bool {
         if self.starts {
@@ -84,7 +83,7 @@ impl Writer {
         }
     }
 
-    /// Nothing changes as long as no item comes.
+    /// Nothing changes until an item comes.
     #[inline]
     pub fn is_still(&self) -> bool {
         !self.starts && self.staged.is_none() && !(self.active && self.blanks())
