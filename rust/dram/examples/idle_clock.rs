@@ -37,7 +37,7 @@ fn main() -> ndp_config::Result<()> {
     Ok(())
 }
 
-/// Prints the fastest of ten runs: the others had to share the processor.
+/// Prints the fastest of ten runs, as other programs share the processor.
 fn measure(what: &str, calls: u32, mut call: impl FnMut()) {
     let ns = (0..10).map(|_| {
         let start = Instant::now();

@@ -1,11 +1,10 @@
-//! Figures that add up: over places, and over time.
+//! Counters that can be added over places and over time.
 
-/// Counters, or several of them.
 pub trait Counts {
-    /// Adds what was counted elsewhere or afterwards.
+    /// Adds counts of another place or of a later time.
     fn add_counts(&mut self, other: &Self);
 
-    /// What has come since `before`, which is of the same place.
+    /// The counts since `before`, which is of the same place.
     #[must_use]
     fn counts_since(&self, before: &Self) -> Self;
 }
@@ -20,7 +19,7 @@ impl Counts for u64 {
     }
 }
 
-/// Those of places in the same order.
+/// Counts of several places, in the same order.
 impl<T: Counts> Counts for Vec<T> {
     fn add_counts(&mut self, other: &Self) {
         self.iter_mut().zip(other).for_each(|(sum, own)| sum.add_counts(own));
@@ -31,7 +30,7 @@ impl<T: Counts> Counts for Vec<T> {
     }
 }
 
-/// Nothing where nobody counts.
+/// `None` where nothing is counted.
 impl<T: Counts + Default> Counts for Option<T> {
     fn add_counts(&mut self, other: &Self) {
         if let Some(other) = other {
@@ -44,7 +43,7 @@ impl<T: Counts + Default> Counts for Option<T> {
     }
 }
 
-/// A struct of counters: [`Counts`], `+=` and `since`. Of one named `classes`, whose counters are numbers, also the total.
+/// A struct of counters: [`Counts`], `+=` and `since`. With `classes`, whose counters are numbers, also the total.
 #[macro_export]
 macro_rules! counts {
     ($(#[$meta:meta])* pub classes $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
@@ -55,7 +54,6 @@ macro_rules! counts {
         }
 
         impl $name {
-            /// All of them together.
             pub fn total(&self) -> u64 {
                 [$(self.$field),*].into_iter().sum()
             }
@@ -85,7 +83,7 @@ macro_rules! counts {
         }
 
         impl $name {
-            /// What has come since `before`, which is of the same place.
+            /// The counts since `before`, which is of the same place.
             #[must_use]
             pub fn since(&self, before: &Self) -> Self {
                 $crate::Counts::counts_since(self, before)

@@ -1,12 +1,11 @@
-//! The one error type of the crate: pins that are no command of this rank.
+//! The error type of the crate: pins that are no command of this rank.
 
 use serde::Serialize;
 
-/// Why the pins of the command bus could not be taken as a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum DramError {
-    /// A command that this rank does not take, such as MRS, ZQ calibration or NOP.
+    /// A command that this rank does not support, such as MRS, ZQ calibration or NOP.
     #[error(
         "RAS_n, CAS_n, WE_n = {ras_n}, {cas_n}, {we_n} must be those of RD (1, 0, 1), WR (1, 0, 0), PRE (0, 1, 0) or REF (0, 0, 1)"
     )]
@@ -48,13 +47,12 @@ pub enum DramError {
         /// Number of commands of the bus.
         opcodes: u32,
     },
-    /// Bits of a command word that the command does not use are set.
+    /// Unused bits of a command word are set.
     #[error("unused bits {bits:#x} of the {bus} command word {word:#x} must be 0")]
     UnusedBits {
         /// The bus: row or column.
         bus: &'static str,
         word: u32,
-        /// Those of its bits.
         bits: u32,
     },
 }

@@ -1,11 +1,12 @@
-//! Memories in software, for lockstep simulation with the RTL of a controller: a DDR4 rank ([`ddr4`]) and a channel of HBM2 whose banks
-//! compute ([`hbm`]). One checker serves both ([`rules`]), with a table of rules for each.
+//! Memory models for lockstep simulation with the RTL of a controller: a DDR4 rank ([`ddr4`]) and a channel of HBM2
+//! with computing banks ([`hbm`]). One checker serves both ([`rules`]), with a table of rules for each.
 //!
-//! Nothing here is shared with the controllers, so a wrong timing in the one cannot hide in the other. Times are clocks of the memory.
+//! They share nothing with the controllers, so a wrong timing in one cannot hide in the other. Times are clocks of the
+//! memory.
 //!
-//! Left to others: initialisation, mode registers, ZQ calibration, self refresh and power-down (a command for one of
-//! them is a violation), signal timing below a clock, and what a row loses when it is not refreshed: a refresh that
-//! is late is reported, the data stay intact.
+//! Not modelled: initialisation, mode registers, ZQ calibration, self refresh and power-down (their commands are
+//! violations), signal timing below a clock, and loss of data without refresh: a late refresh is reported, the data
+//! stay intact.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

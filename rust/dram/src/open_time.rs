@@ -1,27 +1,25 @@
 //! The time in which at least one row buffer is open, for both device models.
 
-/// Open row buffers, a bit each, and how long there were some.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenTime {
     open: u64,
     active_since: u64,
     active_cycles: u64,
-    /// First clocks of auto precharges to come, and the row buffers that they close.
+    /// First clocks of pending auto precharges, and the row buffers that they close.
     closing: Vec<(u64, u64)>,
 }
 
 impl OpenTime {
-    /// Row buffers that are open.
     pub fn open(&self) -> u64 {
         self.open
     }
 
-    /// Those of the row buffers which auto precharges to come will close.
+    /// The row buffers that pending auto precharges will close.
     pub fn pending(&self) -> u64 {
         self.closing.iter().fold(0, |all, (_, units)| all | units)
     }
 
-    /// From `cycle` on just these are open.
+    /// From `cycle`, exactly these are open.
     pub fn set(&mut self, cycle: u64, open: u64) {
         match (self.open, open) {
             (0, 1..) => self.active_since = cycle,
@@ -31,17 +29,17 @@ impl OpenTime {
         self.open = open;
     }
 
-    /// An auto precharge that begins in clock `start`.
+    /// Adds an auto precharge that begins in clock `start`.
     pub fn close_at(&mut self, start: u64, units: u64) {
         self.closing.push((start, units));
     }
 
-    /// Whatever was to be closed is opened anew.
+    /// Drops the pending auto precharge of exactly these row buffers, which are opened anew.
     pub fn keep(&mut self, units: u64) {
         self.closing.retain(|(_, closing)| *closing != units);
     }
 
-    /// Auto precharges that begin before `cycle`.
+    /// Applies auto precharges that begin before `cycle`.
     pub fn close_before(&mut self, cycle: u64) {
         while let Some(next) = self.closing.iter().filter(|(start, _)| *start < cycle).min().copied() {
             self.closing.retain(|closing| *closing != next);
@@ -49,7 +47,7 @@ impl OpenTime {
         }
     }
 
-    /// Clocks before `cycle` in which there was an open one.
+    /// Clocks before `cycle` with an open row buffer.
     pub fn active_cycles(&self, cycle: u64) -> u64 {
         let mut time = self.clone();
         time.close_before(cycle);

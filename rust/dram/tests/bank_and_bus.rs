@@ -6,7 +6,7 @@ use ndp_dram::{Checker, Command, CommandPins, DramError, Rank, Rule, RuleSet};
 
 const LATER: u64 = 1000;
 
-/// Runs `commands`, `data` telling what the controller drives, and returns what the rank drove in each clock.
+/// Runs `commands`, with `data` driven by the controller, and returns what the rank drove in each clock.
 fn run(
     rank: &mut Rank,
     cycles: u64,
@@ -147,7 +147,7 @@ fn write_data_are_due_exactly_after_t_cwl() {
                 }
             }
             assert_eq!(rules(&rank), expected, "shift {shift}");
-            // Data that came in time are there, in their place.
+            // Data that came in time are stored in their place.
             let words = rank.read_burst(burst);
             for beat in 0..4 {
                 let t = start + beat;
@@ -218,7 +218,7 @@ fn illegal_accesses_have_defined_results() {
     rank.write_burst(burst, &[7; 8]);
     let out = run(&mut rank, 100, &[(0, act(0, 0)), (1, rd(0, 0))], |_| None);
     assert_eq!(out[25..29], [Some([7; 2]); 4]);
-    // Of two bursts that overlap the later has the bus.
+    // Where two bursts overlap, the later one has the bus.
     let mut rank = Rank::new(&c);
     rank.write_burst(burst, &[1, 2, 3, 4, 5, 6, 7, 8]);
     let out = run(&mut rank, 100, &[(0, act(0, 0)), (24, rd(0, 0)), (26, rd(0, 0))], |_| None);

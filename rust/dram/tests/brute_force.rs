@@ -11,7 +11,6 @@ use ndp_dram::{Checker, Command, Rule, RuleSet};
 
 use Command::{Activate, Precharge, PrechargeAll, Read, Refresh, Write};
 
-/// Clock in which the internal precharge of the RDA or WRA at `history[i]` begins.
 fn internal_precharge(c: &DramConfig, history: &[(u64, Command)], i: usize) -> u64 {
     let bank = history[i].1.bank();
     let bound = |&(t, command): &(u64, Command)| match command {
@@ -209,7 +208,6 @@ fn random_history(c: &DramConfig, random: &mut Random, length: usize) -> Vec<(u6
         .collect()
 }
 
-/// Those beside [`DISTANCES`].
 const OTHERS: [Rule; 5] =
     [Rule::Refi, Rule::ActivateOpenBank, Rule::AccessClosedBank, Rule::RefreshOpenBank, Rule::BusCollision];
 

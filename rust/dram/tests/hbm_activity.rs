@@ -6,7 +6,7 @@ use ndp_config::{HbmCommandSet, HbmConfig};
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_dram::hbm::{HbmActivity, HbmBankCounts, PseudoChannel};
 
-/// Gives a stream to a channel, data for its writes with it, and runs it to `end`.
+/// Gives a stream to a channel, with data for its writes, and runs it to `end`.
 fn play(c: &HbmConfig, steps: &[Step], end: u64) -> PseudoChannel {
     let mut device = PseudoChannel::new(c).unwrap();
     let (mut next, mut due) = (0, Vec::new());
@@ -27,14 +27,14 @@ fn play(c: &HbmConfig, steps: &[Step], end: u64) -> PseudoChannel {
     device
 }
 
-/// A row buffer that is open: since when, and when a precharge would have been legal.
+/// An open row buffer: since when, and when a precharge would have been legal.
 #[derive(Clone, Copy)]
 struct Open {
     since: u64,
     precharge: u64,
 }
 
-/// Clocks in which a row buffer holds a row, painted from what opens it to what closes it.
+/// Clocks in which a row buffer holds a row, marked from the command that opens it to the one that closes it.
 fn open_clocks(c: &HbmConfig, steps: &[Step], end: u64) -> Vec<bool> {
     let mut clocks = vec![false; end as usize];
     let mut oracle = Oracle::new(c);
@@ -77,7 +77,7 @@ fn open_clocks(c: &HbmConfig, steps: &[Step], end: u64) -> Vec<bool> {
     clocks
 }
 
-/// Everything once more, by definition.
+/// Counts everything again, by definition.
 fn count(c: &HbmConfig, steps: &[Step], end: u64) -> HbmActivity {
     let number = |kind: fn(&HbmCommand) -> bool| {
         steps.iter().filter(|step| step.at < end && kind(&step.command)).count() as u64
@@ -134,7 +134,7 @@ fn commands_banks_and_open_clocks_are_counted_as_defined() {
             let all = c.command_set() == HbmCommandSet::LibraPim;
             assert_eq!((buffer_reads > 0, sums > 0), (all, all), "{bank:?}");
         }
-        // Wherever the run is cut, both parts together are the whole.
+        // Wherever the run is cut, the sum of both parts is the whole.
         let middle = steps[1700].at;
         let before = play(c, &steps[..1700], middle).activity();
         assert_eq!(before, count(c, &steps[..1700], middle), "{} in the middle", c.name());
@@ -152,7 +152,7 @@ fn a_row_is_open_up_to_the_precharge_that_its_last_read_begins() {
     let steps = [
         at(10, Activate { bank_group: 1, bank: 2, partition: 0, row: 7 }),
         at(24, read(false)),
-        // The precharge waits for tRAS: 34 clocks behind the ACT.
+        // The precharge waits for tRAS: 34 clocks after the ACT.
         at(30, read(true)),
     ];
     let open = |end| play(&c, &steps, end).activity().active_cycles;

@@ -48,7 +48,7 @@ fn a_bus_carries_one_command_in_a_clock() {
         assert_eq!(clock(&mut both, [Some(PRE), Some(PRE)]), [Answer::OK, Answer::of(TAKEN)]);
         assert_eq!(clock(&mut both, [None, Some(PRE)]), [Answer::OK; 2]);
         assert_eq!(clock(&mut both, [Some(GBW), Some(GBW)]), [Answer::OK, Answer::of(TAKEN)]);
-        // The other bus is another one.
+        // The other bus is free.
         assert_eq!(clock(&mut both, [Some(PRE), Some(GBW)]), [Answer::OK; 2]);
         assert_eq!(both.each_ref().map(|channel| channel.statistics().commands.refused), [0, 2]);
         let rules: Vec<Rule> = both[1].violations().iter().map(|v| v.rule).collect();
@@ -76,7 +76,7 @@ fn an_activation_has_the_row_bus_for_two_clocks() {
                 let expected = if expected { Answer::OK } else { Answer::of(TAKEN) };
                 assert_eq!(answers[1 - first], expected, "{activation}, {row} {after} clocks behind");
             }
-            // One that is refused has it for its own clock.
+            // A refused word has the bus for its own clock.
             let mut both = pair(&config);
             clock(&mut both, order(Some(activation), None));
             clock(&mut both, [None; 2]);
@@ -87,10 +87,10 @@ fn an_activation_has_the_row_bus_for_two_clocks() {
     }
 }
 
-/// What the buses do, from their definition alone.
+/// The buses, from their definition alone.
 #[derive(Default)]
 struct Buses {
-    /// Of the last clock: who activated.
+    /// Channel that activated in the last clock.
     activated: Option<usize>,
 }
 
@@ -103,8 +103,9 @@ impl Buses {
     }
 }
 
-/// Random legal traffic of both pseudo channels, each beside a channel with buses of its own that is given what was not refused. A command that the
-/// bus refuses comes again, with all that follows it; with `holds` nobody tries while the bus is the other's. Commands that the buses refused.
+/// Random legal traffic of both pseudo channels, each beside a channel with its own buses that gets what was not
+/// refused. A command that the bus refuses comes again, with all that follow it; with `holds` no channel tries while
+/// the bus is the other's. Returns the refused commands of each.
 fn traffic(config: &HbmConfig, seed: u64, holds: bool) -> [u64; 2] {
     let mut both = pair(config);
     let mut alone = [0; 2].map(|_| PseudoChannel::new(config).unwrap());
@@ -128,7 +129,7 @@ fn traffic(config: &HbmConfig, seed: u64, holds: bool) -> [u64; 2] {
             }
         }
         let mut taken = buses.taken(words);
-        // All that a stream has for this clock comes again if one of it is refused.
+        // If one word of a stream's clock is refused, all of them come again.
         for at in 0..2 {
             if taken[at].contains(&true) {
                 let offered = words[at];
@@ -189,7 +190,7 @@ fn what_the_buses_let_through_is_done_as_with_buses_of_ones_own() {
         for seed in 0..4 {
             assert_eq!(traffic(&config, seed, true), [0, 0], "{}", config.name());
             let [first, second] = traffic(&config, seed, false);
-            // The first one is refused behind activations only.
+            // The first one is refused after activations only.
             assert!(first > 2 && second > 5 * first, "{first} {second} {}", config.name());
         }
     }

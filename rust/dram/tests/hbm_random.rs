@@ -39,7 +39,7 @@ impl Model {
         HbmPlace { bank, row, column }
     }
 
-    /// Carries out a command, a write with `data`; what it reads.
+    /// Carries out a command, a write with `data`; returns what it reads.
     fn execute(&mut self, at: u64, command: HbmCommand, data: Column) -> Option<Column> {
         let read = match command {
             HbmCommand::Read { bank_group, bank, partition, column, .. } => {
@@ -96,7 +96,7 @@ struct Run {
     violated: HashMap<Rule, u64>,
 }
 
-/// Runs random traffic and compares all data. With `mutate`, each command that is as early as it may be also comes one
+/// Runs random traffic and compares all data. With `mutate`, each command that is as early as possible also comes one
 /// clock earlier, with nothing else changed.
 fn run(config: &HbmConfig, seed: u64, mutate: bool) -> Run {
     let mut traffic = HbmTraffic::new(config, seed);
@@ -204,7 +204,7 @@ fn a_command_one_clock_early_is_refused_and_leaves_no_trace() {
         assert!(mutated.injected > STEPS as u64 / 10, "{} with {}", mutated.injected, config.name());
         let refused = mutated.device.statistics().commands.refused;
         assert_eq!(refused, mutated.injected);
-        // Nothing but the count of refusals tells the two runs apart.
+        // Only the count of refusals differs between the two runs.
         let mut statistics = mutated.device.statistics();
         statistics.commands.refused = 0;
         assert_eq!(statistics, plain.device.statistics());
@@ -226,7 +226,7 @@ fn a_command_one_clock_early_is_refused_and_leaves_no_trace() {
     }
 }
 
-/// Memories that nobody chose: refreshed in either way, with either command set, with all times of their own.
+/// Memories drawn at random: either refresh, either command set, all times different.
 #[test]
 fn memories_drawn_at_random_refuse_what_comes_a_clock_early_and_nothing_else() {
     let (mut banks, mut one_at_a_time) = (0, 0);
@@ -241,7 +241,7 @@ fn memories_drawn_at_random_refuse_what_comes_a_clock_early_and_nothing_else() {
     assert!(banks > 2 && one_at_a_time > 0, "{banks} {one_at_a_time}");
 }
 
-/// Any command at all, most of them illegal; a REFB often of the bank whose turn it is.
+/// Any command, mostly illegal; a REFB often of the bank whose turn it is.
 fn anything(config: &HbmConfig, random: &mut Random, turn: usize) -> HbmCommand {
     let boundary = config.weight_subarrays() * config.subarray_rows();
     let row = random.pick(&[0, boundary - 1, boundary, config.rows() - 1]);
@@ -299,7 +299,7 @@ fn a_second_checker_refuses_the_same_commands_for_the_same_reasons() {
                 rules.sort();
                 rules.dedup();
             }
-            // After an activation of all banks the checker names tRRD_S beside tRRD_L.
+            // After an activation of all banks the checker names tRRD_S besides tRRD_L.
             if found.contains(&Rule::RrdL) && !expected.contains(&Rule::RrdS) {
                 found.retain(|&rule| rule != Rule::RrdS);
             }

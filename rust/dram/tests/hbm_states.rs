@@ -101,7 +101,7 @@ fn rows_and_accesses_across_the_boundary_are_refused() {
         refused(c, &before, act(0, 0, 0, first), Rule::RowOutsidePartition);
         refused(c, &before, act(0, 0, 1, first - 1), Rule::RowOutsidePartition);
         refused(c, &before, PimActivate { bank_group: 0, row: first - 1 }, Rule::RowOutsidePartition);
-        // The last row below and the first above are fine, and so is an access to each.
+        // The last row below and the first above are legal, and so is an access to each.
         let mut device = PseudoChannel::new(c).unwrap();
         for command in
             [slice(2), act(0, 0, 0, first - 1), act(0, 0, 1, first), rd(0, 0, 0), rd(0, 0, 1), wr(0, 0, 1)]
@@ -197,7 +197,7 @@ fn the_rest_of_the_states_has_statuses_too() {
     refused(&tiny, &[], act(0, 0, 0, 64), Rule::Undefined(DramError::Row { row: 64, rows: 64 }));
 }
 
-/// What Newton and GDDR6-AiM do not have; their other commands come one at a time, whichever bus they are on.
+/// Newton and GDDR6-AiM lack commands; their others come one at a time, whichever bus they are on.
 #[test]
 fn a_smaller_command_set_takes_a_command_at_a_time() {
     let c = HbmConfig::preset("aim").unwrap();

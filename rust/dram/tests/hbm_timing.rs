@@ -9,7 +9,7 @@ use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_dram::hbm::HbmKind;
 use ndp_dram::{Checker, CommandSet, Rule, RuleSet, Scope};
 
-/// Longer than all distances but tRFC.
+/// Longer than all distances except tRFC.
 const APART: u64 = 130;
 
 fn act(bank_group: u8, bank: u8, partition: u8, row: u32) -> HbmCommand {
@@ -46,7 +46,7 @@ struct Case {
     rule: Rule,
     scope: Scope,
     cycles: u64,
-    /// Whether nothing else is in the way of `later` in time.
+    /// Whether `later` is legal once it is in time.
     clean: bool,
 }
 
@@ -82,7 +82,7 @@ impl Cases {
     }
 }
 
-/// Every line of the table with numbers from the configuration by name, of what the memory can do.
+/// Every line of the table that applies to the memory, with numbers from the configuration by name.
 fn cases(c: &HbmConfig) -> Vec<Case> {
     use Scope::{OtherGroup, Rank, SameBank, SameGroup};
     let mut all = Cases { c: c.clone(), list: Vec::new() };
@@ -181,7 +181,7 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
         for later in [act(0, 0, 0, row), pact(0), pacta, slice].into_iter().filter(can) {
             all.add(&[], refb, later, (Rule::RfcBank, SameBank, c.t_rfc_pb()), true);
         }
-        // Out of turn, but too early as well.
+        // Out of turn, but also too early.
         all.add(&[], refb, refb, (Rule::RfcBank, SameBank, c.t_rfc_pb()), false);
         for (later, clean) in [
             (act(1, 0, 0, row), true),
@@ -258,7 +258,7 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
     if c.slicing() {
         let sliced = all.slice_all();
         let boundary = c.weight_subarrays() * c.subarray_rows();
-        // The two partitions of a bank: tRRD_L and nothing else.
+        // The two partitions of a bank: only tRRD_L.
         let (low, high) = (act(0, 0, 0, boundary - 1), act(0, 0, 1, boundary));
         for (earlier, later) in [(low, high), (high, low)] {
             all.add(&sliced, earlier, later, (Rule::RrdL, SameGroup, c.t_rrd_l()), true);
@@ -275,7 +275,7 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
         }
     }
     if c.command_set() == HbmCommandSet::Aim {
-        // Whatever they are.
+        // Any commands.
         let ready = [vec![GBW], all.open_to_compute(0)].concat();
         let row_open = vec![act(0, 0, 0, row)];
         let each = [
@@ -356,7 +356,7 @@ fn every_line_of_the_table_holds_one_clock_early_and_ends_in_time() {
     }
 }
 
-/// `later` in the clock before `first_legal` breaks `rule` alone, and none in `first_legal`.
+/// `later` in the clock before `first_legal` breaks only `rule`, and none in `first_legal`.
 fn expect_from(c: &HbmConfig, before: &[(u64, HbmCommand)], later: HbmCommand, first_legal: u64, rule: Rule) {
     let mut checker = Checker::new(RuleSet::hbm2(c));
     for &(cycle, command) in before {
@@ -466,7 +466,7 @@ fn partitions_of_a_bank_have_times_of_their_own() {
     }
 }
 
-/// Two rounds, as near to each other as tRREFD and tRFCpb allow; the other banks are read meanwhile.
+/// Two rounds, at the limits of tRREFD and tRFCpb; the other banks are read meanwhile.
 #[test]
 fn banks_are_refreshed_in_turn_while_the_others_are_used() {
     let mut tried = 0;
@@ -493,7 +493,7 @@ fn banks_are_refreshed_in_turn_while_the_others_are_used() {
             checker.admit(at, RefreshBank { bank_group: last.0, bank: last.1 }),
             Err(Rule::RefreshOpenBank)
         );
-        // The first one is ready again whatever the others are.
+        // The first one is ready again independently of the others.
         let ready = first + u64::from(c.t_rfc_pb());
         if ready >= at {
             assert_eq!(checker.admit(ready - 1, act(0, 0, 0, 0)), Err(Rule::RfcBank));

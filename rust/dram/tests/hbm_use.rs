@@ -10,7 +10,7 @@ use ndp_dram::hbm::pim::{column_of, lane};
 use ndp_dram::hbm::{HbmBusCycles, HbmPlace, HbmStatistics, PimCycles, PseudoChannel};
 use ndp_numerics::{dot, f16};
 
-/// Gives a stream to a channel, data for its writes with it, and runs it to `end`.
+/// Gives a stream to a channel, with data for its writes, and runs it to `end`.
 fn play(c: &HbmConfig, device: &mut PseudoChannel, steps: &[Step], end: u64) -> Vec<(u64, [u64; 2])> {
     let (mut next, mut due, mut read) = (0, Vec::new(), Vec::new());
     for cycle in 0..end {
@@ -32,7 +32,7 @@ fn play(c: &HbmConfig, device: &mut PseudoChannel, steps: &[Step], end: u64) -> 
     read
 }
 
-/// The classes once more: spans painted on all clocks, then every clock looked at.
+/// The classes again: marks spans on all clocks, then looks at every clock.
 fn classify(c: &HbmConfig, steps: &[Step], end: u64) -> (HbmBusCycles, PimCycles) {
     let mut spans = vec![[false; 12]; end as usize];
     let mut paint = |what: usize, from: u64, length: u32| {
@@ -155,7 +155,7 @@ fn every_clock_has_the_cause_that_the_definitions_give_it() {
     assert!(!most.contains(&0), "{most:?}");
 }
 
-/// Commands in their order, each as early as the second opinion allows.
+/// Commands in order, each as early as the second opinion allows.
 fn schedule(oracle: &mut Oracle, from: u64, commands: &[HbmCommand]) -> Vec<Step> {
     let mut now = from;
     let step = |&command: &HbmCommand| {
@@ -184,8 +184,8 @@ fn merge(oracle: &mut Oracle, from: u64, lists: [&[HbmCommand]; 2]) -> Vec<Step>
     steps
 }
 
-/// Reads a row of each of two banks and computes with a row of all banks: clocks from the first activation to the last
-/// data or result, with both, with reads alone, with computing alone.
+/// Reads a row of each of two banks and computes with a row of all banks. Returns clocks from the first activation to
+/// the last data or result: both, reads only, computing only.
 fn times(c: &HbmConfig) -> [u64; 3] {
     let top = c.rows() - 1;
     let columns = 32;
@@ -235,15 +235,15 @@ fn sliced_banks_read_while_they_compute_and_joined_ones_do_not() {
     assert_eq!((reads, macs), (reads_only, macs_only), "slicing costs nothing of its own");
     assert!(serial > reads + macs);
     assert!(both < reads + macs && both < serial);
-    // What it takes beside the longer of the two: the first PACT waits until both ACTs have left its window of tFAW, and one
-    // MAC for the column command bus.
+    // Beyond the longer of the two: the first PACT waits until both ACTs have left its window of tFAW, and one MAC for
+    // the column command bus.
     let c = HbmConfig::preset("librapim").unwrap();
     assert_eq!(both, macs + u64::from(c.t_faw() + c.t_rrd_s()) + 1);
 }
 
 #[test]
 fn a_column_stream_reads_and_computes_at_the_same_rate_as_alone() {
-    // With the rows open: one RD and one MAC per tCCD for 32 columns, then the same apart.
+    // With the rows open: one RD and one MAC per tCCD for 32 columns, then each alone.
     let c = HbmConfig::preset("librapim").unwrap();
     let mut oracle = Oracle::new(&c);
     let boundary = c.weight_subarrays() as u16;

@@ -66,7 +66,7 @@ fn run(config: &DramConfig, seed: u64, storage: Storage) -> (Rank, Vec<Carried>)
     let first = rank.violations().first().map(ToString::to_string);
     assert_eq!(first, None, "seed {seed}");
     assert_eq!(rank.cycle(), CYCLES);
-    // What is still on its way to the array is not there yet.
+    // Data on their way to the array are missing.
     let pending = to_write.len().div_ceil(4);
     let wrong = model.iter().filter(|(at, words)| rank.read_burst(at.burst(config)) != **words).count();
     assert!(wrong <= pending, "{wrong} bursts differ, {pending} are pending");
@@ -87,7 +87,7 @@ fn legal_traffic_passes_with_the_right_data() {
     }
 }
 
-/// The classes of `statistics` once more: each span painted on all clocks, then every clock looked at.
+/// The classes of `statistics` again: marks each span on all clocks, then looks at every clock.
 fn classify(c: &DramConfig, trace: &[(u64, Command)]) -> (BusCycles, u64, u64) {
     let clocks = CYCLES as usize;
     let paint = |flags: &mut Vec<bool>, from: u64, length: u64| {
@@ -208,7 +208,7 @@ fn every_clock_has_the_cause_that_the_definitions_give() {
     }
 }
 
-/// Which banks are open in each clock, from the definition: painted from each ACT to what closes the bank.
+/// Open banks in each clock, by definition: marked from each ACT to what closes the bank.
 fn open_banks(c: &DramConfig, trace: &[(u64, Command)]) -> Vec<u32> {
     let mut open = vec![0; CYCLES as usize];
     for (i, &(t, command)) in trace.iter().enumerate() {
@@ -259,7 +259,8 @@ fn banks_and_pins_are_counted_as_defined_clock_by_clock() {
             assert_eq!(bank.writes, count(|c| matches!(c, Command::Write { .. })));
             assert!(bank.activates.min(bank.reads).min(bank.writes) > 0, "bank {number}");
         }
-        // Pin by pin, transfer by transfer: a 1 where nothing is driven. A change belongs to who drives, or has driven last.
+        // Pin by pin, transfer by transfer: a 1 where nothing is driven. A change counts for the present or last
+        // driver.
         let (mut pins, mut driver) = (u64::MAX, false);
         let mut buses = [BusBits::default(); 2];
         for clock in carried {
@@ -296,7 +297,7 @@ fn a_rank_is_active_up_to_the_precharge_of_its_last_bank() {
     };
     let active = [10, 11, 101, 110, 122, 123, 1000].map(|cycle| at(cycle).active_cycles);
     assert_eq!(active, [0, 1, 91, 100, 112, 112, 112]);
-    // A burst of zeros: all pins fall, and rise behind it.
+    // A burst of zeros: all pins fall, and rise after it.
     let bus = at(1000).read_bus;
     assert_eq!(bus, BusBits { bits: 512, ones: 0, toggles: 128 });
 }

@@ -42,8 +42,8 @@ fn the_devices_of_the_standard_have_the_documented_rooflines() {
     }
 }
 
-/// One read with auto precharge for each ACT, banks in turn, an ACT as early as tRRD_S, tFAW and tRC allow: as fast as the bound
-/// says, and a clock faster is too fast.
+/// One read with auto precharge for each ACT, banks in turn, ACTs as early as tRRD_S, tFAW and tRC allow: meets the
+/// bound, and a clock faster is too fast.
 #[test]
 fn visits_of_one_burst_reach_their_bound() {
     for preset in ["hermes", "hermes-x8", "hermes-x16"] {
@@ -85,8 +85,8 @@ fn no_room_for_a_read_is_no_bandwidth() {
     assert_eq!(stream::refreshing_gbps(&c), 0.0);
 }
 
-/// The controller of [`stream::refreshing_gbps`], with its gap shortened by `early` clocks before the first read of
-/// an interval.
+/// The controller of [`stream::refreshing_gbps`], with its gap shortened by `early` clocks before the first read of an
+/// interval.
 fn run_controller(c: &DramConfig, intervals: u64, early: u64) -> Rank {
     let [s, l, t_rcd, t_rp] = [c.t_ccd_s(), c.t_ccd_l(), c.t_rcd(), c.t_rp()].map(u64::from);
     let pair = (2 * s).max(l);

@@ -43,7 +43,7 @@ fn after_open_banks(cycle: u64, command: Command) -> Vec<(u64, Command)> {
     before
 }
 
-/// `rule`, and the collision if two bursts at that distance less one share clocks of the bus.
+/// `rule`, and the collision if two bursts at `distance - 1` share clocks of the bus.
 fn with_collision(rule: Rule, distance: u32) -> Vec<Rule> {
     let collides = distance - 1 < DramConfig::T_BL;
     if collides { vec![rule, Rule::BusCollision] } else { vec![rule] }
@@ -285,7 +285,7 @@ fn eight_refreshes_may_be_postponed() {
 fn postponed_refreshes_have_to_be_made_up_for() {
     for c in configs() {
         let t_refi = u64::from(c.t_refi());
-        // One REF after the longest interval leaves eight behind: the next is due one interval later.
+        // One REF after the longest interval leaves eight postponed: the next is due one interval later.
         let before = [(9 * t_refi, REF)];
         assert_eq!(rules_of(&c, &before, 10 * t_refi, REF), []);
         assert_eq!(rules_of(&c, &before, 10 * t_refi + 1, REF), [Rule::Refi]);
@@ -302,8 +302,8 @@ fn postponed_refreshes_have_to_be_made_up_for() {
 fn more_than_eight_refreshes_ahead_of_time_do_not_count() {
     for c in configs() {
         let [t_refi, t_rfc] = [c.t_refi(), c.t_rfc()].map(u64::from);
-        // Ten in the first interval count as eight. Then one in every fourth interval falls behind: `(8 + k + 9)
-        // tREFI` for the k-th of them, at `4 k tREFI`, is passed by the sixth.
+        // Ten in the first interval count as eight. Then one in every fourth interval falls behind: the sixth passes
+        // `(8 + k + 9) tREFI` for the k-th of them, at `4 k tREFI`.
         assert!(10 * t_rfc < 9 * t_refi);
         let mut before: Vec<_> = (0..10).map(|i| (i * t_rfc, REF)).collect();
         let credited = before.iter().fold(0, |credited: u64, (t, _)| (credited + 1).min(t / t_refi + 8));

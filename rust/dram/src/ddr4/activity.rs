@@ -1,10 +1,11 @@
 //! What the energy of a rank depends on: commands by bank, the time in which banks are open, and the bits on the data bus.
 //!
-//! - **Active**: at least one bank is open. A bank is open from the clock of its ACT up to the clock of PRE or PREA, or up to the
-//!   clock in which the precharge of RDA or WRA begins; that clock is not counted any more.
-//! - **Ones** are transferred bits that are 1. On a pseudo open drain bus (JESD79-4, POD12) only a 0 draws current through the termination.
-//! - **Toggles** are changes of a data pin. An idle bus is high: a burst that follows no other one in the clock before begins from ones, and
-//!   the pins return to ones behind the last burst. Masks, strobes and command pins are not counted.
+//! - **Active**: at least one bank is open. A bank is open from the clock of its ACT to the one before that of PRE or
+//!   PREA, or that in which the precharge of RDA or WRA begins.
+//! - **Ones** are transferred bits that are 1. On a pseudo open drain bus (JESD79-4, POD12) only a 0 draws current
+//!   through the termination.
+//! - **Toggles** are changes of a data pin. An idle bus is high: a burst without another one in the clock before starts
+//!   from ones, and the pins return to ones after the last burst. Masks, strobes and command pins are not counted.
 
 use ndp_config::DramConfig;
 use serde::Serialize;
@@ -38,10 +39,8 @@ counts! {
     }
 }
 
-/// All of it up to now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Activity {
-    /// Clocks.
     pub cycles: u64,
     /// Clocks in which at least one bank is open.
     pub active_cycles: u64,
@@ -53,7 +52,6 @@ pub struct Activity {
     pub write_bus: BusBits,
 }
 
-/// The last two transfers on the data bus.
 #[derive(Clone, Copy, Debug)]
 struct LastTransfer {
     cycle: u64,
@@ -61,7 +59,6 @@ struct LastTransfer {
     write: bool,
 }
 
-/// Keeps an [`Activity`].
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     activity: Activity,
@@ -85,14 +82,14 @@ impl Meter {
         Self { activity, open: OpenTime::default(), last: None }
     }
 
-    /// What was counted in the clocks before `cycle`.
+    /// Counts of the clocks before `cycle`.
     pub fn activity(&self, cycle: u64) -> Activity {
         let mut meter = self.clone();
         meter.return_to_ones(cycle);
         Activity { cycles: cycle, active_cycles: self.open.active_cycles(cycle), ..meter.activity }
     }
 
-    /// Takes a command. `precharge_start`: for RDA and WRA of an open bank, where the precharge begins.
+    /// `precharge_start`: for RDA and WRA of an open bank, the clock in which the precharge begins.
     pub fn command(&mut self, cycle: u64, command: &Command, precharge_start: Option<u64>) {
         self.open.close_before(cycle + 1);
         let bank = command.bank().map(|(group, bank)| {
@@ -102,7 +99,7 @@ impl Meter {
             (Command::Activate { .. }, Some(bank)) => {
                 self.activity.banks[bank].activates += 1;
                 self.open.set(cycle, self.open.open() | 1 << bank);
-                // What was to be closed is replaced, which is a violation.
+                // A precharge that was to come is replaced, which is a violation.
                 self.open.keep(1 << bank);
             }
             (Command::Read { .. }, Some(bank)) => self.activity.banks[bank].reads += 1,

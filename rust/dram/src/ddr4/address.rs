@@ -1,8 +1,8 @@
-//! Burst addresses of a rank: which bank, row and column a burst is in.
+//! Maps burst addresses of a rank to bank, row and column.
 //!
 //! From bit 0: bit 0 of the bank group, burst of the row (7), bit 1 of the bank group if there are four, bank (2), row.
-//! Consecutive bursts alternate between two bank groups, so a sequential stream runs at tCCD_S, and 256 of them share an open
-//! row in each of the two.
+//! Consecutive bursts alternate between two bank groups, so a sequential stream runs at tCCD_S, and 256 of them share
+//! an open row in each of the two.
 
 use ndp_config::DramConfig;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use serde::Serialize;
 const COLUMN_BITS: u32 = DramConfig::BURSTS_PER_ROW.trailing_zeros();
 const BANK_BITS: u32 = DramConfig::BANKS_PER_GROUP.trailing_zeros();
 
-/// The place of a burst of 64 bytes in a rank.
+/// Place of a burst of 64 bytes in a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Location {
     pub bank_group: u8,
@@ -22,7 +22,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// Where burst number `burst` of a rank like `config` is; bits beyond a 32-bit row are dropped.
+    /// Place of burst number `burst` in a rank like `config`; drops bits beyond a 32-bit row.
     pub fn of_burst(config: &DramConfig, burst: u64) -> Self {
         let mut rest = burst;
         let mut take = |bits: u32| {
@@ -37,7 +37,7 @@ impl Location {
         Self { bank_group, bank, row: take(u32::BITS) as u32, column_burst }
     }
 
-    /// The burst's number in a rank like `config`.
+    /// Number of the burst in a rank like `config`.
     pub fn burst(&self, config: &DramConfig) -> u64 {
         let bank = u64::from(self.row) << BANK_BITS | u64::from(self.bank);
         let bank = if config.bank_groups() == 4 { bank << 1 | u64::from(self.bank_group >> 1) } else { bank };

@@ -1,10 +1,11 @@
 //! A DDR4 rank in software.
 //!
-//! [`Rank`] takes the pins of the command bus and the data bus once per DRAM clock. It stores data, drives what is read, and checks every
-//! command against the timing rules of [`ndp_config::DramConfig`].
+//! [`Rank`] takes the pins of the command bus and the data bus once per DRAM clock. It stores data, drives what is
+//! read, and checks every command against the timing rules of [`ndp_config::DramConfig`].
 //!
-//! Reading order: [`pins`] (what a command is), [`storage`] and [`address`] (the contents), `rules` and `open_banks` (what a command may
-//! do), [`statistics`] (what every clock of the data bus was used for), [`activity`] (what energy depends on), [`rank`] (all of it together).
+//! Reading order: [`pins`] (encoding of commands), [`storage`] and [`address`] (the contents), `rules` and `open_banks`
+//! (which commands are legal), [`statistics`] (use of every clock of the data bus), [`activity`] (what energy depends
+//! on), [`rank`].
 
 pub mod activity;
 pub mod address;

@@ -41,7 +41,6 @@ impl CommandSet for Command {
     }
 }
 
-/// Which banks have an open row.
 #[derive(Clone, Debug)]
 pub struct OpenBanks {
     banks_per_group: usize,
@@ -49,7 +48,6 @@ pub struct OpenBanks {
 }
 
 impl OpenBanks {
-    /// Whether a row of the bank is open.
     pub(crate) fn is_open(&self, bank_group: u8, bank: u8) -> bool {
         self.open[self.index(bank_group, bank)]
     }
@@ -100,15 +98,13 @@ impl RowState<Command> for OpenBanks {
 }
 
 impl Checker<Command> {
-    /// Whether a row of the bank is open.
-    ///
     /// # Panics
     /// If the bank does not exist.
     pub fn is_open(&self, bank_group: u8, bank: u8) -> bool {
         self.state().is_open(bank_group, bank)
     }
 
-    /// Clock in which the bank's last precharge begins; later than now for an auto precharge that is still to come.
+    /// Clock in which the bank's last precharge begins; in the future for a pending auto precharge.
     pub fn precharge_cycle(&self, bank_group: u8, bank: u8) -> Option<u64> {
         self.last_precharge(&Command::Precharge { bank_group, bank })
     }

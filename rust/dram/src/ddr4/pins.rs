@@ -1,7 +1,7 @@
-//! The command bus: pins, the commands they encode, and the way back.
+//! The command bus: its pins and the encoding of commands.
 //!
-//! The command truth table of JESD79-4, with what the rank does not support left out. The pins are those of one clock
-//! edge: DDR4 commands take a single clock.
+//! Follows the command truth table of JESD79-4, except for what the rank does not support. The pins are those of one
+//! clock edge: DDR4 commands take a single clock.
 
 use ndp_config::DramConfig;
 use serde::Serialize;
@@ -13,7 +13,7 @@ pub const ADDRESS_BITS: u32 = 18;
 /// Row address pins, A16..A0.
 pub const ROW_PINS: u32 = 17;
 
-/// The last bank group of the largest rank; [`super::Rank`] knows how many there are.
+/// The last bank group of the largest rank; [`super::Rank`] knows its own number.
 pub(crate) const BANK_GROUP_PINS_MAX: u32 = 3;
 
 const RAS_N: u32 = 1 << 16;
@@ -27,7 +27,7 @@ const A10: u32 = 1 << 10;
 const COLUMN_BURST_SHIFT: u32 = 3;
 const COLUMN_MASK: u32 = (1 << 10) - 1;
 
-/// The pins of the command bus in one clock. `_n` pins are levels: `false` is the active one.
+/// Pins of the command bus in one clock. `_n` pins are levels: `false` is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct CommandPins {
     /// Chip select: high deselects the rank, whatever the other pins carry.
@@ -37,21 +37,18 @@ pub struct CommandPins {
     pub bank_group: u8,
     /// Bank of the bank group.
     pub bank: u8,
-    /// A17..A0. With `act_n` high, A16, A15, A14 are RAS_n, CAS_n, WE_n; A10 is auto precharge or all banks; A9..A0
-    /// the column.
+    /// A17..A0. With `act_n` high, A16, A15, A14 are RAS_n, CAS_n, WE_n; A10 is auto precharge or all banks; A9..A0 the
+    /// column.
     pub address: u32,
 }
 
 impl CommandPins {
-    /// No command.
     pub const DESELECT: Self = Self { cs_n: true, act_n: true, bank_group: 0, bank: 0, address: 0 };
 
-    /// The command on the pins.
+    /// The command on the pins. Ignores pins that a command does not use, including A12 (BC_n) and A17 of RD and WR.
     ///
-    /// Pins that a command does not use are ignored, A12 (BC_n) and A17 of RD and WR among them.
-    ///
-    /// # Errors [`DramError`] if it is none of [`Command`], a value is wider than its pins, the burst is not aligned,
-    /// or A17 is set in a row.
+    /// # Errors
+    /// [`DramError`] for no [`Command`], a value wider than its pins, an unaligned burst, or A17 set in a row.
     pub fn decode(&self) -> Result<Command, DramError> {
         if self.cs_n {
             return Ok(Command::Deselect);
@@ -103,14 +100,12 @@ fn column_burst(address: u32) -> Result<u8, DramError> {
     Ok((column >> COLUMN_BURST_SHIFT) as u8)
 }
 
-/// A command to the rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Command {
     Deselect,
     /// ACT: opens a row.
     Activate {
         bank_group: u8,
-        /// Bank of the bank group.
         bank: u8,
         /// Row to open.
         row: u32,
@@ -118,21 +113,17 @@ pub enum Command {
     /// RD, or RDA with auto precharge: reads one burst of the open row.
     Read {
         bank_group: u8,
-        /// Bank of the bank group.
         bank: u8,
         /// Burst of the row.
         column_burst: u8,
-        /// Whether the bank precharges itself afterwards.
         auto_precharge: bool,
     },
     /// WR, or WRA with auto precharge: writes one burst of the open row.
     Write {
         bank_group: u8,
-        /// Bank of the bank group.
         bank: u8,
         /// Burst of the row.
         column_burst: u8,
-        /// Whether the bank precharges itself afterwards.
         auto_precharge: bool,
     },
     /// PRE: closes a bank.
@@ -165,7 +156,7 @@ ndp_config::named! {
 }
 
 impl Command {
-    /// Its kind; nothing for a deselected rank.
+    /// `None` for a deselected rank.
     pub fn kind(&self) -> Option<CommandKind> {
         match self {
             Self::Deselect => None,
@@ -193,7 +184,7 @@ impl Command {
         matches!(self, Self::Read { auto_precharge: true, .. } | Self::Write { auto_precharge: true, .. })
     }
 
-    /// The pins of the command; pins that it does not use are 0, A12 of RD and WR is 1.
+    /// Pins of the command; unused pins are 0, A12 of RD and WR is 1.
     pub fn encode(&self) -> CommandPins {
         let a10 = |set: bool| if set { A10 } else { 0 };
         let (act_n, address) = match *self {

@@ -1,16 +1,15 @@
 //! The rank: pins in, data out, once per DRAM clock.
 //!
-//! A RD takes its data from the array in its own clock, a WR puts them there as they arrive. For legal commands
-//! nothing else can be told apart. What happens after a violation is defined as follows, so that a faulty controller
-//! gives the same wrong result every time:
+//! A RD takes its data from the array in its own clock, a WR stores them as they arrive; for legal commands this makes
+//! no difference. The behaviour after a violation is defined as follows, so that a faulty controller gives the same
+//! wrong result every time:
 //!
 //! - undefined pins, and ACT of a row that does not exist, are taken as deselect;
 //! - a command that is only too early (or too late) is carried out as if it were in time;
 //! - ACT of an open bank replaces the open row; RD of a closed bank reads ones, WR of a closed bank writes nothing;
 //! - REF leaves open rows open;
-//! - of two bursts of one direction that overlap on the bus, the later command has the clocks that both claim;
-//! - without data in a clock in which they are due, those two words keep their value; data that are not due are
-//!   ignored.
+//! - where two bursts of one direction overlap on the bus, the later command has the bus;
+//! - if data that are due do not come, those two words keep their value; data that are not due are ignored.
 
 use ndp_config::DramConfig;
 
@@ -24,10 +23,8 @@ use crate::rules::{Checker, RuleSet};
 
 /// What RD of a closed bank reads: a data bus without a driver is pulled up.
 const UNDRIVEN: u64 = u64::MAX;
-/// Clocks of a burst.
 const BURST_CYCLES: usize = DramConfig::T_BL as usize;
 
-/// State of a bank's row buffer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bank {
     row: Option<u32>,
@@ -41,7 +38,7 @@ struct Bank {
 struct WriteBeat {
     issued: u64,
     command: Command,
-    /// Where they go; nowhere if the bank was closed.
+    /// `None` if the bank was closed.
     location: Option<Location>,
     beat: usize,
 }
@@ -51,16 +48,16 @@ struct WriteBeat {
 pub struct Rank {
     config: DramConfig,
     cycle: u64,
-    /// Nothing happens from this clock on unless a command or data come.
+    /// Clock from which nothing happens unless a command or data come.
     busy_until: u64,
     checker: Checker<Command>,
     storage: Storage,
     /// `bank_group * BANKS_PER_GROUP + bank`.
     banks: [Bank; (BANK_GROUP_PINS_MAX + 1) as usize * DramConfig::BANKS_PER_GROUP as usize],
-    /// What the rank drives in the clocks to come: clock `c` at index `c % len`, `len` a power of two beyond the
+    /// Data that the rank drives in future clocks: clock `c` at index `c % len`, `len` a power of two beyond the
     /// latencies.
     reads: Box<[Option<[u64; 2]>]>,
-    /// What the controller has to drive in the clocks to come, in the same way.
+    /// Data that the controller has to drive, likewise.
     writes: Box<[Option<WriteBeat>]>,
     accountant: Accountant,
     meter: Meter,
@@ -68,7 +65,7 @@ pub struct Rank {
 }
 
 ndp_config::getters!(Rank {
-    /// Number of clocks so far, which is the number of the next one.
+    /// Number of clocks so far.
     cycle: u64,
     config: &DramConfig,
 });
@@ -76,12 +73,12 @@ ndp_config::getters!(Rank {
 crate::rules::checked!(Rank, Command);
 
 impl Rank {
-    /// A rank with all banks closed, before its first clock; what was never written reads as zeros.
+    /// A rank with all banks closed, before its first clock; unwritten memory reads as zeros.
     pub fn new(config: &DramConfig) -> Self {
         Self::with_storage(config, Storage::zeros())
     }
 
-    /// As [`Rank::new`] with contents of its own, such as [`Storage::pattern`].
+    /// As [`Rank::new`], with contents such as [`Storage::pattern`].
     pub fn with_storage(config: &DramConfig, storage: Storage) -> Self {
         // tCL is the larger latency (tCWL is at most tCL).
         let clocks = (config.t_cl() as usize + BURST_CYCLES).next_power_of_two();
@@ -103,8 +100,8 @@ impl Rank {
     /// One clock of the DRAM. `write` is what the controller drives on the data bus in this clock (two transfers, the
     /// first in `[0]`); the result is what the rank drives.
     ///
-    /// The data of a RD in clock `t` are driven in `t + tCL .. t + tCL + 3`, those of a WR are due in `t + tCWL .. t
-    /// + tCWL + 3`: words 0 and 1 of the burst in the first of them, 6 and 7 in the last.
+    /// The data of a RD in clock `t` are driven in `t + tCL .. t + tCL + 3`, those of a WR are due in
+    /// `t + tCWL .. t + tCWL + 3`: words 0 and 1 of the burst in the first of them, 6 and 7 in the last.
     #[inline]
     pub fn clock(&mut self, pins: &CommandPins, write: Option<[u64; 2]>) -> Option<[u64; 2]> {
         let cycle = self.cycle;
@@ -115,8 +112,8 @@ impl Rank {
         self.busy_clock(cycle, pins, write)
     }
 
-    /// The controller was reset and drives no data any more: words of a WR that are still due become undefined (here: inverted),
-    /// which is no violation. Everything else stays: open rows, timers, contents, figures.
+    /// The controller was reset and does not drive data any more: words of a WR that are due become undefined (here:
+    /// inverted), without a violation. Open rows, timers, contents and statistics stay.
     pub fn lose_writes(&mut self) {
         for due in self.writes.iter_mut() {
             if let Some(WriteBeat { location: Some(location), beat, .. }) = due.take() {
@@ -126,33 +123,29 @@ impl Rank {
         }
     }
 
-    /// The figures up to now.
     pub fn statistics(&self) -> Statistics {
         self.accountant.statistics(self.cycle)
     }
 
-    /// What energy depends on, up to now.
     pub fn activity(&self) -> Activity {
         self.meter.activity(self.cycle)
     }
 
-    /// Records commands from now on (off by default); what was recorded before is dropped.
+    /// Records commands from now on (off by default); drops earlier records.
     pub fn record_commands(&mut self) {
         self.trace = Some(Vec::new());
     }
 
-    /// Ends the recording and hands out what it has.
+    /// Ends the recording and returns its commands.
     pub fn take_commands(&mut self) -> Vec<(u64, Command)> {
         self.trace.take().unwrap_or_default()
     }
 
-    /// The commands recorded with their clocks, deselects left out.
+    /// The recorded commands with their clocks, without deselects.
     pub fn trace(&self) -> &[(u64, Command)] {
         self.trace.as_deref().unwrap_or_default()
     }
 
-    /// The place of burst `burst` of this rank.
-    ///
     /// # Panics
     /// If the rank has no such burst.
     pub fn address_of(&self, burst: u64) -> Location {
@@ -161,7 +154,7 @@ impl Rank {
         Location::of_burst(&self.config, burst)
     }
 
-    /// Backdoor: the contents of burst `burst`. Data on their way to the array are not seen.
+    /// Backdoor: the contents of burst `burst`, without data on their way to the array.
     ///
     /// # Panics
     /// If the rank has no such burst.
@@ -169,7 +162,7 @@ impl Rank {
         self.storage.read(self.address_of(burst))
     }
 
-    /// Backdoor: sets the contents of burst `burst`. A RD given before still gets what was there.
+    /// Backdoor: sets the contents of burst `burst`. An earlier RD still gets the old contents.
     ///
     /// # Panics
     /// If the rank has no such burst.
@@ -195,7 +188,7 @@ impl Rank {
         }
         let slot = self.slot(cycle);
         let read = self.reads[slot].take();
-        // Most slots are empty: looking first saves copying one.
+        // Most slots are empty: testing first saves copying one.
         let due = if self.writes[slot].is_some() { self.writes[slot].take() } else { None };
         match (due, write) {
             (Some(WriteBeat { location: Some(location), beat, .. }), Some(words)) => {
@@ -264,7 +257,7 @@ impl Rank {
         self.busy_until = self.accountant.busy_until();
     }
 
-    /// The burst that RD or WR addresses, with the memory of its row if it has any; nothing if the bank is closed.
+    /// The burst that RD or WR addresses, with the memory of its row if it has any; `None` if the bank is closed.
     fn open_location(
         &mut self,
         bank_group: u8,
@@ -278,7 +271,7 @@ impl Rank {
         Some((location, memory))
     }
 
-    /// Marks the row as accessed, closes it for RDA and WRA; whether it had been accessed before.
+    /// Marks the row as accessed, and closes it for RDA and WRA. Returns whether it had been accessed before.
     fn access(&mut self, bank_group: u8, bank: u8, auto_precharge: bool) -> bool {
         let bank = self.bank(bank_group, bank);
         let row_hit = bank.accessed;

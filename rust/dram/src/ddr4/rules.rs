@@ -8,8 +8,8 @@ impl RuleSet<Command> {
     /// The rules of DDR4 (JESD79-4) with the numbers of `config`.
     ///
     /// Rules from a WR count from the end of its data, `tCWL + tBL` after the command. Up to eight REFs may be
-    /// postponed and up to eight may be issued ahead of time. Not in the table: at most 16 REFs within 2 tREFI, which
-    /// only a controller that refreshes for no reason could break.
+    /// postponed, and up to eight may be issued ahead of time. The table lacks the rule of at most 16 REFs within 2
+    /// tREFI, which only a controller that refreshes for no reason could break.
     pub fn ddr4(config: &DramConfig) -> Self {
         use CommandKind::{Activate, Precharge, Read, Refresh, Write};
         use Scope::{OtherGroup, Rank, SameBank, SameGroup};

@@ -1,18 +1,18 @@
-//! What a rank was used for: commands, row hits, and a cause for every clock of the data bus.
+//! Use of a rank: commands, row hits, and a cause for every clock of the data bus.
 //!
 //! Every clock belongs to exactly one class of [`BusCycles`]. The first that applies:
 //!
 //! 1. `read`, `write`: data of a RD are on the bus, or are due for a WR. (If both, which is a violation: `read`.)
-//! 2. `refresh`: the clock is in `REF .. REF + tRFC`; or it was `row_cycle` and lies between a REF and the last
-//!    precharge before it with no ACT in between: closing the banks is part of the refresh. It is booked when the REF
-//!    comes.
+//! 2. `refresh`: the clock is in `REF .. REF + tRFC`; or it was `row_cycle` and lies between the last precharge before
+//!    a REF and the REF, without an ACT in between: closing the banks is part of the refresh. It is counted when the
+//!    REF comes.
 //! 3. `row_cycle`: a bank is being made ready, in `PRE .. PRE + tRP` (PREA and the precharge of RDA and WRA likewise,
-//!    from where it begins) or in `ACT .. ACT + tRCD`; or up to its first data in `RD .. RD + tCL`, `WR .. WR + tCWL`
-//!    of the first access after an ACT, if that access came without a clock between it and a row cycle.
-//! 4. `turnaround`: data are to come for a command already given, so that no earlier command could have filled the
+//!    from where it begins) or in `ACT .. ACT + tRCD`; or in `RD .. RD + tCL` or `WR .. WR + tCWL`, up to the first
+//!    data of the first access after an ACT, if no clock lies between that access and a row cycle.
+//! 4. `turnaround`: data are pending for a command already given, so that no earlier command could have filled the
 //!    clock (gaps of tCCD_L, tRTW, tWTR, and the latency of the first access after a pause); or a write's data ended
-//!    less than `max(tWR, tWTR_L)` ago, so that its bank cannot do anything else yet.
-//! 5. `idle`: none of it; the controller had nothing to do or did not do it.
+//!    less than `max(tWR, tWTR_L)` ago, so its bank cannot do anything else yet.
+//! 5. `idle`: none of these; the controller had nothing to do or did not do it.
 
 use ndp_config::DramConfig;
 use serde::Serialize;
@@ -20,26 +20,21 @@ use serde::Serialize;
 use super::{Command, CommandKind};
 use crate::counts;
 
-/// Commands by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CommandCounts {
-    /// ACT.
     pub activate: u64,
     /// RD and RDA.
     pub read: u64,
-    /// RDA alone.
+    /// Only RDA.
     pub read_auto_precharge: u64,
     /// WR and WRA.
     pub write: u64,
-    /// WRA alone.
+    /// Only WRA.
     pub write_auto_precharge: u64,
-    /// PRE.
     pub precharge: u64,
-    /// PREA.
     pub precharge_all: u64,
-    /// REF.
     pub refresh: u64,
-    /// Clocks in which the pins carried something else.
+    /// Clocks with other pins.
     pub undefined: u64,
 }
 
@@ -58,14 +53,10 @@ counts! {
     }
 }
 
-/// All figures of a rank up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Statistics {
-    /// Clocks.
     pub cycles: u64,
-    /// Commands by kind.
     pub commands: CommandCounts,
-    /// Clocks of the data bus by cause.
     pub bus: BusCycles,
     /// Clocks in `REF .. REF + tRFC`.
     pub refresh_cycles: u64,
@@ -75,19 +66,19 @@ pub struct Statistics {
     pub row_misses: u64,
 }
 
-/// Keeps [`Statistics`], from the commands and from the clocks in which something is on.
+/// Keeps [`Statistics`], from the commands and from the clocks in which the bus is used.
 #[derive(Clone, Debug)]
 pub(crate) struct Accountant {
     config: DramConfig,
     statistics: Statistics,
-    /// Ends of the spans named in the module documentation, each one clock behind the last of it.
+    /// First clocks after the spans that the module documentation names.
     refresh_until: u64,
     row_until: u64,
     data_until: u64,
     recovery_until: u64,
-    /// First clocks of auto precharges to come.
+    /// First clocks of pending auto precharges.
     auto_precharges: Vec<u64>,
-    /// Clocks counted as row cycle since the last precharge; nothing after an ACT.
+    /// Clocks counted as row cycle since the last precharge; `None` after an ACT.
     row_since_precharge: Option<u64>,
 }
 
@@ -105,7 +96,7 @@ impl Accountant {
         }
     }
 
-    /// The figures after `cycles` clocks. A clock that [`Accountant::clock`] booked nowhere, or was not called for,
+    /// The statistics after `cycles` clocks. A clock that [`Accountant::clock`] did not count, or was not called for,
     /// is idle.
     pub(crate) fn statistics(&self, cycles: u64) -> Statistics {
         let mut statistics = self.statistics;
@@ -125,8 +116,8 @@ impl Accountant {
         precharged.chain(ends).max().unwrap_or(0)
     }
 
-    /// Takes a command. `row_hit`: for RD and WR, whether the open row has been accessed before; `precharge_start`:
-    /// for RDA and WRA, where the precharge begins.
+    /// `row_hit`: for RD and WR, whether the open row has been accessed before; `precharge_start`: for RDA and WRA, the
+    /// first clock of the precharge.
     pub(crate) fn command(
         &mut self,
         cycle: u64,
@@ -164,7 +155,7 @@ impl Accountant {
         self.auto_precharges.extend(precharge_start);
     }
 
-    /// Books one clock, after its command.
+    /// Counts one clock, after its command.
     pub(crate) fn clock(&mut self, cycle: u64, reading: bool, writing: bool) {
         if !self.auto_precharges.is_empty() {
             let count = self.auto_precharges.len();

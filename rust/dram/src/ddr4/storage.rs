@@ -1,13 +1,13 @@
-//! The contents of a rank, sparse: a row takes memory from when it is first written.
+//! The contents of a rank, sparse: a row takes memory once it is written.
 
 use std::collections::HashMap;
 
 use super::Location;
 use ndp_numerics::SplitMix64;
 
-/// Words of 64 bits of a burst.
+/// Number of 64-bit words.
 pub const BURST_WORDS: usize = 8;
-/// Words of 64 bits of a row.
+/// Number of 64-bit words.
 pub const ROW_WORDS: usize = 1024;
 
 /// Handle of a row that has memory; valid forever, since rows are never freed.
@@ -23,12 +23,12 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Everything reads as zeros.
+    /// Memory that reads as zeros.
     pub fn zeros() -> Self {
         Self { rows: Vec::new(), index: HashMap::new(), seed: None }
     }
 
-    /// What was never written reads as a pattern that depends on `seed` and the place: reading a wrong place shows.
+    /// Unwritten memory reads as a pattern that depends on `seed` and place, which exposes reads of a wrong place.
     pub fn pattern(seed: u64) -> Self {
         Self { seed: Some(seed), ..Self::zeros() }
     }
@@ -38,7 +38,6 @@ impl Storage {
         self.rows.len()
     }
 
-    /// The burst at `location`.
     pub fn read(&self, location: Location) -> [u64; BURST_WORDS] {
         self.read_row(self.find(location), location)
     }
@@ -52,18 +51,16 @@ impl Storage {
         self.row_mut(location)[start..start + 2].copy_from_slice(&words);
     }
 
-    /// Writes the burst at `location`.
     pub fn write(&mut self, location: Location, words: &[u64; BURST_WORDS]) {
         let start = first_word(location);
         self.row_mut(location)[start..start + BURST_WORDS].copy_from_slice(words);
     }
 
-    /// The memory of the row of `location`, if it has any.
     pub(crate) fn find(&self, location: Location) -> Option<RowHandle> {
         self.index.get(&(location.bank_group, location.bank, location.row)).copied()
     }
 
-    /// [`Storage::read`] with the row looked up already.
+    /// [`Storage::read`] of a row that was looked up.
     pub(crate) fn read_row(&self, row: Option<RowHandle>, location: Location) -> [u64; BURST_WORDS] {
         let start = first_word(location);
         match row {
@@ -86,10 +83,10 @@ impl Storage {
         &mut self.rows[handle.0]
     }
 
-    /// What word `word` of a row holds before it is written.
+    /// Contents of word `word` of a row before it is written.
     fn initial(&self, location: Location, word: usize) -> u64 {
         let Some(seed) = self.seed else { return 0 };
-        // A number that is different for every word of the rank.
+        // Different for every word of the rank.
         let Location { bank_group, bank, row, .. } = location;
         let bank = u64::from(row) << 2 | u64::from(bank) | u64::from(bank_group >> 1) << 32;
         let row = bank << 8 | u64::from(bank_group & 1);

@@ -1,10 +1,10 @@
-//! What the energy of a channel depends on: rows, columns and results by bank, buffer, multipliers, refreshes, and the time in which a
-//! row buffer is open.
+//! What the energy of a channel depends on: rows, columns and results by bank, buffer, multipliers, refreshes, and the
+//! time in which a row buffer is open.
 //!
-//! - **Active**: at least one row buffer holds a row. It does from the clock of ACT, PACT or PACTA up to the clock of PRE, PREA or PPRE, or
-//!   up to the clock in which the precharge of RDA or WRA begins; that clock is not counted any more.
+//! - **Active**: at least one row buffer holds a row. It does from the clock of ACT, PACT or PACTA to the one before
+//!   that of PRE, PREA or PPRE, or that in which the precharge of RDA or WRA begins.
 //! - **Rows** are opened by ACT in one bank, by PACT in each bank of the group, by PACTA in all banks.
-//! - MAC accesses a column in every bank, so one number does for all of them.
+//! - MAC accesses a column in every bank, so one count covers all of them.
 
 use ndp_config::HbmConfig;
 
@@ -15,7 +15,6 @@ use crate::open_time::OpenTime;
 use crate::rules::CommandSet;
 
 counts! {
-    /// Accesses of a bank.
     #[derive(Copy)]
     pub struct HbmBankCounts {
         /// Rows that were opened, by ACT, PACT or PACTA.
@@ -32,7 +31,7 @@ counts! {
 }
 
 counts! {
-    /// All of it up to now.
+    /// Counts up to now.
     pub struct HbmActivity {
         /// Clocks.
         cycles: u64,
@@ -53,7 +52,6 @@ counts! {
     }
 }
 
-/// Keeps an [`HbmActivity`].
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     activity: HbmActivity,
@@ -70,13 +68,14 @@ impl Meter {
         Self { activity, banks_per_group, open: OpenTime::default() }
     }
 
-    /// What was counted in the clocks before `cycle`.
+    /// Counts of the clocks before `cycle`.
     pub fn activity(&self, cycle: u64) -> HbmActivity {
         let active_cycles = self.open.active_cycles(cycle);
         HbmActivity { cycles: cycle, active_cycles, ..self.activity.clone() }
     }
 
-    /// Takes a command that was carried out, with the row buffers after it. `precharge_start`: for RDA and WRA, where the precharge begins.
+    /// Counts a command that was carried out; `state`: the row buffers after it. `precharge_start`: for RDA and WRA, the
+    /// first clock of the precharge.
     pub fn command(
         &mut self,
         cycle: u64,
@@ -112,7 +111,7 @@ impl Meter {
         if on_row_bus || precharge_start.is_some() {
             let held = state.open_units();
             if let Some(start) = precharge_start {
-                // The rows that this command closes later; those of others are in `closing` already.
+                // The rows that this command closes later; those of other commands are in `closing` already.
                 self.open.close_at(start, self.open.open() & !held & !self.open.pending());
             }
             self.open.set(cycle, held | self.open.pending());

@@ -1,21 +1,22 @@
-//! Command buses that two pseudo channels share: the checker over both.
+//! Checks the command buses that two pseudo channels share.
 //!
-//! A bus carries one word in a clock. Of two words in one clock the one that came first has the bus ([`super::PseudoChannel`]s are clocked one after
-//! the other: the first of a pair before the second one). An activation that is carried out takes the row bus in the next clock too. Whoever has a word
-//! then is refused, and the word was not there; its own next row command is what tRRD and the rule of its own row bus are for.
+//! A bus carries one word per clock. Of two words in one clock the first one has the bus ([`super::PseudoChannel`]s are
+//! clocked one after the other: the first of a pair before the second). An activation that is carried out takes the row
+//! bus in the next clock too. A word of the other channel in that clock is refused and counts as not sent; the
+//! channel's own next row command is subject to tRRD and the rule of the row bus.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Of a pair of pseudo channels, who had which bus last.
+/// Last users of the buses of a pair.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     /// Row and column bus: clock and pseudo channel of the last word.
     words: [Option<(u64, usize)>; 2],
-    /// The last activation.
+    /// Clock and pseudo channel of the last activation.
     activation: Option<(u64, usize)>,
 }
 
-/// One pseudo channel's way to the buses of its pair. Copies are of the same buses.
+/// Access of one pseudo channel to the buses of its pair. Copies share the buses.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedBuses {
     own: usize,
@@ -23,14 +24,14 @@ pub(crate) struct SharedBuses {
 }
 
 impl SharedBuses {
-    /// Buses that nobody has had, for both of a pair.
+    /// Unused buses, for both of a pair.
     pub fn pair() -> [Self; 2] {
         let last = Arc::new(Mutex::new(Last::default()));
         [0, 1].map(|own| Self { own, last: last.clone() })
     }
 
     fn last(&self) -> std::sync::MutexGuard<'_, Last> {
-        // Nothing panics while it is held.
+        // No code panics while it holds the lock.
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -46,7 +47,6 @@ impl SharedBuses {
         true
     }
 
-    /// Takes note of an activation that was carried out.
     pub fn activated(&self, cycle: u64) {
         self.last().activation = Some((cycle, self.own));
     }

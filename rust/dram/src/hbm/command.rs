@@ -1,9 +1,9 @@
 //! Commands and their words on the two command buses.
 //!
 //! HBM2 has a bus for row commands and one for column commands, so two commands per clock. The words are this project's
-//! own: HBM2's command truth table has no room for partitions, boundaries and computing. Fields of both words, from bit 0:
-//! opcode (4), partition (1), bank (2), bank group (2); then of a row word row or boundary (15), of a column word column
-//! (5), flag (1), slot (5). Fields that a command does not use must be 0.
+//! own: HBM2's command truth table has no room for partitions, boundaries and computing. Fields of both words, from bit
+//! 0: opcode (4), partition (1), bank (2), bank group (2); then in a row word row or boundary (15), in a column word
+//! column (5), flag (1), slot (5). Fields that a command does not use must be 0.
 
 use serde::Serialize;
 
@@ -21,9 +21,8 @@ const COLUMN: Field = (9, 5);
 const FLAG: Field = (14, 1);
 const SLOT: Field = (15, 5);
 
-/// A value in a field.
 trait Operand: Copy {
-    /// That of the bits of a field, of which there are no more than the type has.
+    /// From the bits of a field, which fit the type.
     fn of(bits: u32) -> Self;
     fn bits(self) -> u32;
 }
@@ -54,7 +53,6 @@ impl Operand for bool {
     }
 }
 
-/// A command bus.
 #[derive(Clone, Copy, PartialEq)]
 enum Bus {
     Row,
@@ -70,7 +68,7 @@ impl Bus {
     }
 }
 
-/// A word that is taken apart, and which of its bits have been used.
+/// A word being decoded, and which of its bits have been used.
 struct Word {
     bus: Bus,
     word: u32,
@@ -93,7 +91,7 @@ impl Word {
     }
 }
 
-/// The operands: type, field, and meaning, which are the same in all commands that have them.
+/// The operands: type, field, and meaning, which is the same in all commands.
 macro_rules! operands {
     ($($name:ident: $type:ty = $field:ident, $doc:literal;)*) => {
         macro_rules! operand {
@@ -133,7 +131,6 @@ macro_rules! commands {
             })?,)*
         }
 
-        /// The command of a word on a command bus.
         fn decode(bus: Bus, word: u32) -> Result<HbmCommand, DramError> {
             let mut word = Word { bus, word, used: 0 };
             let opcode: u32 = word.take(OPCODE);
@@ -151,7 +148,7 @@ macro_rules! commands {
         }
 
         impl HbmCommand {
-            /// The word of the command on its bus. Bits of a field beyond its width are lost.
+            /// The word of the command on its bus. Drops bits beyond a field's width.
             pub fn encode(&self) -> u32 {
                 let at = |value: u32, (low, bits): Field| (value & ((1 << bits) - 1)) << low;
                 match *self {
@@ -162,7 +159,7 @@ macro_rules! commands {
                 }
             }
 
-            /// The bits in a field that the command has.
+            /// The bits in a field, if the command has it.
             #[inline]
             fn bits(&self, field: Field) -> Option<u32> {
                 match *self {
@@ -176,7 +173,7 @@ macro_rules! commands {
                 }
             }
 
-            /// What timing rules take it for; nothing for no command.
+            /// Kind for the timing rules; `None` for no command.
             pub(super) fn kind_of(&self) -> Option<HbmKind> {
                 match self {
                     Self::Nop => None,
@@ -229,7 +226,7 @@ commands! {
     Column 7: ReadSum { bank_group, bank } is ResultRead, "SUM";
 }
 
-/// The command of a word on the row command bus. Whether the device has such a bank or row is not looked at.
+/// The command of a word on the row command bus. Does not check whether the device has such a bank or row.
 ///
 /// # Errors
 /// [`DramError::Opcode`] and [`DramError::UnusedBits`].
@@ -237,7 +234,7 @@ pub fn decode_row(word: u32) -> Result<HbmCommand, DramError> {
     decode(Bus::Row, word)
 }
 
-/// The command of a word on the column command bus.
+/// As [`decode_row`], for the column command bus.
 pub fn decode_column(word: u32) -> Result<HbmCommand, DramError> {
     decode(Bus::Column, word)
 }
@@ -283,13 +280,11 @@ impl HbmKind {
 impl HbmCommand {
     /// Bank group and bank of a command to a single bank.
     pub fn bank(&self) -> Option<(u8, u8)> {
-        // Two bits each.
         Some((self.bits(GROUP)? as u8, self.bits(BANK)? as u8))
     }
 
-    /// Place of the global buffer that it reads or writes.
+    /// Column of the global buffer that it reads or writes.
     pub fn slot(&self) -> Option<u8> {
-        // Five bits.
         self.bits(SLOT).map(|slot| slot as u8)
     }
 

@@ -1,16 +1,16 @@
-//! HBM2 with computing banks that can be cut in two, after LibraPIM: one channel in software.
+//! One channel of HBM2 with computing banks that can be sliced, after LibraPIM.
 //!
-//! `docs/hbm-pim.md` is the contract of it: commands and their words, state, timing rules with sources, error statuses.
+//! `docs/hbm-pim.md` is its contract: commands and their words, state, timing rules with sources, error statuses.
 //! [`PseudoChannel`] takes the words of the two command buses and the data bus once per clock. It stores data, drives
-//! what is read, computes what the banks' multipliers would, and refuses what breaks a rule, with a status of its own
-//! for each rule. A refused command changes nothing.
+//! what is read, computes what the banks' multipliers would, and refuses what breaks a rule, with a status for each
+//! rule. A refused command changes nothing.
 //!
-//! Reading order: [`command`] (commands and words), [`rules`] (timing), [`partitions`] (row buffers, boundaries and what
-//! they allow), [`storage`], [`pim`] (buffer and accumulators), [`statistics`] (where clocks go), [`activity`] (where energy goes), [`answer`],
-//! `buses` (those that two share), [`pseudo_channel`].
+//! Reading order: [`command`] (commands and words), [`rules`] (timing), [`partitions`] (row buffers, boundaries and
+//! what they allow), [`storage`], [`pim`] (buffer and accumulators), [`statistics`] (where clocks go), [`activity`]
+//! (where energy goes), [`answer`], `buses` (shared by two), [`pseudo_channel`].
 //!
-//! Left to others: the checker itself, which is that of DDR4 with another table; ECC, power-down
-//! and mode registers; signal timing below a clock, so also the 2 % that slicing adds to tCCD.
+//! Not modelled: ECC, power-down and mode registers; signal timing below a clock, hence the 2 % that slicing adds to
+//! tCCD. The checker is that of DDR4 with another table.
 
 pub mod activity;
 pub mod answer;

@@ -1,9 +1,9 @@
-//! Row buffers of sliced banks, their boundaries, and what may be done with them.
+//! Row buffers of sliced banks, their boundaries, and the commands that they allow.
 //!
-//! Partition 0 has the subarrays below the boundary (weights), partition 1 those above (keys and values). A joined bank is
-//! one partition of all rows; its commands concern both row buffers, so that no distance is lost when the boundary moves.
-//! A row is open for the host (ACT) or to compute (PACT), never for both: the path from a row buffer leads either to the
-//! data bus or to the multipliers. That alone makes reads and computing exclude each other in a joined bank.
+//! Partition 0 has the subarrays below the boundary (weights), partition 1 those above (keys and values). A joined bank
+//! is one partition of all rows; its commands concern both row buffers, so that no distance is lost when the boundary
+//! moves. A row is open for the host (ACT) or to compute (PACT), never for both: the path from a row buffer leads
+//! either to the data bus or to the multipliers. Therefore reads and computing exclude each other in a joined bank.
 
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 
@@ -11,7 +11,6 @@ use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::rules::command_set::{Breach, CommandSet, Direction, RowState, Target};
 use crate::rules::{Rule, RuleSet};
 
-/// Whom a row was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The host, by ACT.
@@ -20,10 +19,9 @@ pub enum Owner {
     Pim,
 }
 
-/// The last command that fills a column of the global buffer, and from when on MAC may use it.
+/// The last command that fills a column of the global buffer, and the clock from which MAC may use it.
 type Filling = Option<(u64, HbmCommand, u64)>;
 
-/// State of all banks.
 #[derive(Clone, Debug)]
 pub struct Partitions {
     config: HbmConfig,
@@ -33,7 +31,6 @@ pub struct Partitions {
     /// Open rows at `2 * bank + partition`; those of a joined bank in both places.
     open: Vec<Option<(u32, Owner)>>,
     slots: Vec<Filling>,
-    /// Bank that REFB refreshes next.
     next_refresh: usize,
 }
 
@@ -47,17 +44,16 @@ impl Partitions {
         self.boundaries[bank]
     }
 
-    /// The open row of a partition, and whom for.
     pub fn open_row(&self, bank: usize, partition: u8) -> Option<(u32, Owner)> {
         self.open[2 * bank + usize::from(partition)]
     }
 
-    /// The partition of a bank whose rows can be computed with.
+    /// The partition of a bank with whose rows it computes.
     pub fn pim_partition(&self, bank: usize) -> u8 {
         u8::from(self.boundaries[bank] > 0)
     }
 
-    /// The bank whose turn it is to be refreshed.
+    /// Bank that REFB refreshes next.
     pub fn next_refresh(&self) -> usize {
         self.next_refresh
     }
@@ -214,7 +210,7 @@ impl RowState<HbmCommand> for Partitions {
 
     fn breach(&self, cycle: u64, command: &HbmCommand) -> Option<Breach<HbmCommand>> {
         let alone = |rule| Some(Breach::alone(rule));
-        // A precharge of its own would be no command on the bus either.
+        // A separate precharge would be no command on the bus either.
         let extra = matches!(command, HbmCommand::ReadToBuffer { .. } | HbmCommand::ReadSum { .. });
         if self.config.command_set() == HbmCommandSet::Aim && (extra || command.auto_precharge()) {
             return alone(Rule::CommandAbsent);
@@ -348,7 +344,6 @@ impl RowState<HbmCommand> for Partitions {
     }
 }
 
-/// The kind of command that opens rows for `owner`.
 fn activation(owner: Owner) -> HbmKind {
     match owner {
         Owner::Host => HbmKind::Activate,

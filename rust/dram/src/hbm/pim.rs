@@ -1,7 +1,7 @@
-//! What computes: the channel's global buffer and an exact accumulator per bank.
+//! The computing part: the channel's global buffer and an exact accumulator per bank.
 //!
 //! `docs/numerics.md` is the contract: a sum of products is exact, its low `acc_bits` bits are kept, and it is rounded
-//! once, when it is read. So the order of MACs does not matter, nor how the adder tree is built.
+//! once, when it is read. So neither the order of MACs nor the structure of the adder tree matters.
 
 use ndp_config::HbmConfig;
 use ndp_config::Result;
@@ -17,7 +17,7 @@ pub fn lane(column: &Column, lane: usize) -> f16 {
     f16::from_bits((column[lane / 4] >> (16 * (lane % 4))) as u16)
 }
 
-/// A column of FP16 lanes; lanes without a value are +0.
+/// A column of FP16 lanes; missing lanes are +0.
 pub fn column_of(lanes: impl IntoIterator<Item = f16>) -> Column {
     let mut column = [0; 4];
     for (i, value) in lanes.into_iter().take(HbmConfig::LANES as usize).enumerate() {
@@ -26,7 +26,6 @@ pub fn column_of(lanes: impl IntoIterator<Item = f16>) -> Column {
     column
 }
 
-/// The buffer and the accumulators of a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PimUnits {
     format: SumFormat,
@@ -35,7 +34,7 @@ pub struct PimUnits {
 }
 
 impl PimUnits {
-    /// An empty buffer, and sums of nothing.
+    /// An empty buffer, and empty sums.
     ///
     /// # Errors
     /// If there is no sum of `acc_bits` bits; no validated configuration asks for one.
@@ -56,12 +55,11 @@ impl PimUnits {
         self.buffer[usize::from(slot)] = column;
     }
 
-    /// Sets two words of a column of the buffer.
     pub(crate) fn set_buffer_beat(&mut self, slot: u8, beat: usize, words: [u64; 2]) {
         self.buffer[usize::from(slot)][2 * beat..2 * beat + 2].copy_from_slice(&words);
     }
 
-    /// `sum += column . buffer[slot]` in `bank`, or `sum = column . buffer[slot]` if it is the first.
+    /// `sum += column . buffer[slot]` in `bank`, or `sum = column . buffer[slot]` if `first`.
     pub(crate) fn mac(&mut self, bank: usize, column: &Column, slot: u8, first: bool) {
         let operand = self.buffer[usize::from(slot)];
         let sum = &mut self.sums[bank];
@@ -72,7 +70,6 @@ impl PimUnits {
         *sum = sum.wrapped();
     }
 
-    /// The exact sum of a bank.
     pub fn sum(&self, bank: usize) -> &ExactSum {
         &self.sums[bank]
     }

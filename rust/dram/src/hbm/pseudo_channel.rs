@@ -1,9 +1,9 @@
 //! The channel: two command words and the data bus in, data and answers out, once per clock.
 //!
-//! Of the two commands of a clock the row command comes first. A RD takes its data from the array in its own clock, a WR
-//! puts them there as they arrive; MAC adds in its own clock; nothing else can be told apart in a legal stream. What is
-//! refused changes nothing. The rest is defined so that a faulty controller gives the same result every time: data that
-//! are not due are ignored; without data in a clock in which they are due, those words keep their value.
+//! Of the two commands of a clock the row command comes first. A RD takes its data from the array in its own clock, a
+//! WR stores them as they arrive, and MAC adds in its own clock; in a legal stream this makes no difference. The rest
+//! is defined so that a faulty controller gives the same result every time: refused commands change nothing; data that
+//! are not due are ignored; if data that are due do not come, those words keep their value.
 
 use ndp_config::Result;
 use ndp_config::{HbmCommandBuses, HbmConfig};
@@ -21,7 +21,6 @@ use crate::rules::{Checker, CommandSet, Rule, RuleSet};
 
 const BURST_CLOCKS: usize = HbmConfig::T_BL as usize;
 
-/// Place of a column in a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HbmPlace {
     /// Bank of the channel: `bank_group * banks_per_group + bank`.
@@ -30,7 +29,6 @@ pub struct HbmPlace {
     pub column: u8,
 }
 
-/// What the channel drives in a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HbmOutputs {
     /// The data bus: two transfers of 64 bits, the first in `[0]`.
@@ -41,14 +39,12 @@ pub struct HbmOutputs {
     pub column_status: Answer,
 }
 
-/// Where data go.
 #[derive(Clone, Copy, Debug)]
 enum Destination {
     Array(HbmPlace),
     Buffer(u8),
 }
 
-/// Two words that are driven in a clock.
 #[derive(Clone, Copy, Debug)]
 struct ReadBeat {
     words: [u64; 2],
@@ -64,7 +60,6 @@ struct WriteBeat {
     beat: usize,
 }
 
-/// A channel of HBM2 with computing banks.
 #[derive(Clone, Debug)]
 pub struct PseudoChannel {
     config: HbmConfig,
@@ -72,21 +67,21 @@ pub struct PseudoChannel {
     checker: Checker<HbmCommand>,
     storage: HbmStorage,
     pim: PimUnits,
-    /// What is driven in the clocks to come: clock `c` at index `c % len`, `len` a power of two beyond the latencies.
+    /// Data that are driven in future clocks: clock `c` at index `c % len`, `len` a power of two beyond the latencies.
     reads: Box<[Option<ReadBeat>]>,
-    /// What is due in the clocks to come, in the same way.
+    /// Data that are due, likewise.
     writes: Box<[Option<WriteBeat>]>,
     accountant: Accountant,
     meter: Meter,
-    /// Those that it shares with another one.
+    /// Buses shared with another pseudo channel.
     buses: Option<SharedBuses>,
 }
 
 ndp_config::getters!(PseudoChannel {
-    /// Number of clocks so far, which is the number of the next one.
+    /// Number of clocks so far.
     cycle: u64,
     config: &HbmConfig,
-    /// Global buffer and sums. A column that a GBW is still bringing is not seen; that of a RDG is.
+    /// Global buffer and sums. Includes the column of a pending RDG, but not that of a pending GBW.
     pim: &PimUnits,
     storage: &HbmStorage,
 });
@@ -94,12 +89,12 @@ ndp_config::getters!(PseudoChannel {
 crate::rules::checked!(PseudoChannel, HbmCommand);
 
 impl PseudoChannel {
-    /// A channel with all banks joined and closed, before its first clock; what was never written reads as zeros.
+    /// A channel with all banks joined and closed, before its first clock; unwritten memory reads as zeros.
     pub fn new(config: &HbmConfig) -> Result<Self> {
         Self::with_storage(config, HbmStorage::zeros())
     }
 
-    /// As [`PseudoChannel::new`] with contents of its own, such as [`HbmStorage::pattern`].
+    /// As [`PseudoChannel::new`], with contents such as [`HbmStorage::pattern`].
     pub fn with_storage(config: &HbmConfig, storage: HbmStorage) -> Result<Self> {
         // tCL is the larger latency (tCWL is at most tCL).
         let clocks = (config.t_cl() as usize + BURST_CLOCKS).next_power_of_two();
@@ -117,8 +112,8 @@ impl PseudoChannel {
         })
     }
 
-    /// The channels of a memory. Where pairs share command buses a clock of all of them is to be given before the next one; of two words in one clock
-    /// the one that is given first has the bus. A copy has the buses of the channel that it was made of.
+    /// The channels of a memory. Where pairs share command buses, all must get a clock before any gets the next one; of
+    /// two words in one clock the first one has the bus. A copy shares the buses of its original.
     pub fn all(config: &HbmConfig) -> Result<Vec<Self>> {
         let mut all = (0..config.channels()).map(|_| Self::new(config)).collect::<Result<Vec<_>>>()?;
         if config.command_buses() == HbmCommandBuses::Shared {
@@ -134,8 +129,8 @@ impl PseudoChannel {
     /// One clock. `row` and `column` are the words on the command buses, `write` is what the controller drives on the
     /// data bus.
     ///
-    /// The data of a RD (RDG, RES, SUM) in clock `t` are driven in `t + tCL` and the clock after it, those of a WR (GBW)
-    /// are due in `t + tCWL` and the clock after it: words 0 and 1 of the column first.
+    /// The data of a RD (RDG, RES, SUM) in clock `t` are driven in `t + tCL` and the clock after it, those of a WR
+    /// (GBW) are due in `t + tCWL` and the clock after it: words 0 and 1 of the column first.
     pub fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> HbmOutputs {
         let cycle = self.cycle;
         self.cycle += 1;
@@ -169,22 +164,20 @@ impl PseudoChannel {
         self.checker.state()
     }
 
-    /// The figures up to now.
     pub fn statistics(&self) -> HbmStatistics {
         self.accountant.statistics()
     }
 
-    /// What energy depends on, in the clocks up to now.
     pub fn activity(&self) -> HbmActivity {
         self.meter.activity(self.cycle)
     }
 
-    /// Backdoor: sets a column. A RD given before still gets what was there.
+    /// Backdoor: sets a column. An earlier RD still gets the old contents.
     pub fn write_column(&mut self, place: HbmPlace, column: &Column) {
         self.storage.write(place.bank, place.row, place.column, column);
     }
 
-    /// Backdoor: a column. Data on their way to the array are not seen.
+    /// Backdoor: a column, without data on their way to the array.
     pub fn read_column(&self, place: HbmPlace) -> Column {
         self.storage.read(place.bank, place.row, place.column)
     }
@@ -229,7 +222,7 @@ impl PseudoChannel {
         }
     }
 
-    /// `command`, if the device has the bank, row and slot that it names.
+    /// `command`, if the device has its bank, row and slot.
     fn fits(&self, command: HbmCommand) -> Result<HbmCommand, DramError> {
         let c = &self.config;
         let group = match command {
@@ -253,7 +246,7 @@ impl PseudoChannel {
         }
     }
 
-    /// The column that RD, RDG or WR means; nothing for other commands and without an open row.
+    /// The column that RD, RDG or WR addresses; `None` for other commands and without an open row.
     fn open_place(&self, command: &HbmCommand) -> Option<HbmPlace> {
         let (HbmCommand::Read { bank_group, bank, partition, column, .. }
         | HbmCommand::ReadToBuffer { bank_group, bank, partition, column, .. }
@@ -266,8 +259,8 @@ impl PseudoChannel {
         Some(HbmPlace { bank, row, column })
     }
 
-    /// Carries out a command that was admitted; `place` is that of [`PseudoChannel::open_place`], there for every RD, RDG
-    /// and WR that is admitted.
+    /// Carries out an admitted command; `place` is that of [`PseudoChannel::open_place`], which every admitted RD, RDG
+    /// and WR has.
     fn execute(&mut self, cycle: u64, command: HbmCommand, place: Option<HbmPlace>) {
         match (command, place) {
             (HbmCommand::Read { .. }, Some(place)) => {
@@ -275,7 +268,7 @@ impl PseudoChannel {
             }
             (HbmCommand::ReadToBuffer { slot, .. }, Some(place)) => {
                 let column = self.read_column(place);
-                // Nobody can see the buffer before the column has arrived: MAC is refused until then.
+                // Invisible before the column has arrived: MAC is refused until then.
                 self.pim.set_buffer(slot, column);
                 self.drive(cycle, column, Traffic::Read);
             }

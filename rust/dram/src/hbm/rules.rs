@@ -1,7 +1,8 @@
-//! The rules of HBM2 with computing banks as a table: the second rule set of the one checker.
+//! The rules of HBM2 with computing banks as a table for the checker.
 //!
 //! `docs/hbm-pim.md` has the same table with the source of each number. RDG is a RD. RES, SUM and GBW have no bank; for
-//! the data bus they count as accesses in another bank group. RD and MAC of different partitions know no distance.
+//! the data bus they count as accesses in another bank group. RD and MAC of different partitions have no distance to
+//! keep.
 
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 
@@ -11,8 +12,8 @@ use crate::rules::{Rule, RuleSet, Scope, TimingRule, WindowRule};
 impl RuleSet<HbmCommand> {
     /// The rules of a channel with the numbers of `config`.
     ///
-    /// Rules from a WR or GBW count from the end of its data, `tCWL + tBL` after the command. Up to eight REFs, or eight REFBs of each
-    /// bank, may be postponed and up to eight may be issued ahead of time.
+    /// Rules from a WR or GBW count from the end of its data, `tCWL + tBL` after the command. Up to eight REFs, or
+    /// eight REFBs of each bank, may be postponed, and up to eight may be issued ahead of time.
     pub fn hbm2(config: &HbmConfig) -> Self {
         use HbmKind::{
             Activate, BufferWrite, Mac, PimActivate, PimActivateAll, Precharge, Read, Refresh, RefreshBank,
@@ -67,7 +68,7 @@ impl RuleSet<HbmCommand> {
                 }
                 table.push((Rule::RrdL, earlier, later, SameGroup, c.t_rrd_l()));
             }
-            // Of other activations tRRD keeps it away.
+            // tRRD keeps it away from other activations.
             for later in [Precharge, Refresh, Slice] {
                 table.push((Rule::RowBus, earlier, later, Rank, HbmConfig::ACTIVATE_CLOCKS));
             }
@@ -109,7 +110,6 @@ impl RuleSet<HbmCommand> {
             write_latency: c.t_cwl().into(),
             burst_cycles: HbmConfig::T_BL.into(),
             refresh_interval: c.refresh_interval().into(),
-            // As many of each bank.
             refresh_postponed: match c.refresh() {
                 HbmRefresh::All => 8,
                 HbmRefresh::Bank => 8 * u64::from(c.banks()),

@@ -1,15 +1,15 @@
-//! What a channel was used for: commands, and a cause for every clock of the data bus and of the multipliers.
+//! Use of a channel: commands, and a cause for every clock of the data bus and of the multipliers.
 //!
 //! Every clock belongs to exactly one class of [`HbmBusCycles`], the first that applies:
 //!
 //! 1. `read`, `result`, `write`, `buffer`: data of RD, of RES or SUM are on the bus, or are due for WR, for GBW.
 //! 2. `refresh`: in `REF .. REF + tRFC`.
 //! 3. `row_cycle`: in `ACT .. ACT + tRCD`, or in `PRE .. PRE + tRP` (PREA and the precharge of RDA and WRA likewise).
-//! 4. `turnaround`: data are to come for a command already given; or a write's data ended less than
-//!    `max(tWR, tWTR_L)` ago.
+//! 4. `turnaround`: data are pending for a command already given; or a write's data ended less than `max(tWR, tWTR_L)`
+//!    ago.
 //! 5. `pim`: a joined bank has a row open to compute with, which keeps the host from it.
 //! 6. `refresh` again: in `REFB .. REFB + tRFCpb`, which keeps the host from one bank only.
-//! 7. `idle`: none of it.
+//! 7. `idle`: none of these.
 //!
 //! and to exactly one class of [`PimCycles`]:
 //!
@@ -18,9 +18,9 @@
 //! 3. `row_cycle`: in `PACT .. PACT + tRCD` (PACTA likewise) or `PPRE .. PPRE + tRP`; or some banks have a row open to
 //!    compute with and others have not: PACTs at a distance of tFAW.
 //! 4. `drain`: in `MAC .. MAC + tMAC`, the result is on its way.
-//! 5. `waiting`: all banks have a row open to compute with: for the buffer, the data bus, or a command.
+//! 5. `waiting`: all banks have a row open to compute with, and wait for the buffer, the data bus, or a command.
 //! 6. `host`: a row that the multipliers could use is open for the host.
-//! 7. `idle`: none of it.
+//! 7. `idle`: none of these.
 
 use ndp_config::HbmConfig;
 use serde::Serialize;
@@ -30,10 +30,9 @@ use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::hbm::partitions::{Owner, Partitions};
 use crate::rules::CommandSet;
 
-/// Commands that were carried out, by kind.
+/// Commands that were carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HbmCommandCounts {
-    /// ACT.
     pub activate: u64,
     /// PACT and PACTA.
     pub pim_activate: u64,
@@ -41,19 +40,15 @@ pub struct HbmCommandCounts {
     pub precharge: u64,
     /// REF and REFB.
     pub refresh: u64,
-    /// SLICE.
     pub slice: u64,
     /// RD, RDA and RDG.
     pub read: u64,
     /// WR and WRA.
     pub write: u64,
-    /// GBW.
     pub buffer_write: u64,
-    /// MAC.
     pub mac: u64,
     /// RES and SUM.
     pub result_read: u64,
-    /// Commands and words that were refused.
     pub refused: u64,
 }
 
@@ -93,20 +88,14 @@ counts! {
     }
 }
 
-/// All figures of a channel up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HbmStatistics {
-    /// Clocks.
     pub cycles: u64,
-    /// Commands by kind.
     pub commands: HbmCommandCounts,
-    /// Clocks of the data bus by cause.
     pub bus: HbmBusCycles,
-    /// Clocks of the multipliers by cause.
     pub pim: PimCycles,
 }
 
-/// What is on the data bus in a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
     Read,
@@ -115,12 +104,11 @@ pub(crate) enum Traffic {
     Buffer,
 }
 
-/// Keeps [`HbmStatistics`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accountant {
     config: HbmConfig,
     statistics: HbmStatistics,
-    /// Ends of the spans named in the module documentation, each one clock behind the last of it.
+    /// First clocks after the spans that the module documentation names.
     refresh_until: u64,
     bank_refresh_until: u64,
     row_until: u64,
@@ -128,7 +116,7 @@ pub(crate) struct Accountant {
     mac_until: u64,
     pim_row_until: u64,
     drain_until: u64,
-    /// First clocks of auto precharges to come.
+    /// First clocks of pending auto precharges.
     auto_precharges: Vec<u64>,
     /// From the state of the row buffers.
     joined_pim: bool,
@@ -150,8 +138,8 @@ impl Accountant {
         self.statistics.commands.refused += 1;
     }
 
-    /// Takes a command that was carried out, with the row buffers after it. `precharge_start`: for RDA and WRA, where the
-    /// precharge begins.
+    /// Counts a command that was carried out; `state`: the row buffers after it. `precharge_start`: for RDA and WRA, the
+    /// first clock of the precharge.
     pub(crate) fn command(
         &mut self,
         cycle: u64,
@@ -229,7 +217,7 @@ impl Accountant {
         }
     }
 
-    /// Books one clock, after its commands.
+    /// Counts one clock, after its commands.
     pub(crate) fn clock(&mut self, cycle: u64, traffic: Option<Traffic>) {
         let end = cycle + u64::from(self.config.t_rp());
         let row_until = &mut self.row_until;

@@ -1,4 +1,4 @@
-//! The contents of a channel, sparse: a row takes memory from when it is first written.
+//! The contents of a channel, sparse: a row takes memory once it is written.
 
 use std::collections::HashMap;
 
@@ -19,12 +19,12 @@ pub struct HbmStorage {
 }
 
 impl HbmStorage {
-    /// Everything reads as zeros.
+    /// Memory that reads as zeros.
     pub fn zeros() -> Self {
         Self { rows: HashMap::new(), seed: None }
     }
 
-    /// What was never written reads as a pattern that depends on `seed` and the place.
+    /// Unwritten memory reads as a pattern that depends on `seed` and the place.
     pub fn pattern(seed: u64) -> Self {
         Self { seed: Some(seed), ..Self::zeros() }
     }
@@ -34,7 +34,6 @@ impl HbmStorage {
         self.rows.len()
     }
 
-    /// The column at bank, row, column.
     pub fn read(&self, bank: usize, row: u32, column: u8) -> Column {
         let start = usize::from(column) * COLUMN_WORDS;
         match self.rows.get(&(bank, row)) {
@@ -65,10 +64,10 @@ impl HbmStorage {
         }
     }
 
-    /// What word `word` of a row holds before it is written.
+    /// Contents of word `word` of a row before it is written.
     fn initial(&self, bank: usize, row: u32, word: usize) -> u64 {
         let Some(seed) = self.seed else { return 0 };
-        // A number that is different for every word of the channel.
+        // Different for every word of the channel.
         let number = ((bank as u64) << 32 | u64::from(row)) * ROW_WORDS as u64 + word as u64;
         SplitMix64::new(seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))).next_u64()
     }

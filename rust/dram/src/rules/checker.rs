@@ -1,16 +1,15 @@
 //! The protocol checker: applies a [`RuleSet`] to a sequence of commands.
 //!
-//! It sees commands and their clocks, no pins and no data; [`crate::Rank`] feeds it, and [`crate::hbm::PseudoChannel`].
-//! One checker for every memory: what a memory's commands mean to its row buffers is its [`CommandSet`]. Every rule that a command breaks
-//! is reported, one violation per line of the table, with the earlier command that binds. After a violation the command
-//! counts as if it had been legal ([`Checker::command`], DDR4), or it is refused and counts for nothing
+//! It sees commands and their clocks, no pins and no data. [`CommandSet`] says what a memory's commands mean to its row
+//! buffers. Every broken rule is reported, one violation per line of the table, with the earlier command that binds.
+//! After a violation the command counts as legal ([`Checker::command`], DDR4), or it is refused and ignored
 //! ([`Checker::admit`], HBM2).
 //!
 //! PRE and PREA are allowed for a closed bank and do not change it, but tRP counts from the last of them (JESD79-4:
 //! "the precharge period will be determined by the last PRECHARGE command issued to the bank").
 //!
 //! RDA and WRA close the bank for further commands at once. Their precharge begins in the first clock in which a PRE
-//! would have been legal, so no later than tRTP, tWR and tRAS ask for, and tRP counts from there.
+//! would have been legal (tRTP, tWR, tRAS), and tRP counts from there.
 
 use std::collections::VecDeque;
 
@@ -19,7 +18,7 @@ use super::history::{Event, History};
 use super::violation::{Violation, ViolationLog};
 use super::{Rule, RuleSet, Scope, TimingRule, WindowRule};
 
-/// Violations that are kept unless [`Checker::keep_violations`] says otherwise.
+/// Violations that are kept unless [`Checker::keep_violations`] is called.
 pub const DEFAULT_KEPT: usize = 100;
 
 /// Methods of a memory that forward to its field `checker`; the present clock is its field `cycle`.
@@ -31,12 +30,11 @@ macro_rules! checked {
                 self.checker.finish(self.cycle);
             }
 
-            /// The first violations, in the order in which they happened.
+            /// The first violations, in order of time.
             pub fn violations(&self) -> &[$crate::Violation<$command>] {
                 self.checker.violations()
             }
 
-            /// Number of all violations.
             pub fn violation_count(&self) -> u64 {
                 self.checker.violation_count()
             }
@@ -51,7 +49,7 @@ macro_rules! checked {
 
 pub(crate) use checked;
 
-/// A burst on the data bus, from its first clock.
+/// A burst on the data bus; `start` is its first clock.
 #[derive(Clone, Copy, Debug)]
 struct Burst<C> {
     start: u64,
@@ -62,7 +60,7 @@ struct Burst<C> {
 #[derive(Clone, Copy, Debug)]
 struct RefreshState<C> {
     last: Option<(u64, C)>,
-    /// REFs that count: those more than the allowance ahead of time do not.
+    /// REFs that count: those ahead of time by more than the allowance do not.
     credited: u64,
     reported: bool,
 }
@@ -74,11 +72,10 @@ struct Window<C: CommandSet> {
     recent: VecDeque<Event<C>>,
 }
 
-/// Checks commands against a [`RuleSet`].
 #[derive(Clone, Debug)]
 pub struct Checker<C: CommandSet> {
     rules: RuleSet<C>,
-    /// The minimum distances by the kind of the later command.
+    /// Minimum distances by the kind of the later command.
     by_later: Vec<Vec<TimingRule<C::Kind>>>,
     history: History<C>,
     windows: Vec<Window<C>>,
@@ -110,8 +107,8 @@ impl<C: CommandSet> Checker<C> {
         }
     }
 
-    /// Checks `command` in clock `cycle` and takes it as done, legal or not. Clocks must not decrease from call to call;
-    /// commands of one clock are on different command buses.
+    /// Checks `command` in clock `cycle` and takes it as done, legal or not. Clocks must not decrease; commands of one
+    /// clock are on different command buses.
     ///
     /// # Panics
     /// If the bank group or the bank does not exist.
@@ -122,11 +119,11 @@ impl<C: CommandSet> Checker<C> {
         self.record(cycle, command, kind, target);
     }
 
-    /// As [`Checker::command`], but a command that breaks a rule is refused: it is reported and changes nothing. Returns
-    /// the first rule that it breaks. An overdue refresh is reported, but no reason to refuse anything.
+    /// As [`Checker::command`], but a command that breaks a rule is reported and refused, and changes nothing. An
+    /// overdue refresh is reported, but refuses nothing.
     ///
     /// # Errors
-    /// The rule, if the command is refused.
+    /// The first rule that a refused command breaks.
     ///
     /// # Panics
     /// If the bank group or the bank does not exist.
@@ -142,17 +139,17 @@ impl<C: CommandSet> Checker<C> {
         }
     }
 
-    /// Checks what is due by `cycle` without a command: that refresh is not overdue. To be called at the end.
+    /// Reports an overdue refresh at the end, `cycle`.
     pub fn finish(&mut self, cycle: u64) {
         self.check_refresh_interval(cycle, C::DESELECT);
     }
 
-    /// The violations kept, in the order in which they happened.
+    /// The violations kept, in order of time.
     pub fn violations(&self) -> &[Violation<C>] {
         &self.log.kept
     }
 
-    /// Number of violations, those not kept included.
+    /// Includes violations that were not kept.
     pub fn violation_count(&self) -> u64 {
         self.log.count
     }
@@ -162,8 +159,7 @@ impl<C: CommandSet> Checker<C> {
         self.log.limit = limit;
     }
 
-    /// Clock in which the last precharge of what `command` concerns begins; later than now for an auto precharge that is
-    /// still to come.
+    /// Clock in which the last precharge of what `command` concerns begins; in the future for a pending auto precharge.
     pub(crate) fn last_precharge(&self, command: &C) -> Option<u64> {
         let target = self.state.target(command);
         self.history.latest(C::PRECHARGE, Scope::SameBank, target).map(|event| event.effective)
@@ -179,7 +175,7 @@ impl<C: CommandSet> Checker<C> {
         self.log.report(cycle, Rule::WriteDataMissing, command, earlier, self.rules.write_latency);
     }
 
-    /// Reports that data were driven although no WR needs them.
+    /// Reports data that no WR needs.
     pub(crate) fn write_data_unexpected(&mut self, cycle: u64) {
         let last = C::WRITES
             .iter()
@@ -189,7 +185,7 @@ impl<C: CommandSet> Checker<C> {
         self.log.report(cycle, rule, C::DESELECT, earlier, self.rules.write_latency);
     }
 
-    /// Reports that `command` is refused for something that is not seen here.
+    /// Reports that `command` is refused for a reason outside the checker.
     pub(crate) fn refuse(&mut self, cycle: u64, command: C, rule: Rule) {
         self.log.report(cycle, rule, command, None, 0);
     }
@@ -199,8 +195,8 @@ impl<C: CommandSet> Checker<C> {
         self.refuse(cycle, C::DESELECT, Rule::Undefined(error));
     }
 
-    /// Reports all rules that `command` breaks. Returns the most telling one that is a reason to refuse it: of the state,
-    /// else of time (of distances the first in the order of [`Rule`]), else of the bus.
+    /// Reports all rules that `command` breaks. Returns the first one that refuses it: of the state, else of time (of
+    /// distances the first in the order of [`Rule`]), else of the bus.
     fn check(&mut self, cycle: u64, command: C, kind: C::Kind, target: Target) -> Option<Rule> {
         let distance = self.check_distances(cycle, command, kind, target);
         let window = self.check_windows(cycle, command, kind);
@@ -211,8 +207,8 @@ impl<C: CommandSet> Checker<C> {
     }
 
     fn check_distances(&mut self, cycle: u64, command: C, kind: C::Kind, target: Target) -> Option<Rule> {
-        // In DDR4's table this is one violation per rule: two lines with one name exclude each other (tCCD of RD and WR,
-        // tRP to ACT and REF).
+        // In DDR4's table this is one violation per rule: two lines with one name exclude each other (tCCD of RD and
+        // WR, tRP to ACT and REF).
         let mut first: Option<Rule> = None;
         for rule in &self.by_later[C::index(kind)] {
             let Some(event) = self.history.latest(rule.earlier, rule.scope, target) else { continue };
@@ -230,7 +226,7 @@ impl<C: CommandSet> Checker<C> {
         for Window { rule, recent } in &self.windows {
             let weight = rule.weight(kind);
             // `recent` holds the last `commands` ones. The newest `commands - weight` of them may share a window with
-            // this one: the one before them has to be outside.
+            // this one; the one before them must be outside.
             let before = recent.len().checked_sub(rule.commands - weight + 1);
             let Some(binding) = before.filter(|_| weight > 0).map(|index| &recent[index]) else { continue };
             if cycle < binding.issued + rule.cycles {
@@ -252,8 +248,8 @@ impl<C: CommandSet> Checker<C> {
         Some(rule)
     }
 
-    /// The last clock in which the next REF is in time: `postponed + 1` intervals after the last one, and no more
-    /// than `postponed` REFs behind the schedule. Reported once until a REF comes.
+    /// The last clock in which the next REF is in time: `postponed + 1` intervals after the last one, and at most
+    /// `postponed` REFs behind the schedule. Reported once until a REF comes.
     fn check_refresh_interval(&mut self, cycle: u64, command: C) {
         let RefreshState { last, credited, reported } = self.refresh;
         let intervals = self.rules.refresh_postponed + 1;

@@ -1,22 +1,21 @@
-//! What the checker has to know of a memory's commands, apart from numbers: one implementation per memory.
+//! What the checker needs to know of a memory's commands besides numbers: one implementation per memory.
 //!
-//! [`crate::Command`] is DDR4's, [`crate::hbm::HbmCommand`] that of HBM2 with computing banks. Distances, windows, buses
-//! and refresh are the checker's and the same for both; here is what differs: kinds of commands, whom a command concerns,
-//! and which commands a row buffer in some state can take.
+//! [`crate::Command`] is DDR4's, [`crate::hbm::HbmCommand`] that of HBM2 with computing banks. Distances, windows,
+//! buses and refresh are the same for both. The traits here cover the differences: kinds of commands, the banks that a
+//! command concerns, and the commands that a row buffer can take.
 
 use std::fmt::{Debug, Display};
 
 use super::{Rule, RuleSet};
 
-/// Which way the data of a command go.
+/// Direction of a command's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the memory.
     Read,
     Write,
 }
 
-/// Whom a command concerns. A unit is what has a row buffer: a bank of DDR4, a partition of HBM2.
+/// Banks that a command concerns. A unit has one row buffer: a bank of DDR4, a partition of HBM2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Bank {
@@ -28,11 +27,10 @@ pub enum Target {
         groups: u64,
         units: u64,
     },
-    /// All units.
     All,
 }
 
-/// A rule that the state of row buffers breaks, with the earlier command to blame if there is one.
+/// A rule broken by the state of row buffers, with the earlier command to blame, if any.
 #[derive(Clone, Copy, Debug)]
 pub struct Breach<C: CommandSet> {
     pub rule: Rule,
@@ -43,24 +41,21 @@ pub struct Breach<C: CommandSet> {
 }
 
 impl<C: CommandSet> Breach<C> {
-    /// A breach that is due to the last command of kind `earlier`.
     pub fn after(rule: Rule, earlier: C::Kind) -> Self {
         Self { rule, earlier: Some(earlier), since: None }
     }
 
-    /// A breach without an earlier command.
     pub fn alone(rule: Rule) -> Self {
         Self { rule, earlier: None, since: None }
     }
 }
 
-/// The commands of a memory.
 pub trait CommandSet: Copy + Debug + Display + PartialEq + 'static {
-    /// What timing rules tell apart.
+    /// What timing rules distinguish.
     type Kind: Copy + Debug + Eq + 'static;
     /// State of the row buffers, and whatever else decides whether a command is legal.
     type State: RowState<Self>;
-    /// What the state depends on beside the geometry.
+    /// What the state depends on besides the geometry.
     type Features: Clone + Debug + Eq;
 
     const KINDS: usize;
@@ -71,11 +66,11 @@ pub trait CommandSet: Copy + Debug + Display + PartialEq + 'static {
     /// Kinds whose data the controller drives.
     const WRITES: &'static [Self::Kind];
 
-    /// Its kind; nothing for no command.
+    /// `None` for no command.
     fn kind(&self) -> Option<Self::Kind>;
     /// Number of a kind, below [`CommandSet::KINDS`].
     fn index(kind: Self::Kind) -> usize;
-    /// Direction of its data on the bus, if there are any.
+    /// Direction of the kind's data on the bus, if it has any.
     fn transfer(kind: Self::Kind) -> Option<Direction>;
     /// Whether the unit precharges itself afterwards.
     fn precharges_itself(&self) -> bool;
@@ -86,10 +81,9 @@ pub trait CommandSet: Copy + Debug + Display + PartialEq + 'static {
 pub trait RowState<C: CommandSet>: Clone + Debug {
     /// All closed.
     fn new(rules: &RuleSet<C>) -> Self;
-    /// Whom `command` concerns in this state.
+    /// Units that `command` concerns in this state.
     fn target(&self, command: &C) -> Target;
     /// The rule that `command` breaks in clock `cycle`, if any.
     fn breach(&self, cycle: u64, command: &C) -> Option<Breach<C>>;
-    /// Takes `command` as done.
     fn apply(&mut self, cycle: u64, command: &C);
 }

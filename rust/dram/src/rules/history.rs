@@ -3,24 +3,22 @@
 use super::command_set::{CommandSet, Target};
 use super::{RuleSet, Scope, TimingRule};
 
-/// A command that rules count from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event<C> {
     /// Clock of the command.
     pub(crate) issued: u64,
-    /// Clock that distances count from: `issued`, but for an auto precharge the clock in which the precharge begins.
+    /// Clock that distances count from: `issued`, or for an auto precharge the first clock of the precharge.
     pub(crate) effective: u64,
     pub(crate) command: C,
 }
 
 impl<C: Copy> Event<C> {
-    /// The command with its clock.
     pub(crate) fn given(&self) -> (u64, C) {
         (self.issued, self.command)
     }
 }
 
-/// Last events by kind. "Last" is the one with the latest `effective`: it is the one that binds.
+/// Last events by kind. "Last" means the latest `effective`, as that one binds.
 #[derive(Clone, Debug)]
 pub(crate) struct History<C> {
     bank_groups: usize,
@@ -29,7 +27,7 @@ pub(crate) struct History<C> {
     groups: Vec<Vec<Option<Event<C>>>>,
 }
 
-/// Numbers of the bits that are set.
+/// Numbers of the set bits.
 fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lowest = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
@@ -48,7 +46,6 @@ impl<C: CommandSet> History<C> {
         }
     }
 
-    /// The last event of `kind` in `scope` of `target`.
     #[inline]
     pub(crate) fn latest(&self, kind: C::Kind, scope: Scope, target: Target) -> Option<&Event<C>> {
         let kind = C::index(kind);

@@ -1,9 +1,9 @@
-//! Timing rules as data, and the checker that applies any such table to the commands of a memory.
+//! Timing rules as data, and the checker that applies a table of them to the commands of a memory.
 //!
-//! Most rules of a DRAM have one form: a command must keep a distance from an earlier one that was near enough to it.
-//! What does not fit (bank states, the four-activate window, refresh intervals, the data bus) is described by numbers
-//! beside the table. Each memory with banks in bank groups has a [`RuleSet`] of its own. Reading order: this file, [`command_set`] (what
-//! the checker knows of commands), [`checker`], `history`, [`violation`].
+//! Most rules of a DRAM have one form: a command must keep a distance from an earlier one in some scope. The others
+//! (bank states, the four-activate window, refresh intervals, the data bus) are described by numbers beside the table.
+//! Each memory with banks in bank groups has its own [`RuleSet`]. Reading order: this file, [`command_set`] (what the
+//! checker knows of commands), [`checker`], `history`, [`violation`].
 
 pub mod checker;
 pub mod command_set;
@@ -19,8 +19,8 @@ use serde::Serialize;
 
 use crate::DramError;
 
-/// The enumeration of rules: name in reports, whether it is one of `state` (of row buffers, or of who has the bus) or of `time`, and the status with
-/// which HBM2 answers a command that breaks it (`docs/hbm-pim.md`).
+/// The enumeration of rules: name in reports, whether it is one of `state` (of row buffers, or of who has the bus) or
+/// of `time`, and the status with which HBM2 answers a command that breaks it (`docs/hbm-pim.md`).
 macro_rules! rules {
     ($($(#[$doc:meta])* $rule:ident $(($payload:ty))? = $name:literal, $kind:ident $status:literal;)*) => {
         /// A rule that a command can break.
@@ -38,7 +38,7 @@ macro_rules! rules {
                 }
             }
 
-            /// The number of the answer to a command that breaks it; from 64 for what no command is refused for.
+            /// The number of the answer to a command that breaks it; from 64 for rules that refuse no command.
             pub(crate) fn status(self) -> u8 {
                 match self {
                     $(Self::$rule { .. } => $status,)*
@@ -163,15 +163,14 @@ impl std::fmt::Display for Rule {
     }
 }
 
-/// Which earlier commands a rule looks at, seen from the later one. A command to all banks (PREA, REF) is near to
-/// every bank.
+/// Earlier commands that a rule considers, seen from the later one. A command to all banks (PREA, REF) is near every
+/// bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Those of the same bank; where banks are sliced, of the same partition.
+    /// In the same bank; where banks are sliced, in the same partition.
     SameBank,
-    /// Those of the same bank group, the same bank included.
+    /// In the same bank group, including the same bank.
     SameGroup,
-    /// Those of the other bank groups.
     OtherGroup,
     Rank,
 }
@@ -179,18 +178,13 @@ pub enum Scope {
 /// `later` must come at least `cycles` clocks after the last `earlier` in `scope`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimingRule<K> {
-    /// Name under which a violation is reported.
     pub rule: Rule,
-    /// Kind of the earlier command.
     pub earlier: K,
-    /// Kind of the later command.
     pub later: K,
-    /// Where the earlier command counts.
     pub scope: Scope,
     pub cycles: u64,
 }
 
-/// A row of a table.
 impl<K> From<(Rule, K, K, Scope, u32)> for TimingRule<K> {
     fn from((rule, earlier, later, scope, cycles): (Rule, K, K, Scope, u32)) -> Self {
         Self { rule, earlier, later, scope, cycles: cycles.into() }
@@ -200,17 +194,16 @@ impl<K> From<(Rule, K, K, Scope, u32)> for TimingRule<K> {
 /// At most `commands` commands of some kinds in any window of `cycles` clocks, over the whole rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowRule<K> {
-    /// Name under which a violation is reported.
     pub rule: Rule,
     /// Kinds of the commands, with what each counts: an activation of four banks counts four.
     pub kinds: Vec<(K, usize)>,
-    /// What is allowed; at least the largest count of a command.
+    /// At least the largest count of a command.
     pub commands: usize,
     pub cycles: u64,
 }
 
 impl<K: PartialEq> WindowRule<K> {
-    /// What a command of `kind` counts; 0 if it does not.
+    /// Count of a command of `kind`; 0 if it does not count.
     pub(crate) fn weight(&self, kind: K) -> usize {
         self.kinds.iter().find(|(counted, _)| *counted == kind).map_or(0, |&(_, weight)| weight)
     }
@@ -234,12 +227,10 @@ pub struct RuleSet<C: CommandSet> {
     pub refresh_interval: u64,
     /// REFs that may be outstanding, and that may be ahead of time.
     pub refresh_postponed: u64,
-    /// What else the state of the row buffers depends on.
     pub features: C::Features,
 }
 
 impl<C: CommandSet> RuleSet<C> {
-    /// Row buffers of the memory.
     pub(crate) fn units(&self) -> usize {
         self.bank_groups * self.banks_per_group * self.partitions
     }

@@ -1,22 +1,21 @@
-//! What the checker reports: one broken rule each, and the list of them.
+//! Violations: one broken rule each, and their log.
 
 use serde::Serialize;
 
 use super::Rule;
 use super::command_set::CommandSet;
 
-/// A rule broken by a command, or by the data that belong to one.
+/// A rule broken by a command, or by its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation<C> {
-    /// Clock in which it happened.
     pub cycle: u64,
     pub rule: Rule,
     /// The command that broke it; deselect if there is none (data without WR, undefined pins, end of the simulation).
     pub command: C,
     /// The earlier command that it was too close to (too far from, for tREFI), with its clock.
     pub earlier: Option<(u64, C)>,
-    /// Clocks from the earlier command that the rule asks for: the minimum; the maximum for tREFI; where the data
-    /// begin for the rules of write data; 0 for rules that only depend on the state of a bank.
+    /// Clocks from the earlier command that the rule requires: the minimum; the maximum for tREFI; the start of the
+    /// data for the rules of write data; 0 for rules of the state of a bank only.
     pub required: u64,
     /// Clocks from the earlier command to this one; from the first clock if there is none.
     pub actual: u64,
@@ -42,11 +41,9 @@ impl<C: CommandSet> std::fmt::Display for Violation<C> {
     }
 }
 
-/// Counts violations and keeps the first ones.
 #[derive(Clone, Debug)]
 pub(crate) struct ViolationLog<C> {
     pub kept: Vec<Violation<C>>,
-    /// Violations that are kept at most.
     pub limit: usize,
     pub count: u64,
 }
@@ -56,7 +53,7 @@ impl<C> ViolationLog<C> {
         Self { kept: Vec::new(), limit, count: 0 }
     }
 
-    /// Takes a violation by its fields; the actual distance follows from them.
+    /// Adds a violation; computes its actual distance.
     #[cold]
     pub(crate) fn report(
         &mut self,

@@ -5,7 +5,8 @@ use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::Rule;
 use ndp_dram::hbm::HbmCommand::{self, *};
 
-/// The paper's memory, small ones, those with other times, two with all numbers odd or different, and one without slicing.
+/// The paper's memory, small ones, those with other times, two with all numbers odd or different, and one without
+/// slicing.
 pub fn hbm_configs() -> Vec<HbmConfig> {
     let device = "row_bits = 7\nsubarray_rows = 16\nweight_subarrays = 3\nall_bank_activate = true";
     let times = "[timing]\nt_cl = 15\nt_rcd = 13\nt_rp = 11\nt_ras = 29\nt_rc = 47\nt_cwl = 7\nt_ccd_s = 3\nt_ccd_l = 5\n\
@@ -23,11 +24,10 @@ pub fn hbm_configs() -> Vec<HbmConfig> {
     all
 }
 
-/// A command that was carried out.
 #[derive(Clone, Copy, Debug)]
 struct Done {
     at: u64,
-    /// Where a precharge begins: later than `at` for RDA and WRA.
+    /// First clock of the precharge: later than `at` for RDA and WRA.
     precharge: u64,
     command: HbmCommand,
     units: u64,
@@ -43,11 +43,10 @@ pub struct Oracle {
     /// Open row and whether it is to compute with, at `[bank][partition]`; of a joined bank at partition 0.
     pub open: Vec<[Option<(u32, bool)>; 2]>,
     slot_ready: Vec<Option<u64>>,
-    /// Bank of the next REFB.
     pub next_refresh: usize,
 }
 
-/// The refresh that the memory has, of the bank whose turn it is at the start.
+/// The refresh that the memory has, for the bank whose turn it is at the start.
 pub fn first_refresh(c: &HbmConfig) -> HbmCommand {
     match c.refresh() {
         HbmRefresh::All => Refresh,
@@ -114,7 +113,6 @@ impl Oracle {
         usize::from(self.boundary[bank] > 0)
     }
 
-    /// Rows of a partition.
     pub fn rows_of(&self, bank: usize, part: usize) -> std::ops::Range<u32> {
         let first = self.boundary[bank] * self.c.subarray_rows();
         match (first, part) {
@@ -251,7 +249,6 @@ impl Oracle {
         bounds
     }
 
-    /// The rule that the state breaks, if any.
     pub fn state_rule(&self, command: HbmCommand) -> Option<Rule> {
         if self.c.command_set() == HbmCommandSet::Aim
             && (matches!(command, ReadToBuffer { .. } | ReadSum { .. }) || command.auto_precharge())
@@ -344,7 +341,7 @@ impl Oracle {
         }
     }
 
-    /// First clock that each rule of time allows, the data bus left out.
+    /// First clock that each rule of time allows, without the data bus.
     fn bounds(&self, command: HbmCommand) -> Vec<(Rule, u64)> {
         let (units, groups) = self.concerns(command);
         let mut bounds: Vec<_> =
@@ -359,7 +356,7 @@ impl Oracle {
         if own > 0 && acts.len() + own > 4 {
             bounds.push((Rule::Faw, acts[acts.len() + own - 5] + u64::from(self.c.t_faw())));
         }
-        // The device looks at the buffer if the rows are open.
+        // The device looks at the buffer only if the rows are open.
         if let (Mac { slot, .. }, None) = (command, self.state_rule(command)) {
             bounds.extend(self.slot_ready[usize::from(slot)].map(|ready| (Rule::BufferNotReady, ready)));
         }
@@ -372,7 +369,6 @@ impl Oracle {
         recent.filter_map(|done| self.data(done.at, done.command)).any(|other| other.abs_diff(start) < 2)
     }
 
-    /// Rules that `command` breaks in clock `at`, of time, bus and state.
     pub fn rules(&self, at: u64, command: HbmCommand) -> Vec<Rule> {
         let mut rules: Vec<Rule> = self.state_rule(command).into_iter().collect();
         rules.extend(self.bounds(command).iter().filter(|(_, bound)| at < *bound).map(|&(rule, _)| rule));
@@ -382,7 +378,7 @@ impl Oracle {
         rules
     }
 
-    /// First legal clock from `from` on; nothing if the state forbids the command.
+    /// `None` if the state forbids the command.
     pub fn earliest(&self, from: u64, command: HbmCommand) -> Option<u64> {
         if self.state_rule(command).is_some() {
             return None;
@@ -391,7 +387,6 @@ impl Oracle {
         (from.max(bound)..).find(|&at| !self.collides(at, command))
     }
 
-    /// Takes a legal command as done.
     pub fn apply(&mut self, at: u64, command: HbmCommand) {
         let (units, groups) = self.concerns(command);
         let mut precharge = at;
@@ -445,7 +440,7 @@ impl Oracle {
             _ => {}
         }
         self.done.push(Done { at, precharge, command, units, groups });
-        // What is longer ago than any distance binds nothing; 150 clocks are more than all but tRFC, in these memories.
+        // Commands longer ago than any distance do not bind; in these memories 150 clocks exceed all except tRFC.
         if self.done.len().is_multiple_of(64) {
             let t_rfc = u64::from(self.c.t_rfc());
             self.done

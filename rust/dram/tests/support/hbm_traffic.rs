@@ -6,7 +6,6 @@ use ndp_dram::hbm::HbmCommand;
 use super::Random;
 use super::hbm::{Oracle, is_row};
 
-/// A command of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub at: u64,
@@ -42,7 +41,7 @@ impl HbmTraffic {
         }
     }
 
-    /// Rows, columns and places of the buffer that are used: few, so that data meet.
+    /// Rows, columns and places of the buffer in use: few, so that data meet.
     pub fn rows(&self) -> [u32; 6] {
         let c = &self.config;
         let boundary = c.weight_subarrays() * c.subarray_rows();
@@ -83,7 +82,7 @@ impl HbmTraffic {
             };
             return if open { HbmCommand::PrechargeAll } else { refresh };
         }
-        // The earliest of a few that are legal.
+        // The earliest of a few legal commands.
         let mut best: Option<(u64, HbmCommand)> = None;
         let mut wanted = 1 + self.random.below(4);
         while wanted > 0 {

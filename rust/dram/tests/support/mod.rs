@@ -7,7 +7,7 @@ pub mod traffic;
 use ndp_config::{DesignConfig, DramConfig};
 use ndp_dram::{Checker, Command, Rule, RuleSet, Violation};
 
-/// The distances between commands that DDR4 and HBM2 both have.
+/// The distances that DDR4 and HBM2 both have.
 pub const DISTANCES: [Rule; 15] = [
     Rule::Rc,
     Rule::Ras,
@@ -26,8 +26,8 @@ pub const DISTANCES: [Rule; 15] = [
     Rule::Rfc,
 ];
 
-/// The default, one with all numbers odd or different, one in which reads and writes have the same latency, and one with four bank
-/// groups.
+/// The default, one with all numbers odd or different, one in which reads and writes have the same latency, and one
+/// with four bank groups.
 pub fn configs() -> [DramConfig; 4] {
     let odd = "t_rc = 80\nt_rcd = 19\nt_cl = 22\nt_cwl = 14\nt_rp = 21\nt_ccd_s = 5\nt_ccd_l = 9\nt_rrd_s = 5\nt_rrd_l = 7\n\
                t_faw = 37\nt_ras = 50\nt_wr = 17\nt_wtr_s = 3\nt_wtr_l = 11\nt_rtp = 9\nt_rfc = 301\nt_refi = 2003\nrow_bits = 9";
@@ -67,7 +67,7 @@ pub fn pre(bank_group: u8, bank: u8) -> Command {
 pub const PREA: Command = Command::PrechargeAll;
 pub const REF: Command = Command::Refresh;
 
-/// The violations of `command` in clock `cycle`, those of the commands before it left out.
+/// The violations of `command` in clock `cycle`, without those of the commands before it.
 pub fn violations_of(
     config: &DramConfig,
     before: &[(u64, Command)],
@@ -84,7 +84,7 @@ pub fn violations_of(
     checker.violations()[count..].to_vec()
 }
 
-/// The rules that `command` breaks, sorted.
+/// Sorted.
 pub fn rules_of(config: &DramConfig, before: &[(u64, Command)], cycle: u64, command: Command) -> Vec<Rule> {
     let mut rules: Vec<Rule> = violations_of(config, before, cycle, command).iter().map(|v| v.rule).collect();
     rules.sort();

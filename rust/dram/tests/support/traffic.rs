@@ -43,7 +43,6 @@ impl Traffic {
         }
     }
 
-    /// The next command and its clock.
     pub fn next(&mut self) -> (u64, Command) {
         let (cycle, command) = if self.refresh_is_due() {
             self.refresh_step()
