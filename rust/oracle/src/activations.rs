@@ -12,7 +12,7 @@ use crate::{CANONICAL_NAN, is_nan};
 /// Fraction bits of the ends.
 const BITS: u32 = 160;
 
-/// An interval that holds a number.
+/// Lower and upper bound of a number.
 type Ends = (BigRational, BigRational);
 
 /// `a / (1 + e^-a)` rounded to nearest even, for every bit pattern; NaN is canonical.
@@ -41,7 +41,7 @@ pub fn gelu(bits: u16) -> u16 {
     })
 }
 
-/// What a function with the sign of its argument gives, `enclosed` between the two limits: 0 below, the argument above.
+/// Rounds a function with the sign of its argument: 0 below `least`, the argument above `most`, `enclosed` in between.
 fn rounded(bits: u16, (least, most): (i64, i64), enclosed: impl Fn(&BigRational) -> Ends) -> u16 {
     let sign = bits & 0x8000;
     match bits {
@@ -64,8 +64,8 @@ fn rounded(bits: u16, (least, most): (i64, i64), enclosed: impl Fn(&BigRational)
     sign | low
 }
 
-/// The normal distribution between 0 and `a`, for `0 <= a <= 6`: its density at `a` times the sum of `a^(2k+1) / (1 * 3 * ... * (2k+1))`, whose
-/// terms more than halve as soon as `2k > 2 a^2`.
+/// The normal distribution between 0 and `a`, for `0 <= a <= 6`: its density at `a` times the sum of
+/// `a^(2k+1) / (1 * 3 * ... * (2k+1))`, whose terms more than halve once `2k > 2 a^2`.
 fn beyond_half(a: &BigRational) -> Ends {
     let unit: BigInt = BigInt::one() << BITS;
     let square = a * a;
@@ -90,9 +90,9 @@ fn beyond_half(a: &BigRational) -> Ends {
     (times(density_low, low), times(density_high, high))
 }
 
-/// Below and above the root of 2 pi, in units of `2^-BITS`.
+/// Bounds of the root of 2 pi, in units of `2^-BITS`.
 static ROOTS: LazyLock<[BigInt; 2]> = LazyLock::new(|| {
-    // pi to fifty digits behind the point, and one more.
+    // pi to fifty decimals; the upper bound is one more in the last place.
     let digits = b"314159265358979323846264338327950288419716939937510";
     let pi = BigInt::parse_bytes(digits, 10).unwrap_or_default();
     let ten = BigInt::from(10).pow(digits.len() as u32 - 1);

@@ -1,7 +1,6 @@
-//! exp of FP16 numbers, correctly rounded, by enclosure in integers.
-//!
-//! Both ends of an interval around `exp(a)` are rounded; where they agree, that is the answer, since rounding is monotone.
-//! The interval is 2^-100 wide relative to its ends, and the search says so when they do not agree.
+//! exp of FP16 numbers, correctly rounded, by enclosure in integers. Both ends of an interval around `exp(a)` are
+//! rounded; where they agree, that is the result, since rounding is monotone. The interval is 2^-100 wide relative to
+//! its ends; the search reports ends that do not agree.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -18,10 +17,8 @@ const LARGEST: u32 = 24;
 /// Terms of the series: `24^TERMS / TERMS!` is far below 2^-BITS.
 const TERMS: u32 = 160;
 
-/// `low <= exp(a) <= high` for a rational `0 <= a <= 24`.
-///
-/// The series, each term rounded down in one sum and up in the other; its tail is at most the last term, since from `2 a` terms on
-/// they more than halve.
+/// `low <= exp(a) <= high` for a rational `0 <= a <= 24`: the series, each term rounded down in one sum and up in the
+/// other. Its tail is at most the last term, since terms more than halve after `2 a` of them.
 fn enclosure_of_positive(a: &BigRational) -> (BigRational, BigRational) {
     let unit = BigInt::one() << BITS;
     let (mut term_low, mut term_high) = (unit.clone(), unit.clone());
@@ -41,7 +38,7 @@ fn enclosure_of_positive(a: &BigRational) -> (BigRational, BigRational) {
     (BigRational::new_raw(low, unit.clone()), BigRational::new_raw(high, unit))
 }
 
-/// `low <= exp(a) <= high` for a rational `|a| <= 24`, the relative width at most 2^-100.
+/// `low <= exp(a) <= high` for a rational `|a| <= 24`, with a relative width of at most 2^-100.
 ///
 /// # Panics
 /// If `|a| > 24`.
@@ -76,7 +73,7 @@ pub fn exp(bits: u16) -> u16 {
     low
 }
 
-/// [`exp`] of all 65 536 bit patterns, at their index.
+/// [`exp`] of all 65 536 bit patterns, by index.
 pub fn exp_of_all() -> Vec<u16> {
     (0..=u16::MAX).map(exp).collect()
 }

@@ -1,26 +1,20 @@
 //! IEEE 754 half precision, twice: by LLVM's APFloat and by the double precision of the machine that runs the test.
-//!
-//! APFloat, in its port to Rust (`rustc_apfloat`, maintained by the Rust project), has one implementation for all formats.
-//! (Berkeley SoftFloat would do as well; its crates ask for CMake, or for x86.) Double precision is an order of magnitude
-//! faster, which is what a test of all 2^32 pairs needs; the two are compared with one another here.
+//! APFloat (`rustc_apfloat`, maintained by the Rust project) has one implementation for all formats; the crates of
+//! Berkeley SoftFloat need CMake, or x86. Double precision is an order of magnitude faster, as a test of all 2^32 pairs
+//! needs; a test compares both.
 
 use half::f16;
 use rustc_apfloat::{Float, ieee::Half};
 
 use crate::{CANONICAL_NAN, is_nan};
 
-/// A two-operand operation of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// `a + b`.
     Add,
-    /// `a - b`.
     Sub,
-    /// `a * b`.
     Mul,
-    /// `a / b`.
     Div,
-    /// The larger one: NaN if either is NaN, and `-0 < +0` (`maximum` of IEEE 754-2019).
+    /// NaN if either is NaN, and `-0 < +0` (`maximum` of IEEE 754-2019).
     Max,
 }
 
@@ -42,10 +36,9 @@ impl Operation {
         if is_nan(bits) { CANONICAL_NAN } else { bits }
     }
 
-    /// The same, by operations in double precision that are exact or cannot mislead the rounding after them.
-    ///
-    /// Sums of multiples of 2^-24 below 2^16 have at most 41 significant bits, products 22. A quotient of numbers of 11 bits
-    /// is a half-way point of FP16 (12 bits) or at least 2^-23 of it away, and its double at most 2^-53.
+    /// As [`Self::result`], by operations in double precision that are exact or cannot mislead the rounding after them:
+    /// sums of multiples of 2^-24 below 2^16 have at most 41 significant bits, products 22. A quotient of numbers of 11
+    /// bits is a half-way point of FP16 (12 bits) or at least 2^-23 of it away, and its double at most 2^-53.
     #[inline]
     pub fn result_by_f64(self, a: u16, b: u16) -> u16 {
         let [x, y] = [a, b].map(|bits| f16::from_bits(bits).to_f64());
@@ -68,9 +61,8 @@ impl Operation {
     }
 }
 
-/// A double rounded to FP16, to nearest even.
-///
-/// Adding and taking away 1.5 * 2^52 units of FP16's last place rounds to that place, by the machine's own rounding.
+/// A double rounded to FP16, to nearest even: adding and subtracting 1.5 * 2^52 units of FP16's last place rounds to
+/// that place.
 #[inline]
 pub fn rounded(x: f64) -> u16 {
     let (sign, magnitude) = (u16::from(x.is_sign_negative()) << 15, x.abs());
@@ -112,7 +104,7 @@ mod tests {
                 if !y.is_zero() {
                     exact.push((Operation::Div, x / y));
                 }
-                // The sign of a zero is not a rational's to tell.
+                // A rational has no sign of zero.
                 for (operation, exact) in exact.into_iter().filter(|(_, exact)| !exact.is_zero()) {
                     assert_eq!(operation.result(a, b), nearest(&exact), "{operation:?}({a:#06x}, {b:#06x})");
                 }

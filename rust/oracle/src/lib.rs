@@ -1,13 +1,12 @@
-//! What the tests compare FP16 results with, and the operands they feed.
-//!
-//! A crate of tests only: `ndp-numerics` and the testbenches of the RTL have it as a dev-dependency, and it depends on
-//! neither, so that one oracle and one set of operands judge both. Results are bit patterns; a NaN is `0x7E00`.
+//! FP16 results and operands for tests. `ndp-numerics` and the testbenches of the RTL use this crate as a
+//! dev-dependency; it depends on neither, so that one oracle and one set of operands judge both. Results are bit
+//! patterns; a NaN is `0x7E00`.
 //!
 //! - [`ieee`]: add, sub, mul, div, max by LLVM's APFloat.
 //! - [`rational`]: exact rationals, rounded by search.
 //! - [`exponential`], [`activations`]: exp, SiLU and GELU of FP16 numbers, enclosed by integers.
 //! - [`pairs`]: operand pairs of the density of TestFloat's level 1.
-//! - [`rows`]: rows of scores for softmax, and how far from the real softmax a result is.
+//! - [`rows`]: rows of scores for softmax, and the distance of a result from the real softmax.
 #![allow(clippy::unwrap_used, reason = "a failure of the oracle is the failure of the test that asks it")]
 
 pub mod activations;
@@ -17,7 +16,7 @@ pub mod pairs;
 pub mod rational;
 pub mod rows;
 
-/// The one NaN of the contract.
+/// The contract's only NaN.
 pub const CANONICAL_NAN: u16 = 0x7E00;
 
 /// Whether a bit pattern is a NaN of any kind.
@@ -25,7 +24,7 @@ pub fn is_nan(bits: u16) -> bool {
     bits & 0x7FFF > 0x7C00
 }
 
-/// A small generator of random numbers (xorshift64*, Vigna 2016); what it feeds is the same on every run.
+/// A small random number generator (xorshift64*, Vigna 2016), the same on every run.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -33,12 +32,11 @@ impl Random {
     /// Any seed; the state must not be zero, so bit 63 is set.
     pub fn new(seed: u64) -> Self {
         let mut random = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 << 63);
-        // Seeds that differ in few bits differ in the first outputs only after some steps.
+        // Similar seeds give similar first outputs.
         (0..8).for_each(|_| _ = random.next_u64());
         random
     }
 
-    /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

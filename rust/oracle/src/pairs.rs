@@ -1,12 +1,12 @@
-//! Pairs of FP16 operands, of the kind and number that Berkeley TestFloat's level 1 has (46 464 for binary16).
+//! Pairs of FP16 operands, of the kind and number of Berkeley TestFloat's level 1 (46 464 for binary16).
 //!
-//! What goes wrong in an adder, a multiplier or a divider goes wrong where exponents are at an end or near one another
-//! and where significands have long runs of ones or zeros. So: all pairs of numbers made of such parts, all pairs of
-//! signs and exponents with random fractions, and every walking one and zero at every distance of exponents.
+//! Adders, multipliers and dividers fail where exponents are extreme or close to each other and where significands have
+//! long runs of ones or zeros. So: all pairs of numbers made of such parts, all pairs of signs and exponents with
+//! random fractions, and every walking one and zero at every distance of exponents.
 
 use crate::Random;
 
-/// Exponent fields: both ends, around one (15), around the distance of a significand's length, and specials (31).
+/// Exponent fields: both ends, around one (15), around the length of a significand, and specials (31).
 const EXPONENTS: [u16; 15] = [0, 1, 2, 4, 5, 10, 13, 14, 15, 16, 17, 25, 29, 30, 31];
 
 /// Fractions: zeros, ones, one bit at either end or its complement, alternating bits.
@@ -19,7 +19,7 @@ fn number(sign: u16, exponent: u16, fraction: u16) -> u16 {
     sign << 15 | exponent << 10 | fraction
 }
 
-/// The numbers whose pairs are all in [`pairs`]: 240, of both signs, with specials.
+/// The 240 numbers whose pairs are all in [`pairs`], of both signs, with specials.
 pub fn corners() -> Vec<u16> {
     let parts = EXPONENTS.iter().flat_map(|&e| FRACTIONS.iter().map(move |&f| (e, f)));
     parts.flat_map(|(e, f)| [number(0, e, f), number(1, e, f)]).collect()

@@ -1,7 +1,5 @@
-//! Exact rationals (bignum) and rounding by search.
-//!
-//! It knows only what each bit pattern is worth as a real number (from `half`'s exact conversion to `f64`): the nearest
-//! FP16 number is found by binary search over all of them, not by bit fields.
+//! Exact rationals (bignum) and rounding by search. Only the real value of each bit pattern is used (from `half`'s
+//! exact conversion to `f64`): a binary search over all of them finds the nearest FP16 number, without bit fields.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -16,12 +14,12 @@ pub fn value(bits: u16) -> BigRational {
     BigRational::new(fixed, BigInt::from(1 << 24))
 }
 
-/// The magnitude of a finite pattern without a sign, in units of 2^-24, of which each is a whole number below 2^40.
+/// The magnitude of a finite pattern without a sign, in units of 2^-24: a whole number below 2^40.
 fn units(bits: u16) -> u64 {
     (half::f16::from_bits(bits).to_f64() * 16_777_216.0) as u64
 }
 
-/// To nearest, ties to the even bit pattern, infinity from 65520 on; +0 for zero. The rational need not be reduced.
+/// To nearest, ties to the even bit pattern, infinity from 65520 upward; +0 for zero. The rational need not be reduced.
 pub fn nearest(q: &BigRational) -> u16 {
     if q.is_zero() {
         return 0;
@@ -29,7 +27,7 @@ pub fn nearest(q: &BigRational) -> u16 {
     let sign = if q.is_negative() { 0x8000 } else { 0 };
     // In units of 2^-24: `numerator / denominator`.
     let (numerator, denominator): (BigInt, BigInt) = (q.numer().abs() << 24, q.denom().abs());
-    // What is larger than all finite numbers rounds as 65520 does.
+    // Anything above the finite numbers rounds as 65520 does.
     let whole = (&numerator / &denominator).to_u64().unwrap_or(u64::MAX);
     if whole >= 65520 << 24 {
         return sign | 0x7C00;

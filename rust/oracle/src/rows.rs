@@ -4,15 +4,14 @@ use half::f16;
 
 use crate::Random;
 
-/// The longest row that the contract bounds the error for.
+/// The longest row whose error the contract bounds.
 pub const MAX_LEN: usize = 16384;
 
-/// How the scores of a row are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Uniform in an interval of random width up to 16.
     Uniform,
-    /// Normal, of random width and mean: what attention sees.
+    /// Normal, of random width and mean, as in attention.
     Normal,
     /// A few units in the last place around one number.
     NearlyEqual,
@@ -27,7 +26,7 @@ pub enum Kind {
     Small,
     /// Numbers of the largest magnitude.
     Large,
-    /// A maximum, many scores that the sum loses almost a unit of each for, and some of any size: see [`adversarial`].
+    /// A maximum, many scores for each of which the sum loses almost a unit, and some of any size: see [`adversarial`].
     Adversarial,
 }
 
@@ -52,13 +51,12 @@ fn rounded(value: f64) -> u16 {
     finite(f16::from_f64(value).to_bits())
 }
 
-/// Of a standard normal distribution (Box and Muller).
+/// A draw from the standard normal distribution (Box and Muller).
 fn normal(random: &mut Random) -> f64 {
     (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
 }
 
 impl Kind {
-    /// A row of `n` finite scores.
     pub fn row(self, n: usize, random: &mut Random) -> Vec<u16> {
         let (width, mean) = (16.0 * random.unit() * random.unit(), 20.0 * (random.unit() - 0.5));
         let centre = finite(random.next_u16());
@@ -88,15 +86,13 @@ impl Kind {
     }
 }
 
-/// A row whose sum comes out too low by as much as can be: each score but a few has an exponential just below a multiple
-/// of 2^-28 (which the sum rounds down to).
-///
-/// The few others are any, so that the roundings of some meet the worst sum.
+/// A row whose sum comes out as much too low as possible: almost every score has an exponential just below a multiple
+/// of 2^-28, to which the sum rounds down. The few others are any, so that some roundings meet the worst sum.
 pub fn adversarial(n: usize, random: &mut Random) -> Vec<u16> {
     let others = 1 + random.below(n.clamp(1, 64));
     let max = rounded(6.0 * (random.unit() - 0.5));
     let top = f16::from_bits(max).to_f64();
-    // Of the scores near top - 18.9 (where the exponential is 2^-28 to 2^-26) the one that loses most of a unit.
+    // The score near top - 18.9 (where the exponential is 2^-28 to 2^-26) that loses most of a unit.
     let lost = |s: u16| ((f16::from_bits(s).to_f64() - top).exp() * (1u64 << 28) as f64).fract();
     let near = rounded(top - 18.9 + 1.4 * random.unit());
     let candidates = (near.saturating_sub(40)..near.saturating_add(40)).filter(|s| s & 0x7C00 != 0x7C00);
@@ -118,23 +114,23 @@ pub fn mask(row: &mut [u16], percent: usize, random: &mut Random) {
     }
 }
 
-/// A length from 1 to `max`, its logarithm uniform.
+/// A length from 1 to `max`, with a uniform logarithm.
 pub fn log_uniform_length(max: usize, random: &mut Random) -> usize {
     (((max + 1) as f64).powf(random.unit()) as usize).clamp(1, max)
 }
 
-/// The unit in the last place of an FP16 number of the size of `value` (which is positive or zero).
+/// The unit in the last place of an FP16 number of the size of `value`, which is positive or zero.
 pub fn ulp(value: f64) -> f64 {
     // The exponent field of an f64: exact, unlike a logarithm.
     let exponent = ((value.to_bits() >> 52) as i32 - 1023).max(-14);
     f64::from_bits(((exponent - 10 + 1023) as u64) << 52)
 }
 
-/// The largest distance of `p` from the real softmax of `scores`, in units in the last place of the real one.
+/// The largest distance of `p` from the real softmax of `scores`, in units in the last place of the real one; infinite
+/// if `p` has a number that is not finite.
 ///
-/// `scores` are finite or -Inf, not all -Inf. In `f64`: an error of at most 2^-52 in each exponential, of `n * 2^-53` in
-/// the sum, hence below 10^-8 units in the last place for `n` up to [`MAX_LEN`]. Anything but a finite number in `p` is
-/// infinitely far.
+/// `scores` are finite or -Inf, not all -Inf. In `f64`: an error of at most 2^-52 in each exponential and of
+/// `n * 2^-53` in the sum, hence below 10^-8 units in the last place for `n` up to [`MAX_LEN`].
 pub fn distance_in_ulp(scores: &[u16], p: &[u16]) -> f64 {
     assert_eq!(scores.len(), p.len());
     let real = |bits: u16| f16::from_bits(bits).to_f64();

@@ -1,10 +1,10 @@
-//! What tests of several crates draw at random: legal configurations, for tests of the generator, of the planner and of the simulation, and
-//! programs ([`random_programs`], [`malform`]); and how much of a series runs ([`amount`], [`some`], [`first`], [`whole`]). Beside it: checks of a binary from
-//! outside ([`programs`]), and what a read stream of a rank can reach by formula ([`stream`]).
+//! Random draws for tests of several crates: legal configurations, for tests of generator, planner and simulation, and
+//! programs ([`random_programs`], [`malform`]); how much of a series runs ([`amount`], [`some`], [`first`], [`whole`]);
+//! checks of a binary from outside ([`programs`]); and the bandwidth of a rank's read stream by formula ([`stream`]).
 //!
-//! Every key is drawn here, one line each, within the limits of `ndp_config` (`docs/configuration.md`): often a limit itself, else
-//! any value between. What ties keys together is kept by the order in which they are drawn, or by drawing again. A new key gets a
-//! line in the table that it belongs to. What a configuration is tested for is left to the tests.
+//! Every key is drawn here, one line each, within the limits of `ndp_config` (`docs/configuration.md`): often a limit
+//! itself, else any value between. The order of drawing, or drawing again, keeps what ties keys together. A new key
+//! gets a line in its table. What a configuration is tested for is left to the tests.
 
 pub mod fuzz;
 pub mod malform;
@@ -28,14 +28,14 @@ use std::fmt::Write;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     All,
-    /// Those with few multipliers and short vectors, whose models are small. All other keys have their full range.
+    /// Few multipliers and short vectors, so that models are small. All other keys have their full range.
     Small,
 }
 
-/// A configuration that passes validation, as it would be written to a file.
+/// A valid configuration, as it would be written to a file.
 #[derive(Clone, Debug)]
 pub struct RandomConfig {
-    /// What it was drawn from: the same seed gives the same configuration.
+    /// The same seed gives the same configuration.
     pub seed: u64,
     pub toml: String,
     pub config: DesignConfig,
@@ -44,7 +44,7 @@ pub struct RandomConfig {
 impl RandomConfig {
     pub fn of(seed: u64, extent: Extent) -> Self {
         let mut draw = Draw::of(seed);
-        // Of sequences of their own: what a seed has been for does not change.
+        // From sequences of their own, so that old seeds keep their meaning.
         let mut formats = Draw::of(seed.wrapping_add(1 << 32));
         let mut shares = Draw::of(seed.wrapping_add(2 << 32));
         let multipliers = ["bit-serial", "digit-serial", "shared-parallel"];
@@ -54,7 +54,7 @@ impl RandomConfig {
         loop {
             let formats = if formats.below(3) > 0 { "all" } else { "fp16" };
             let toml = draw.configuration(seed, extent, [formats, multiplier, exponential], &mut shares);
-            // Rules that tie the sizes of the unit together (slices, chunks) are the reader's business.
+            // The reader enforces the rules that tie the sizes of the unit together (slices, chunks).
             if let Ok(config) = DesignConfig::from_toml(&toml) {
                 return Self { seed, toml, config };
             }
@@ -62,7 +62,7 @@ impl RandomConfig {
     }
 }
 
-/// The seeds of the small configurations that are simulated, and so the ones that the linters have to pass.
+/// The seeds of the small configurations that are simulated, and hence must pass the linters.
 pub fn simulated_seeds() -> Vec<u64> {
     (0..10).chain(1000..1200).collect()
 }
@@ -90,7 +90,7 @@ impl Draw {
         from[self.below(from.len() as u32) as usize]
     }
 
-    /// A number within limits, each of them in one case of six.
+    /// A number within limits, each limit in one case of six.
     pub fn within(&mut self, min: u32, max: u32) -> u32 {
         match self.below(6) {
             0 => min,
@@ -99,7 +99,7 @@ impl Draw {
         }
     }
 
-    /// A number within limits that is seldom far from the lower one, as long times make long runs.
+    /// A number within limits, seldom far from the lower one, as long times make long runs.
     fn short(&mut self, min: u32, max: u32) -> u32 {
         match self.below(8) {
             0 => min,
@@ -153,14 +153,14 @@ impl Draw {
         // No row that the buffer holds overflows the accumulator.
         let [(_, multipliers), (_, lanes), _, (_, acc_bits), _, (_, ranks), (_, buffer_kib), ..] = &mut keys;
         *acc_bits = (*acc_bits).max(GemvConfig::acc_bits_for(512 * *buffer_kib).next_multiple_of(segments));
-        // A stripe of one beat is of FP16.
+        // A stripe of one beat is FP16.
         let (multipliers, lanes, ranks) = (*multipliers, *lanes, *ranks);
         let formats = if multipliers / ranks * lanes < 64 { "fp16" } else { formats };
         let mut keys = written(keys);
         keys.push(("weight_formats", format!("\"{formats}\"")));
         keys.push(("multiplier", format!("\"{multiplier}\"")));
         keys.push(("exponential", format!("\"{exponential}\"")));
-        // In one case of two slices share lanes of the activation unit.
+        // In one case of two, slices share lanes of the activation unit.
         if shares.below(2) == 1 {
             keys.push(("activation_lanes", shares.power(ranks, multipliers).to_string()));
         }
@@ -195,7 +195,7 @@ impl Draw {
             ("t_refi", self.within((2 * t_rfc + t_rc).max(512), 65_532)),
         ];
         let mut keys = written(keys);
-        // Any time, not those of the standard alone.
+        // Any time, not only the standard's.
         keys.push(("jedec", false.to_string()));
         keys
     }
@@ -213,7 +213,7 @@ impl Draw {
     }
 
     fn link(&mut self, extent: Extent) -> Vec<(&'static str, String)> {
-        // Time-outs that are as short as they may be are worth more than those that nobody waits for.
+        // Short time-outs are worth more than long ones that no test reaches.
         let longest = self.one_of(&[12, 14, 16, 24]);
         let fault = self.power(1 << 10, 1 << longest);
         let keys = [

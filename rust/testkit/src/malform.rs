@@ -1,14 +1,12 @@
-//! Malformed instruction words, of each error code.
+//! Malformed instruction words for each error code.
 
 use crate::random_programs::operations_on;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{ErrorCode, Instruction, Numbers, Opcode, Product, Transfer, decode, fields};
 use ndp_numerics::SplitMix64;
 
-/// A random word whose first error is `code`; [`ErrorCode::QueueFull`] is no property of a word and gives an unknown
-/// opcode.
-///
-/// Such a word may have other errors that come later in the order of precedence.
+/// A random word whose first error is `code`; later errors in the order of precedence may follow.
+/// [`ErrorCode::QueueFull`] is no property of a word and gives an unknown opcode.
 pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut SplitMix64) -> u128 {
     let has_code = |word: u128| decode(word, config).is_err_and(|error| error.code() == code);
     let product = Product {
@@ -30,7 +28,7 @@ pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut Split
             let unknown: Vec<u8> = unknown.collect();
             return any & !fields::OPCODE.mask() | u128::from(unknown[below(random, unknown.len())]);
         }
-        // No word is one to a core that has a link.
+        // A core with a link has no such error.
         ErrorCode::Link if config.core().link() => return malformed_word(config, ErrorCode::Opcode, random),
         ErrorCode::Reserved => {
             let opcode = Opcode::ALL[below(random, Opcode::ALL.len())];
@@ -41,11 +39,11 @@ pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut Split
             if matches!(opcode, Opcode::Dot | Opcode::Axpy) && below(random, 4) == 0 {
                 return word | fields::LISTED.mask() | 1 << fields::HEADS.low;
             }
-            // Rows that were selected are listed, entries have 12 bits.
+            // Selected rows are listed, and entries have 12 bits.
             if matches!(opcode, Opcode::Dot | Opcode::Axpy) && below(random, 4) == 0 {
                 return word & !fields::LISTED.mask() | fields::SELECTED.mask();
             }
-            // There is no format 3, and of a design with FP16 alone no other.
+            // There is no format 3, and designs with only FP16 have no other.
             if matches!(opcode, Opcode::Dot | Opcode::Axpy) && below(random, 3) == 0 {
                 let other = config.gemv().weight_formats().len() == 1 && below(random, 2) == 0;
                 let format = if other { 1 + below(random, 2) as u128 } else { 3 };
@@ -80,7 +78,7 @@ fn below(random: &mut SplitMix64, bound: usize) -> usize {
     (random.next_u64() % bound as u64) as usize
 }
 
-/// An instruction whose values are near the limits, on either side, or small.
+/// An instruction whose values are small or near a limit, on either side.
 fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     let (gemv, core) = (config.gemv(), config.core());
     let mut near = |limit: u64, field: ndp_isa::Field| {
@@ -114,7 +112,7 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     let product = Product { src, dst, cols, batch, count, address: in_rank, list, heads, selected, weights };
     let operations = operations_on(other, scalar);
     let operation = operations[below(random, operations.len())];
-    // Of a product with heads.
+    // For a product with heads.
     let short = if below(random, 2) == 0 { cols } else { cols % gemv.max_cols().min(200) + 1 };
     let any_heads = [1, 2, 4, 8, 16][below(random, 5)];
     let transfer =
@@ -146,7 +144,7 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     }
 }
 
-/// A number of words, from another random field: 0 up to some more than the buffer has.
+/// A number of words from another random field: 0 up to somewhat more than the buffer has.
 fn near_words(random: u32, words: u64) -> u32 {
     (u64::from(random) % (words + 8)) as u32
 }

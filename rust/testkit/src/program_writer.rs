@@ -1,6 +1,5 @@
-//! A random program while it is written: what the buffer, the list memory and the DRAM hold at this point.
-//!
-//! The bookkeeping of [`crate::random_programs`], which decides what happens next.
+//! A random program being written: the contents of buffer, list memory and DRAM at this point.
+//! [`crate::random_programs`] decides what happens next.
 
 use std::ops::Range;
 
@@ -11,14 +10,12 @@ use ndp_numerics::SplitMix64;
 
 use crate::{ProgramOptions, malformed_word};
 
-/// What a block of words holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Vectors,
     Sums,
 }
 
-/// A block of words with specified contents.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Live {
     pub(crate) kind: Kind,
@@ -42,7 +39,7 @@ pub(crate) struct Region {
     /// Accessed since the last barrier.
     pub(crate) touched: bool,
     pub(crate) output: bool,
-    /// Elements and vectors of the accumulators that were exported here last and are all there.
+    /// Elements and vectors of the accumulators exported here last, if they are all still there.
     pub(crate) sums: Option<(u32, u32)>,
 }
 
@@ -62,7 +59,6 @@ pub(crate) struct List {
     pub(crate) rows: u32,
 }
 
-/// A program that is being written.
 pub(crate) struct Writer<'a> {
     pub(crate) config: &'a DesignConfig,
     pub(crate) random: SplitMix64,
@@ -80,7 +76,7 @@ pub(crate) struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub(crate) fn new(config: &'a DesignConfig, mut random: SplitMix64, options: ProgramOptions) -> Self {
         let bursts = config.dram().bursts();
-        // Often at the start, sometimes across the end of the DRAM, where addresses go on at 0.
+        // Often at the start, sometimes across the end of the DRAM, where addresses continue at 0.
         let next_burst = match random.next_u64() % 4 {
             0 => bursts - 1 - random.next_u64() % 30,
             1 => random.next_u64() % bursts,
@@ -104,7 +100,7 @@ impl<'a> Writer<'a> {
         from.get(index).copied()
     }
 
-    /// An instruction and what it changes in the buffer.
+    /// Adds an instruction and applies its effect on the buffer.
     pub(crate) fn push(&mut self, instruction: Instruction) {
         debug_assert_eq!(instruction.check(self.config), Ok(()), "{instruction}");
         if self.below(100) < self.options.malformed_percent {
@@ -130,14 +126,14 @@ impl<'a> Writer<'a> {
         self.live.push(Live { kind, base, words, elements, batch });
     }
 
-    /// Blocks with a batch that every instruction can have.
+    /// Blocks with a batch that every instruction supports.
     pub(crate) fn blocks(&self, kind: Kind) -> Vec<Live> {
         let most = self.config.gemv().max_batch();
         self.live.iter().copied().filter(|block| block.kind == kind && block.batch <= most).collect()
     }
 
-    /// Vector blocks of `vectors` vectors for the scalars of several heads. Vectors of one word each may be two blocks
-    /// side by side.
+    /// Vector blocks of `vectors` vectors for the scalars of several heads. Vectors of one word each may be two
+    /// adjacent blocks.
     pub(crate) fn scalar_blocks(&self, vectors: u32) -> Vec<Live> {
         let whole = |block: &&Live| block.kind == Kind::Vectors && block.batch == vectors;
         let mut found: Vec<Live> = self.live.iter().filter(whole).copied().collect();
@@ -157,7 +153,7 @@ impl<'a> Writer<'a> {
         found
     }
 
-    /// Bursts of each rank, from where the last ones ended.
+    /// Allocates bursts of each rank, after the last ones.
     pub(crate) fn allocate(&mut self, bursts: u64) -> u32 {
         let first = self.next_burst;
         let gap = u64::from(self.below(3));
@@ -179,7 +175,7 @@ impl<'a> Writer<'a> {
             [self.below(5) as usize]
     }
 
-    /// A number of elements: mostly few, around the borders of beats and stripes, now and then many.
+    /// A number of elements: mostly few, around the borders of beats and stripes, sometimes many.
     pub(crate) fn elements(&mut self) -> u32 {
         let gemv = self.config.gemv();
         let (stripe, wave) = (gemv.stripe_elems(), gemv.stripe_elems() * gemv.ranks());
@@ -196,7 +192,7 @@ impl<'a> Writer<'a> {
         elements.clamp(1, gemv.max_cols())
     }
 
-    /// Vectors, so that blocks of them leave room for others.
+    /// A number of vectors, small enough that blocks leave room for others.
     pub(crate) fn batch(&mut self) -> u32 {
         let max = self.config.gemv().max_batch();
         if self.chance(40) { 1 } else { 1 + self.below(max) }
@@ -210,7 +206,7 @@ impl<'a> Writer<'a> {
         u64::from(rows) * u64::from(stripes * stripe + 2)
     }
 
-    /// A place for `words` words, none of them in `avoid`.
+    /// A place for `words` words, outside of `avoid`.
     pub(crate) fn place(&mut self, words: u32, avoid: Option<Live>) -> Option<u32> {
         let room = self.config.gemv().slice_words().min(1024).checked_sub(words)?;
         for _ in 0..8 {
@@ -229,7 +225,7 @@ impl<'a> Writer<'a> {
         self.regions[region].touched = true;
     }
 
-    /// A region with data: random ones, and sometimes a burst of all special values.
+    /// A region with random data, and sometimes a burst of all special values.
     pub(crate) fn vector_data(&mut self, bursts: u32) -> usize {
         let region = self.region(bursts);
         let (address, seed, kind) = (self.regions[region].address, self.random.next_u64(), self.kind());
@@ -243,7 +239,7 @@ impl<'a> Writer<'a> {
         region
     }
 
-    /// A format of weights; of a design with FP16 alone nothing is drawn.
+    /// A format of weights; draws nothing in a design with only FP16.
     pub(crate) fn weights(&mut self) -> WeightFormat {
         match self.config.gemv().weight_formats() {
             [only] => *only,
@@ -251,12 +247,11 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A matrix of at least `rows` rows of `cols` elements, of any format.
     pub(crate) fn matrix(&mut self, rows: u32, cols: u32) -> Option<Matrix> {
         self.matrix_of(rows, cols, None)
     }
 
-    /// The same, of one format if it says which.
+    /// A matrix of at least `rows` rows of `cols` elements, of format `only` or any.
     pub(crate) fn matrix_of(&mut self, rows: u32, cols: u32, only: Option<WeightFormat>) -> Option<Matrix> {
         let fitting: Vec<Matrix> =
             self.matrices.iter().copied().filter(|m| m.cols == cols && m.rows >= rows).collect();
@@ -277,7 +272,6 @@ impl<'a> Writer<'a> {
         Some(matrix)
     }
 
-    /// `count` entries below `rows` in the list memory.
     pub(crate) fn list(&mut self, count: u32, rows: u32) -> Option<u32> {
         let fitting: Vec<List> =
             self.lists.iter().copied().filter(|list| list.count >= count && list.rows <= rows).collect();
@@ -294,7 +288,7 @@ impl<'a> Writer<'a> {
         let bursts = count.div_ceil(16);
         let region = self.region(bursts);
         let address = self.regions[region].address;
-        // No vectors come from here or go there.
+        // No vectors are loaded from or stored to the list.
         self.regions.remove(region);
         // The high bits of an entry mean nothing.
         let values = (0..count).map(|_| self.below(rows) | self.below(256) << 24).collect();
@@ -306,14 +300,14 @@ impl<'a> Writer<'a> {
         Some(first)
     }
 
-    /// What has been stored, taken for a matrix of as many rows as there are, up to 32.
+    /// Stored data taken as a matrix of as many rows as there are, up to 32.
     pub(crate) fn stored_matrix(&mut self, cols: u32, only: Option<WeightFormat>) -> Option<Matrix> {
         let ranks = self.config.gemv().ranks();
         let outputs: Vec<usize> =
             (0..self.regions.len()).filter(|&index| self.regions[index].output).collect();
         let index = self.pick(&outputs)?;
         let region = self.regions[index];
-        // Bursts that every rank has of it.
+        // Bursts of it that every rank has.
         let first = region.address.div_ceil(ranks);
         let bursts = ((region.address + region.bursts) / ranks).saturating_sub(first);
         let weights = only.unwrap_or_else(|| self.weights());

@@ -1,6 +1,5 @@
-//! What the tests of all binaries share: starting one from outside, losing its output, and checking what is left.
-//!
-//! Everything panics with the call and what it said: a failed check is a failed test.
+//! Tests of binaries from outside: starting one, losing its output, and checking what is left. Failed checks panic with
+//! the call and its output.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,10 +13,10 @@ use tempfile::TempDir;
 
 /// Exit code of a program whose reader went away.
 pub const CLOSED_PIPE: i32 = 128 + 13;
-/// How long to wait for something that happens soon. It only turns a hang into a failure: on a loaded machine "soon" may be minutes.
+/// Patience for events that come soon. It only turns a hang into a failure: on a loaded machine "soon" may be minutes.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// A binary, and where it runs: a folder of its own unless told otherwise.
+/// A binary, and where it runs: a folder of its own by default.
 #[derive(Debug)]
 pub struct Program {
     binary: PathBuf,
@@ -48,12 +47,10 @@ impl Program {
         self
     }
 
-    /// A path in the folder of the test.
     pub fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// A file in the folder of the test.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         fs::write(self.path(name), content).unwrap();
         self.path(name)
@@ -68,8 +65,8 @@ impl Program {
         names
     }
 
-    /// The command; arguments are separated by spaces. Signals have their default effect, also where a shell that runs the
-    /// tests in the background has them ignored.
+    /// The command; arguments are separated by spaces. Signals have their default effect, even if a shell that runs the
+    /// tests in the background ignores them.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new("env");
         command.arg("--default-signal=HUP,INT,QUIT,USR1,USR2,ALRM,TERM,XCPU").arg(&self.binary);
@@ -91,7 +88,8 @@ impl Program {
         output
     }
 
-    /// Runs a line that has to end with exit code 2 (refused) or 3 (missing file or program) and with `message`. Returns all output.
+    /// Runs a line that must end with exit code 2 (refused) or 3 (missing file or program) and with `message`. Returns
+    /// all output.
     pub fn refused(&self, line: &str, message: &str) -> String {
         let output = self.run(line);
         let code = output.status.code();
@@ -99,7 +97,7 @@ impl Program {
         says(line, &output, message)
     }
 
-    /// Runs a line that has to end with this exit code and with `message`. Returns all output.
+    /// Runs a line that must end with this exit code and with `message`. Returns all output.
     pub fn ends_with(&self, line: &str, code: i32, message: &str) -> String {
         let output = self.run(line);
         assert_eq!(output.status.code(), Some(code), "`{line}`: {}", said(&output));
@@ -107,7 +105,7 @@ impl Program {
     }
 
     /// A standard output that cannot be written is an error with exit code 3; one whose reader has gone ends the
-    /// program quietly, with the code that a shell gives to it.
+    /// program quietly, with the shell's code for that.
     pub fn loses_its_output(&self, line: &str) {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let output = self.command(line).stdout(full).output().unwrap();
@@ -127,7 +125,7 @@ impl Program {
             let message = "error: cannot write to standard output: it is closed, or open for reading only";
             assert!(text.contains(message), "`{line} {redirection}`: {text}");
         }
-        // Those who want to lose it say so in one of two ways.
+        // Two ways to discard it on purpose.
         for redirection in ["> /dev/null", "<> /dev/null >&0"] {
             let output = self.in_shell(&format!("exec \"$@\" {redirection}"), line).output().unwrap();
             assert_eq!(output.status.code(), Some(0), "`{line} {redirection}`: {}", said(&output));
@@ -146,14 +144,14 @@ impl Program {
         shell
     }
 
-    /// A run succeeds even if the operating system has no further thread for it: none can have a stack as large as this.
+    /// A run succeeds even if the operating system has no further thread for it: none can have a stack this large.
     pub fn needs_no_threads(&self, line: &str) {
         let output = self.command(line).env("RUST_MIN_STACK", (1u64 << 47).to_string()).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "`{line}` without threads: {}", said(&output));
     }
 
-    /// Every output option writes through what is no regular file, keeps modes, and refuses what is write-protected.
-    /// `line` lacks the option's value; `name` is one that the option takes.
+    /// Every output option writes through special files, keeps modes, and refuses write-protected files. `line` lacks
+    /// the option's value; `name` is one that the option takes.
     pub fn writes_with_care(&self, line: &str, name: &str) {
         let with = |path: &str| format!("{line} {path}");
         self.succeeds(&with(&self.path(name)));
@@ -201,7 +199,7 @@ impl Program {
         assert!(!self.left().iter().any(|name| name.starts_with('.')), "`{line}` leaves {:?}", self.left());
     }
 
-    /// Runs what has to end with an error of any code, and gives back what it says.
+    /// Runs a line that must end with an error of any code, and returns its output.
     pub fn fails(&self, line: &str) -> String {
         let output = self.run(line);
         assert!(
@@ -214,8 +212,8 @@ impl Program {
         said(&output)
     }
 
-    /// `line` lacks the path of an input. One that never ends, as a device or through a pipe, is refused with its limit, in
-    /// bounded memory. `name` is one that the option takes.
+    /// An endless input, from a device or through a pipe, is refused with its limit, in bounded memory. `line` lacks
+    /// the path of the input; `name` is one that the option takes.
     pub fn refuses_endless(&self, line: &str, name: &str) {
         let (device, pipe) = (self.path(name), self.path(&format!("pipe-{name}")));
         let _ = fs::remove_file(&device);
@@ -242,8 +240,8 @@ impl Program {
         }
     }
 
-    /// `line` lacks the path of an output. With `input`, which it reads, under any name, it is refused, and the input is
-    /// as it was.
+    /// `line` lacks the path of an output. With `input`, which it reads, under any name, it is refused, and the input
+    /// stays unchanged.
     pub fn spares_its_input(&self, line: &str, input: &str) {
         let content = fs::read(input).unwrap();
         let name = Path::new(input).file_name().unwrap().to_string_lossy().into_owned();
@@ -264,7 +262,7 @@ impl Program {
         let _ = fs::remove_file(other);
     }
 
-    /// With standard output appended to a file that it reads, `line` is refused, and the file is as it was.
+    /// With standard output appended to a file that it reads, `line` is refused, and the file stays unchanged.
     pub fn spares_what_it_reads(&self, line: &str, input: &str) {
         let content = fs::read(input).unwrap();
         let appended = fs::File::options().append(true).open(input).unwrap();
@@ -275,8 +273,8 @@ impl Program {
         assert!(fs::read(input).unwrap() == content, "`{line} >> {input}` changes its input");
     }
 
-    /// Starts a long run with `line` and the environment, sends the signal once something is in the folder that
-    /// `begun` accepts, and checks how it ends.
+    /// Starts a long run with `line` and the environment, sends the signal once the folder has files that `begun`
+    /// accepts, and checks how the run ends.
     pub fn ends_by(&self, line: &str, begun: impl Fn(&[String]) -> bool, signal: &str) {
         let before = self.left();
         let child = self.start(line, begun);
@@ -296,14 +294,13 @@ impl Program {
         assert_eq!(self.left(), before, "`{line}` ended by {signal} leaves something");
     }
 
-    /// Starts a run and waits until something is in the folder that `begun` accepts.
+    /// Starts a run and waits until the folder has files that `begun` accepts.
     pub fn start(&self, line: &str, begun: impl Fn(&[String]) -> bool) -> Child {
         let mut command = self.command(line);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         self.wait_for(child, line, begun)
     }
 
-    /// Waits until something is in the folder that `begun` accepts.
     pub fn wait_for(&self, mut child: Child, line: &str, begun: impl Fn(&[String]) -> bool) -> Child {
         let start = Instant::now();
         while !begun(&self.left()) {
@@ -315,7 +312,7 @@ impl Program {
     }
 }
 
-/// All output of a run; it has to contain `message`.
+/// All output of a run, which must contain `message`.
 fn says(line: &str, output: &Output, message: &str) -> String {
     let text = said(output);
     assert!(text.contains(message), "`{line}` says\n{text}instead of\n{message}");
@@ -333,7 +330,7 @@ impl Drop for Killed {
     }
 }
 
-/// Sends a signal to a program and gives back the code with which it ends.
+/// Sends a signal to a program and returns its exit code.
 pub fn ended_by(mut child: Child, signal: &str) -> Option<i32> {
     let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
@@ -353,7 +350,7 @@ pub fn has_ended(process: u32) {
     let start = Instant::now();
     let runs = || {
         let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // The name, which is in parentheses, may have any character.
+        // The name in parentheses may have any character.
         status.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
     };
     while runs() {
@@ -362,12 +359,11 @@ pub fn has_ended(process: u32) {
     }
 }
 
-/// What a program said on standard error.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Standard error without the lines of a run that takes long: on a slow machine any run does.
+/// Standard error without the lines that a slow run adds: on a slow machine any run is slow.
 pub fn remarks(output: &Output) -> String {
     let slow = |line: &&str| {
         line.contains(" % of ") || line.starts_with("building the model") || line.starts_with("built ")

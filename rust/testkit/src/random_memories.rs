@@ -1,9 +1,9 @@
-//! HBM2 memories whose banks compute, drawn at random: small ones, of every kind, with times that are no preset's.
+//! HBM2 memories with computing banks, drawn at random: small ones, of every kind, with times that no preset has.
 
 use crate::Draw;
 use ndp_config::HbmConfig;
 
-/// The memory of a seed. Its times are below 140 clocks, refreshes of all banks aside, and long enough for the pipelines of the RTL.
+/// Times are below 140 clocks, except for refreshes of all banks, and long enough for the pipelines of the RTL.
 pub fn random_memory(seed: u64) -> HbmConfig {
     let mut draw = Draw::of(seed);
     loop {

@@ -1,4 +1,4 @@
-//! Steps of random programs in which sums go to DRAM and partial results come from there.
+//! Steps of random programs that write sums to DRAM and read partial results from it.
 
 use ndp_config::WeightFormat;
 use ndp_isa::layout::{ExportedSums, words_of};
@@ -21,7 +21,6 @@ impl Writer<'_> {
         self.live.last().copied()
     }
 
-    /// Live accumulators, or cleared ones.
     fn sums(&mut self) -> Option<Live> {
         let blocks = self.blocks(Kind::Sums);
         match self.pick(&blocks) {
@@ -33,12 +32,11 @@ impl Writer<'_> {
         }
     }
 
-    /// Rough cycles of exported words at the memory's rate.
     fn word_cycles(&self, words: u32) -> u64 {
         u64::from(words) * u64::from(self.config.gemv().beats_per_stripe() * 3)
     }
 
-    /// Some of a block's words that do not take too long: its first one, and their number. Mostly all if they can be.
+    /// A part of a block's words that does not take too long: its first word, and their number. Mostly all if possible.
     fn some_words(&mut self, block: Live) -> (u32, u32) {
         let limit = u64::from(self.options.cycles / 3) / self.word_cycles(1);
         let most = block.words.min(limit.max(1) as u32);
@@ -46,7 +44,7 @@ impl Writer<'_> {
         (self.below(block.words - count + 1), count)
     }
 
-    /// A place in all ranks for so many words.
+    /// A place in all ranks for these words.
     fn sums_region(&mut self, words: u32) -> usize {
         let ranks = self.config.gemv().ranks();
         let bursts = words * self.config.gemv().beats_per_stripe();
@@ -56,7 +54,7 @@ impl Writer<'_> {
         self.regions.len() - 1
     }
 
-    /// Sums to DRAM, to be looked at and perhaps to be imported later.
+    /// Exports sums, to be looked at and perhaps imported later.
     pub(crate) fn export(&mut self) -> Option<()> {
         let blocks = self.blocks(Kind::Sums);
         let sums = self.pick(&blocks)?;
@@ -81,7 +79,7 @@ impl Writer<'_> {
         self.cycles += self.word_cycles(count);
     }
 
-    /// What has been exported, to sums of the same shape or to cleared words; or sums from nowhere.
+    /// Imports an export to sums of the same shape or to cleared words, or else random sums.
     pub(crate) fn import(&mut self) -> Option<()> {
         let exported: Vec<usize> =
             (0..self.regions.len()).filter(|&index| self.regions[index].sums.is_some()).collect();
@@ -114,8 +112,8 @@ impl Writer<'_> {
         self.keep(Kind::Sums, sums.base, sums.elements, sums.batch);
     }
 
-    /// Any bits are sums. Most of them are huge and have flags, so it takes an export to see more than that; others are
-    /// made so that they leave finite results.
+    /// Any bits are sums. Most are huge and have flags, and only an export shows more than that; others are drawn so
+    /// that they leave finite results.
     fn import_random(&mut self) -> Option<()> {
         let sums = self.sums()?;
         let (first, count) = self.some_words(sums);
@@ -138,7 +136,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Sums of all sizes, few of them with a flag, with anything in the places that are not looked at.
+    /// Sums of all sizes, few of them with a flag, with anything in unused places.
     fn random_sums(&mut self, words: u32) -> Option<Vec<u32>> {
         let gemv = self.config.gemv();
         let (acc_bits, segments) = (gemv.acc_bits(), gemv.acc_segments());
@@ -163,7 +161,7 @@ impl Writer<'_> {
         Some(values)
     }
 
-    /// FP16 partials, one row for each vector.
+    /// FP16 partial results, one row for each vector.
     pub(crate) fn merge(&mut self) -> Option<()> {
         let sums = self.sums()?;
         let (dst, cols, batch) = (sums.base, sums.elements, sums.batch);

@@ -1,9 +1,9 @@
 //! Random programs whose every result is specified.
 //!
-//! A program loads, multiplies, accumulates, rounds and stores at random places of the buffer, so that words are used
-//! again while earlier instructions may still be at work on them, and ends by storing everything that has a value.
-//! What a block of words holds is tracked while the program is written; instructions only read what is there. DRAM
-//! that is used again has a barrier in between. The same seed gives the same programs.
+//! A program loads, multiplies, accumulates, rounds and stores at random places of the buffer, so that words are reused
+//! while earlier instructions may still use them, and ends by storing everything that has a value. The contents of
+//! words are tracked while the program is written; instructions read only specified ones. A barrier precedes every
+//! reuse of DRAM. The same seed gives the same programs.
 
 use ndp_config::DesignConfig;
 use ndp_isa::{
@@ -16,7 +16,7 @@ use ndp_isa::layout::MatrixLayout;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProgramOptions {
-    /// Instructions are added until the program's cycles, by a rough estimate, pass this number.
+    /// Instructions are added until a rough estimate of the program's cycles exceeds this number.
     pub cycles: u32,
     /// Malformed words for each 100 instructions, of every kind.
     pub malformed_percent: u32,
@@ -40,7 +40,6 @@ impl RandomPrograms {
         Self::with_options(config, seed, ProgramOptions::default())
     }
 
-    /// Programs with other options.
     pub fn with_options(config: &DesignConfig, seed: u64, options: ProgramOptions) -> Self {
         Self { config: config.clone(), options, random: SplitMix64::new(seed) }
     }
@@ -64,7 +63,7 @@ impl Iterator for RandomPrograms {
 
 impl Writer<'_> {
     fn step(&mut self) {
-        // A step that finds nothing to work on costs a little too, so programs come to an end.
+        // A step without effect has a cost too, so programs end.
         self.cycles += 4;
         match self.below(35) {
             0..=3 => drop(self.load(None, None)),
@@ -90,7 +89,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A vector block from fresh data, or from what has been stored before.
+    /// A vector block from fresh data, or from stored data.
     fn load(&mut self, elements: Option<u32>, batch: Option<u32>) -> Option<Live> {
         let elements = elements.unwrap_or_else(|| self.elements());
         let batch = batch.unwrap_or_else(|| self.batch());
@@ -109,7 +108,6 @@ impl Writer<'_> {
         self.live.last().copied()
     }
 
-    /// A live block of vectors, or a new one.
     pub(crate) fn vectors(&mut self) -> Option<Live> {
         let blocks = self.blocks(Kind::Vectors);
         match self.pick(&blocks) {
@@ -190,7 +188,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// A number of heads and of vectors that go together.
+    /// Numbers of heads and vectors that go together.
     fn heads(&mut self) -> Option<(u32, u32)> {
         let gemv = self.config.gemv();
         let heads = 2 << self.below(gemv.max_heads().trailing_zeros());
@@ -204,7 +202,7 @@ impl Writer<'_> {
         if self.chance(50) { stripe } else { 1 + self.below(stripe) }
     }
 
-    /// A product of rows that hold several heads. Their results are often more vectors than a store can have.
+    /// A product of rows with several heads. Its results often have more vectors than a store can have.
     fn dot_heads(&mut self) -> Option<()> {
         let (heads, batch) = self.heads()?;
         let old: Vec<Live> = self.blocks(Kind::Vectors);
@@ -242,7 +240,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Blocks with few enough vectors for a store: of what has more, but only one word for each vector, parts.
+    /// Records a block; in parts if it has too many vectors for a store, and one word for each.
     fn keep_vectors(&mut self, base: u32, elements: u32, vectors: u32) {
         let most = self.config.gemv().max_batch();
         if vectors <= most || block_words(self.config, elements, 1) > 1 {
@@ -253,7 +251,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The other product of such rows. Factors are a block that is there, or one or more that are loaded side by side.
+    /// The other product of such rows. Factors are a live block, or one or more that are loaded side by side.
     fn axpy_heads(&mut self) -> Option<()> {
         let (heads, batch) = self.heads()?;
         let vectors = batch * heads;
@@ -266,7 +264,7 @@ impl Writer<'_> {
                 self.load(Some(count), Some(vectors))?
             }
             _ => {
-                // Words of a vector's own: any blocks of as many elements side by side are one.
+                // With one word per vector, adjacent blocks of this number of elements form one.
                 let count = 1 + self.below(2 * self.config.gemv().stripe_elems());
                 if block_words(self.config, count, 1) > 1 {
                     return None;
@@ -309,7 +307,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Short vectors to rows of a matrix, which later instructions may load or multiply with.
+    /// Appends short vectors to rows of a matrix, which later instructions may load or multiply with.
     fn append(&mut self) -> Option<()> {
         let gemv = self.config.gemv();
         let (stripe, most, ranks) = (gemv.stripe_elems(), gemv.max_batch(), gemv.ranks());
@@ -332,7 +330,7 @@ impl Writer<'_> {
             let address = self.allocate(bursts) * ranks;
             let bursts = bursts as u32 * ranks;
             self.regions.push(Region { address, bursts, touched: false, output: false, sums: None });
-            // Rows that nothing is appended to are read as well.
+            // Rows without an append are read as well.
             let (seed, kind) = (self.random.next_u64(), self.kind());
             self.program.data.push(Data::Random { address, bursts, seed, kind });
             self.regions.len() - 1
@@ -347,7 +345,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// The activation unit on a live block, and on another of the same shape where it takes two.
+    /// The activation unit on a live block, and on another of the same shape for operations of two.
     fn activate(&mut self) -> Option<()> {
         let block = self.vectors()?;
         let gemv = self.config.gemv();
@@ -433,7 +431,6 @@ impl Writer<'_> {
         self.cycles += u64::from(cols.div_ceil(32) * batch * 3);
     }
 
-    /// Vectors of +0.
     fn zero_vectors(&mut self) -> Option<()> {
         let (elements, batch) = (self.elements(), self.batch());
         let words = block_words(self.config, elements, batch);
@@ -444,7 +441,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Stores whatever has a value, and asks to look at all that was ever stored.
+    /// Stores everything that has a value, and lists all stores for comparison.
     fn finish(mut self) -> Program {
         self.export();
         for sums in self.blocks(Kind::Sums) {

@@ -1,14 +1,13 @@
 //! Selections in random programs: vectors with few, many or no positive elements, and products that take the selected rows.
 //!
-//! How many elements are selected is not known while a program is written. So what has as many elements as were selected is stored at
-//! once, and nothing else reads it.
+//! The number of selected elements is not known while a program is written. So data with that number of elements are
+//! stored at once, and no other instruction reads them.
 
 use ndp_config::BEAT_ELEMS;
 use ndp_isa::{Data, Instruction, Numbers, Product, accumulator_words, block_words};
 
 use crate::program_writer::{Kind, Live, Matrix, Writer};
 
-/// Values that are not greater than 0, and some that are.
 const NOT_POSITIVE: [u16; 6] = [0x0000, 0x8000, 0x7E00, 0xFE01, 0xFC00, 0x8001];
 const POSITIVE: [u16; 4] = [0x0001, 0x7C00, 0x7BFF, 0x0400];
 
@@ -54,7 +53,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// A block of which a share of the elements is positive: none, few, half, all.
+    /// A block with a share of positive elements: none, few, half, all.
     fn sparse_vectors(&mut self) -> Option<Live> {
         let (entries, batch) = (self.config.core().list_entries(), self.batch());
         let most = (self.options.cycles / (3 * batch)).clamp(1, entries);
@@ -104,7 +103,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// The rows that were selected with other vectors; at most so many that it may be fewer than were selected.
+    /// A DOT with rows that were selected with other vectors; often with a bound below the number selected.
     fn dot_selected(&mut self, values: Live, list: u32, rows: u32) -> Option<()> {
         let count = if self.chance(50) { values.elements } else { 1 + self.below(values.elements) };
         let x = self.vectors()?;
@@ -122,7 +121,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Stores a block of which some elements are unspecified where nothing is read.
+    /// Stores a block with some unspecified elements to a place that is not read.
     fn store_apart(&mut self, src: u32, cols: u32, batch: u32) {
         let bursts = cols.div_ceil(BEAT_ELEMS) * batch;
         let region = self.region(bursts);

@@ -2,25 +2,25 @@
 
 use std::ops::Div;
 
-/// Set by `make exhaustive`, and by what measures tests: random series run as a whole.
+/// Set by `make exhaustive`, and by measurements of tests: random series run whole.
 const WHOLE: &str = "NDP_WHOLE_SERIES";
 
-/// Whether series run whole, and with them what takes long and is seldom needed.
+/// Whether series run whole, and also long tests that are seldom needed.
 pub fn whole() -> bool {
     std::env::var_os(WHOLE).is_some()
 }
 
-/// How much of a random series runs: an eighth, at least 1, or with `NDP_WHOLE_SERIES` in the environment all of it.
+/// Size of a series of `all`: an eighth, at least 1; all of it with `NDP_WHOLE_SERIES` in the environment.
 pub fn amount<N: Copy + Ord + From<u8> + Div<Output = N>>(all: N) -> N {
     if whole() { all } else { (all / 8.into()).max(1.into()) }
 }
 
-/// The first eighth of some cases, at least one, or with `NDP_WHOLE_SERIES` in the environment all of them: those that say most come first.
+/// The first eighth of some cases, at least one; all with `NDP_WHOLE_SERIES`. The most telling cases come first.
 pub fn some<T>(all: &[T]) -> &[T] {
     &all[..amount(all.len())]
 }
 
-/// The first `count` cases, or with `NDP_WHOLE_SERIES` in the environment all of them.
+/// The first `count` cases; all with `NDP_WHOLE_SERIES`.
 pub fn first<T>(count: usize, all: &[T]) -> &[T] {
     if whole() { all } else { &all[..count.min(all.len())] }
 }

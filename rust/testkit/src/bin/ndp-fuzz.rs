@@ -1,4 +1,4 @@
-//! `ndp-fuzz`: all readers, each with so many changed inputs.
+//! `ndp-fuzz`: runs every reader on changed inputs.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
@@ -36,7 +36,7 @@ struct Args {
     out: PathBuf,
 }
 
-/// Panics of one target after which it ends.
+/// Panics after which a target ends.
 const MAX_PANICS: u64 = 10;
 
 fn main() -> ExitCode {
@@ -56,7 +56,7 @@ fn run(args: &Args) -> Result<u8> {
     ensure!(args.limit_s > 0, "--limit-s = 0 must be at least 1");
     let chosen =
         |target: &&Target| args.targets.is_empty() || args.targets.iter().any(|name| name == target.name);
-    // The message of a panic is in the report, with the input.
+    // The report has the panic's message, with the input.
     std::panic::set_hook(Box::new(|_| {}));
     let mut panics = 0;
     for target in TARGETS.iter().filter(chosen) {
@@ -80,7 +80,7 @@ fn fuzz(target: &Target, args: &Args) -> Result<u64> {
     let panics = std::thread::scope(|scope| {
         let (done, over) = std::sync::mpsc::channel::<()>();
         let (current, keep) = (&current, &keep);
-        // A reader that hangs cannot be ended from outside, so the program ends.
+        // A hanging reader cannot be ended from outside, so the program ends.
         let watch = move || {
             let mut last = u64::MAX;
             while over

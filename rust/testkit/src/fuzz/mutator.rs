@@ -2,10 +2,9 @@
 
 use ndp_numerics::SplitMix64;
 
-/// Longest input that is made.
 const MAX_BYTES: usize = 1 << 16;
 
-/// Numbers at which readers go wrong: limits of formats and their neighbours.
+/// Limits of formats and their neighbours.
 const NUMBERS: [i128; 26] = [
     -1,
     0,
@@ -35,18 +34,18 @@ const NUMBERS: [i128; 26] = [
     i128::MAX,
 ];
 
-/// Texts that mean something to one reader or another.
+/// Texts that mean something to some reader.
 const TEXTS: [&str; 16] = [
     "nan", "inf", "-inf", "1e999", "1e-999", "0x", "0b1", "-0", "\"", "\n", "=", "[", "{}", "null",
     "\u{FFFD}", ",",
 ];
 
-/// Draws below a bound, 0 if that is 0.
+/// Draws below `bound`; 0 if that is 0.
 fn below(random: &mut SplitMix64, bound: usize) -> usize {
     if bound == 0 { 0 } else { (random.next_u64() % bound as u64) as usize }
 }
 
-/// The input of one case of a run: first the seeds as they are, then changed ones.
+/// The input of one case of a run: first the unchanged seeds, then changed ones.
 pub fn input(seeds: &[Vec<u8>], seed: u64, case: u64) -> Vec<u8> {
     match seeds.get(case as usize) {
         Some(as_it_is) => as_it_is.clone(),
@@ -114,7 +113,7 @@ fn number(bytes: &mut Vec<u8>, at: usize, random: &mut SplitMix64) {
     drop(bytes.splice(from..from + digits, new.to_string().bytes()));
 }
 
-/// Puts a whole line of another input before the line at `at`, or removes that line.
+/// Inserts a line of another input before the line at `at`, or removes that line.
 fn line(bytes: &mut Vec<u8>, at: usize, other: &[u8], random: &mut SplitMix64) {
     let begin = bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let end = bytes[at..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| at + end + 1);

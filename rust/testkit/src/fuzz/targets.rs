@@ -1,5 +1,3 @@
-//! The readers, each as a function of any bytes.
-
 use anyhow::{Context, Result, ensure};
 use ndp_config::{DesignConfig, HbmConfig, LlmShape, Ssd, SystemConfig};
 use ndp_isa::{Code, Opcode, Program, decode, decode_fields, fields, parse};
@@ -10,15 +8,14 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// A reader and what it is given.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, also that of its folder in `corpus`.
+    /// Also the name of its folder in `corpus`.
     pub name: &'static str,
-    /// What is read, and what is checked.
+    /// What is read and checked.
     pub about: &'static str,
     pub run: fn(&[u8]),
-    /// Files of the repository with which it begins: folders, and how names end.
+    /// Seed files of the repository: folders and name endings.
     files: &'static [(&'static str, &'static str)],
     made: fn() -> Result<Vec<Vec<u8>>>,
 }
@@ -92,10 +89,10 @@ fn none() -> Result<Vec<Vec<u8>>> {
 }
 
 impl Target {
-    /// What the target begins with: its corpus, files of the repository, and what is made.
+    /// The seeds: its corpus, files of the repository, and generated ones.
     ///
     /// # Errors
-    /// A folder or file of the repository that cannot be read, or none at all.
+    /// A folder or file of the repository that cannot be read, or no seed at all.
     pub fn seeds(&self) -> Result<Vec<Vec<u8>>> {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let own = format!("rust/testkit/corpus/{}", self.name);
@@ -120,7 +117,6 @@ impl Target {
     }
 }
 
-/// Whatever is read is read to its end.
 fn text(data: &[u8]) -> Option<&str> {
     std::str::from_utf8(data).ok()
 }
@@ -148,15 +144,14 @@ pub fn checkpoint(data: &[u8]) {
     }
 }
 
-/// The smallest model: its `config.json`.
 const SMALL_MODEL: &str = r#"{"model_type": "opt", "vocab_size": 3, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "ffn_dim": 8, "max_position_embeddings": 4, "word_embed_proj_dim": 8, "do_layer_norm_before": true, "activation_function": "relu"}"#;
 
 thread_local! {
-    /// Where a thread has the model's files.
+    /// Each thread's folder for the model's files.
     static FOLDER: LazyLock<std::io::Result<tempfile::TempDir>> = const { LazyLock::new(tempfile::tempdir) };
 }
 
-/// Does something with a folder that has one more file.
+/// Runs `action` on a folder with these files.
 fn with_file(files: &[(&str, &[u8])], action: impl FnOnce(&Path)) {
     FOLDER.with(|folder| match &**folder {
         Ok(folder) => {
@@ -170,7 +165,7 @@ fn with_file(files: &[(&str, &[u8])], action: impl FnOnce(&Path)) {
     });
 }
 
-/// Writes a file without making it empty first, which some file systems take as a reason to write to the disk.
+/// Writes a file without truncating it first, after which some file systems write to the disk.
 fn overwrite(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     file.write_all(bytes)?;
@@ -237,7 +232,6 @@ fn read_trace(data: &[u8]) {
     assert!(tokens_of(&bytes) == Some((header, tokens)), "a trace that was written again reads otherwise");
 }
 
-/// All of a trace, if it is one.
 fn tokens_of(data: &[u8]) -> Option<(TraceHeader, Vec<(ndp_traces::TokenInfo, Activity)>)> {
     let mut reader = TraceReader::new(data).ok()?;
     let mut tokens = Vec::new();
@@ -307,7 +301,7 @@ pub fn instruction(data: &[u8]) {
     }
 }
 
-/// Of each opcode the words whose fields are all 0 and all ones.
+/// For each opcode, the words whose fields are all zeros and all ones.
 fn words() -> Result<Vec<Vec<u8>>> {
     let of = |opcode: &Opcode| {
         let code = u128::from(*opcode as u8);
@@ -318,7 +312,7 @@ fn words() -> Result<Vec<Vec<u8>>> {
 
 fn one_word(word: u128) {
     if let Ok(instruction) = decode_fields(word) {
-        // Of a product without a list the field `list` is not kept.
+        // A product without a list does not keep the field `list`.
         let encoded = instruction.encode();
         assert_eq!(decode_fields(encoded), Ok(instruction), "{word:#034x}, encoded again as {encoded:#034x}");
     }
@@ -390,7 +384,7 @@ mod tests {
             TARGETS.iter().find(|target| target.name == "trace").unwrap().seeds().unwrap().swap_remove(0);
         assert_eq!(with_checksums(&bytes), bytes);
         let read = |bytes: &[u8]| tokens_of(bytes).is_some();
-        // Some bit of the seed of the header can be another one.
+        // Some bit of the header's seed can be changed.
         let changed = (16..64).map(|at| {
             let mut bytes = bytes.clone();
             bytes[at] ^= 1;
