@@ -1,24 +1,22 @@
 //! Width-checked expressions.
 //!
-//! Operators cannot return a `Result` and still read like hardware, so a mismatch becomes a poisoned
-//! expression that [`crate::ModuleBuilder::finish`] reports with module, signal and both widths.
-//! All values are unsigned bit vectors; sign handling is written out where it is meant.
+//! A mismatch becomes a poisoned expression that [`crate::ModuleBuilder::finish`] reports with module, signal and both
+//! widths, as operators that return a `Result` would not read like hardware. All values are unsigned bit vectors; sign
+//! handling is written out.
 
 use crate::{InstanceBuilder, Output, Reg, Wire};
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Range, Sub};
 use std::panic::Location;
 
-/// A named signal of one module.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Signal {
     pub name: String,
     pub owner: Owner,
-    /// Number of the signal within its module.
     pub id: usize,
 }
 
-/// The builder that a signal or memory belongs to. The serial number tells builders of the same name apart.
+/// The builder that a signal or memory belongs to. The serial number distinguishes builders of the same name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub module: String,
@@ -57,7 +55,6 @@ impl BinaryOp {
         (Self::Shr, ">>"),
     ];
 
-    /// The operator in Verilog.
     pub fn text(self) -> &'static str {
         Self::TEXTS.iter().find(|(known, _)| *known == self).map_or("", |(_, text)| text)
     }
@@ -74,7 +71,7 @@ pub(crate) enum UnaryOp {
 pub(crate) enum Node {
     Signal(Signal),
     Literal(u128),
-    /// Whether the mutant of that number is at work.
+    /// Whether this mutant is active.
     Mutant(u32),
     Unary(UnaryOp, Bits),
     Binary(BinaryOp, Bits, Bits),
@@ -101,7 +98,8 @@ pub(crate) enum Node {
     Later(RefCell<Vec<(InstanceBuilder, String)>>),
 }
 
-/// An expression of a known width. A copy is the same expression; each expression stays in memory until the program ends.
+/// An expression of a known width. Copies are the same expression; each expression stays in memory until the program
+/// ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Bits {
     width: u32,
@@ -123,12 +121,12 @@ impl Bits {
         &self.node.0
     }
 
-    /// Where in the description the expression is.
+    /// Place in the description.
     pub(crate) fn place(&self) -> &'static Location<'static> {
         self.node.1
     }
 
-    /// Where the expression is in memory: clones have one address.
+    /// Address in memory, the same for all copies.
     pub(crate) fn address(&self) -> *const Node {
         &raw const self.node.0
     }
@@ -149,8 +147,8 @@ impl Bits {
             return *self;
         }
         match self.node() {
-            // A slice of a slice is a slice of its base; a slice inside one part of a concatenation is a slice
-            // of that part. Both keep the Verilog free of helper wires.
+            // A slice of a slice is a slice of its base; a slice inside one part of a concatenation is a slice of that
+            // part. Both keep the Verilog free of helper wires.
             Node::Slice { base, low: offset } => base.slice(offset + low, width),
             // Bits of a literal above the 128th are zero.
             Node::Literal(value) => lit(value.checked_shr(low).unwrap_or(0) & mask(width), width),
@@ -425,7 +423,7 @@ pub fn rom(index: impl Into<Bits>, values: &[u128], width: u32) -> Bits {
     level.swap_remove(0)
 }
 
-/// The signal of that name in a list. What [`crate::ModuleBuilder::finish`] refuses, with the names that exist, if there is none.
+/// The signal of that name in a list. Without one, [`crate::ModuleBuilder::finish`] reports the names that exist.
 #[track_caller]
 pub fn named(signals: &[(&str, Bits)], name: &str) -> Bits {
     let found = signals.iter().find(|(known, _)| *known == name).map(|(_, bits)| *bits);
@@ -436,7 +434,7 @@ pub fn named(signals: &[(&str, Bits)], name: &str) -> Bits {
     })
 }
 
-/// OR of the signals of these names, in the order of the list; refused as by [`named`] if one of them is not in it.
+/// OR of the signals of these names, in the order of the list; reported as by [`named`] if one is missing.
 #[track_caller]
 pub fn any_named(signals: &[(&str, Bits)], names: &[&str]) -> Bits {
     let is_known = |name: &str| signals.iter().any(|(known, _)| *known == name);
@@ -457,7 +455,7 @@ fn balanced_or(parts: &[Bits]) -> Bits {
     }
 }
 
-/// Operators between one kind of value, by value or by reference, and all that read as [`Bits`].
+/// Operators between values of one kind, by value or by reference, and with anything that reads as [`Bits`].
 macro_rules! operators {
     ($($left:ty),+) => {
         $(operators! { @ $left:
@@ -498,7 +496,7 @@ impl From<&&Self> for Bits {
 }
 
 impl Bits {
-    /// The expressions that this one is made of, in the order in which they are printed.
+    /// The operands of this expression, in the order in which they are printed.
     pub(crate) fn children(&self) -> impl Iterator<Item = &Self> {
         let (few, many): ([Option<&Self>; 3], &[Self]) = match self.node() {
             Node::Unary(_, a) | Node::Repeat(_, a) => ([Some(a), None, None], &[]),
@@ -517,7 +515,7 @@ impl Bits {
         few.into_iter().flatten().chain(many)
     }
 
-    /// The same expression made of others, which are as wide as those that they stand for.
+    /// The same expression of other operands of the same widths.
     pub(crate) fn with_children(&self, children: impl IntoIterator<Item = Self>) -> Self {
         let mut children = children.into_iter();
         let mut next = |own: &Self| children.next().unwrap_or(*own);
@@ -541,13 +539,12 @@ impl Bits {
         Self::placed(self.width, node, self.place())
     }
 
-    /// Does `action` to this expression and to all in it.
     pub(crate) fn visit(&self, action: &mut impl FnMut(&Self)) {
         action(self);
         self.children().for_each(|child| child.visit(action));
     }
 
-    /// Numbers of the signals in it, as often as they are there.
+    /// Numbers of the signals in it, repeated as often as they occur.
     pub(crate) fn signals(&self) -> Vec<usize> {
         let mut ids = Vec::new();
         self.visit(&mut |bits| {

@@ -1,4 +1,4 @@
-//! The contents of a module as they are collected: declarations, drivers, registers, memories, instances.
+//! The contents of a module during collection: declarations, drivers, registers, memories, instances.
 
 use crate::Bits;
 use crate::bits::{Node, Owner, Signal};
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Reg,
     /// A register that only properties read.
     Ghost,
-    /// A value that only properties read, chosen by a solver: one for the whole run or another one in each cycle.
+    /// A value that only properties read, chosen by a solver: one for the whole run or one in each cycle.
     Free {
         constant: bool,
     },
@@ -32,24 +32,22 @@ pub(crate) struct Declaration {
     pub name: String,
     pub width: u32,
     pub kind: Kind,
-    /// A comment for the Verilog; none if it is empty. Ports have their meaning instead.
+    /// A comment for the Verilog, or empty. Ports have their meaning instead.
     pub about: String,
-    /// Where in the description it is.
     pub place: &'static Location<'static>,
 }
 
-/// What a property asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PropertyKind {
     /// The module keeps it.
     Assert,
-    /// Those who drive the inputs keep it.
+    /// The environment, which drives the inputs, keeps it.
     Assume,
     /// It happens at some time.
     Cover,
 }
 
-/// A statement on the values before each rising edge of `clk_i` at which `rst_ni` is 1.
+/// A statement on the values before each rising edge of `clk_i` with `rst_ni` = 1.
 #[derive(Clone, Debug)]
 pub(crate) struct PropertyBody {
     pub name: String,
@@ -65,7 +63,7 @@ pub(crate) struct RegBody {
     /// At most one; `check` refuses more.
     pub enable: Vec<Bits>,
     pub reset: Option<u128>,
-    /// What it is reset to if the mutant of that number is at work.
+    /// Reset values by the number of the active mutant.
     pub other_resets: Vec<(u32, u128)>,
 }
 
@@ -77,7 +75,6 @@ pub(crate) struct MemoryBody {
     pub depth: u32,
     /// Enable, address, data.
     pub writes: Vec<(Bits, Bits, Bits)>,
-    /// Address widths of the reads, for checking.
     pub read_addrs: Vec<Bits>,
 }
 
@@ -87,20 +84,18 @@ pub(crate) struct InstanceBody {
     pub about: String,
     pub module: Rc<Module>,
     pub inputs: Vec<(String, Bits)>,
-    /// Port, signal id.
     pub outputs: Vec<(String, usize)>,
     /// Domain of the child's `clk_i`, unless it is the parent's own; at most one, `domains` refuses more.
     pub own_domain: Vec<Domain>,
-    /// Further domains of the child, and the parent's behind them.
+    /// Further domains of the child, each with the parent's domain for it.
     pub passed: Vec<(String, Domain)>,
-    /// Inputs that come from another domain, with the reason why that is right.
+    /// Inputs that come from another domain, with the reason why that is safe.
     pub crossings: Vec<(String, Crossing, String)>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inner {
     pub owner: Owner,
-    /// File and line of the description.
     pub source: String,
     pub doc: String,
     pub declarations: Vec<Declaration>,
@@ -109,9 +104,8 @@ pub(crate) struct Inner {
     pub regs: Vec<RegBody>,
     pub memories: Vec<MemoryBody>,
     pub instances: Vec<InstanceBody>,
-    /// Comment for what is declared next.
     pub about: String,
-    /// Signals that are deliberately not read, with the reason.
+    /// Deliberately unread signals, with the reason.
     pub unused: Vec<(Bits, String)>,
     pub properties: Vec<PropertyBody>,
     /// All instances run the same code in simulation.
@@ -121,43 +115,37 @@ pub(crate) struct Inner {
     /// Instances in one parent can be simulated as an array.
     pub replicated: bool,
     pub memory_macro: Option<MemoryInfo>,
-    /// Expressions choose by the number of the mutant at work.
+    /// Expressions depend on the number of the active mutant.
     pub has_mutants: bool,
-    /// It is printed for a prover.
+    /// How it is printed for a prover.
     pub prover: Option<Prepared>,
-    /// Names of the clock domains beside the module's own.
+    /// Names of the further clock domains.
     pub domains: Vec<String>,
 }
 
 impl Inner {
-    /// The value of a signal.
     #[track_caller]
     pub fn signal(&self, id: usize) -> Bits {
         let Declaration { name, width, .. } = &self.declarations[id];
         Bits::new(*width, Node::Signal(Signal { name: name.clone(), owner: self.owner.clone(), id }))
     }
 
-    /// Whether only properties read a signal.
     pub fn is_ghost(&self, id: usize) -> bool {
         matches!(self.declarations[id].kind, Kind::Ghost | Kind::Free { .. })
     }
 
-    /// The ghosts that an expression reads.
     pub fn ghosts_in(&self, expression: &Bits) -> impl Iterator<Item = usize> {
         expression.signals().into_iter().filter(|id| self.is_ghost(*id))
     }
 
-    /// Whether there are any.
     pub fn reads_ghost(&self, expression: &Bits) -> bool {
         self.ghosts_in(expression).next().is_some()
     }
 
-    /// The registers but for ghosts.
     pub fn hardware_regs(&self) -> impl Iterator<Item = &RegBody> {
         self.regs.iter().filter(|reg| !self.is_ghost(reg.id))
     }
 
-    /// Name of the module.
     pub fn name(&self) -> &str {
         &self.owner.module
     }
@@ -169,7 +157,7 @@ pub(crate) fn port_of(inner: &Inner, domain: Option<usize>, port: &str) -> Strin
 }
 
 impl InstanceBody {
-    /// The parent's domain behind a domain of the child; the empty name is the child's own clock.
+    /// The parent's domain for a domain of the child; the empty name is the child's own clock.
     pub(crate) fn parent_domain(&self, name: &str) -> Option<usize> {
         if name.is_empty() {
             return self.own_domain.first().and_then(|domain| domain.index);
@@ -177,7 +165,7 @@ impl InstanceBody {
         self.passed.iter().find(|(child, _)| child == name).and_then(|(_, domain)| domain.index)
     }
 
-    /// What drives `port` of the child if it is a clock or reset: a port of the parent.
+    /// The parent's port that drives `port` of the child if it is a clock or reset.
     pub(crate) fn clock_or_reset(&self, inner: &Inner, port: &str) -> Option<String> {
         if matches!(port, "clk_i" | "rst_ni") {
             return Some(port_of(inner, self.parent_domain(""), port));

@@ -1,7 +1,7 @@
 //! Collects the contents of one module.
 //!
-//! Nothing is checked here; [`ModuleBuilder::finish`] hands everything to `check` and `lower`. That keeps
-//! block descriptions free of `?` on every line.
+//! [`ModuleBuilder::finish`] hands everything to `check` and `lower`, which keeps block descriptions free of `?` on
+//! every line.
 
 use crate::bits::{Node, Owner};
 use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, PropertyBody, PropertyKind, RegBody};
@@ -21,15 +21,15 @@ pub struct ModuleBuilder {
     inner: Contents,
 }
 
-/// What is collected of a module; [`ModuleBuilder::finish`] takes it and leaves nothing behind.
+/// Contents of a module; [`ModuleBuilder::finish`] takes them and leaves nothing.
 type Contents = &'static RefCell<Inner>;
 
 impl ModuleBuilder {
-    /// Starts a module. `name` has parameters so that no other module of a design has it; `doc` says in a sentence
-    /// what it does. The line of the call becomes [`Module::source`].
+    /// Starts a module. `name` has the parameters that distinguish it in a design; `doc` says in a sentence what it
+    /// does. The line of the call becomes [`Module::source`].
     #[track_caller]
     pub fn new(name: impl Into<String>, doc: impl Into<String>) -> Self {
-        // Only compared, never printed: the numbers differ from run to run when threads build modules.
+        // Only compared, never printed: the numbers differ between runs if threads build modules.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let owner = Owner { module: name.into(), serial: NEXT.fetch_add(1, Ordering::Relaxed) };
         let caller = Location::caller();
@@ -46,7 +46,7 @@ impl ModuleBuilder {
         (id, inner.signal(id))
     }
 
-    /// Runs `make`; its declarations have `place` as their place in the description.
+    /// Runs `make` with `place` as the place of its declarations.
     pub(crate) fn placed<T>(&self, place: &'static Location<'static>, make: impl FnOnce() -> T) -> T {
         let before = self.inner.borrow().declarations.len();
         let made = make();
@@ -54,8 +54,8 @@ impl ModuleBuilder {
         made
     }
 
-    /// A comment for the next signal, memory or instance, which the Verilog has too. In a [`block`](macro@crate::block) it is a doc comment
-    /// before the `let`.
+    /// A comment for the next signal, memory or instance, also in the Verilog. In a [`block`](macro@crate::block) it is
+    /// a doc comment before the `let`.
     pub fn about(&self, comment: &str) -> &Self {
         self.inner.borrow_mut().about = comment.trim().to_owned();
         self
@@ -67,7 +67,7 @@ impl ModuleBuilder {
         self.declare(name, width, Kind::Input { doc: doc.into() }).1
     }
 
-    /// An output port driven by `value`. Returns the value, for properties that speak of the port.
+    /// An output port driven by `value`. Returns the value, for properties of the port.
     #[track_caller]
     pub fn output(&self, name: impl Into<String>, value: impl Into<Bits>, doc: impl Into<String>) -> Bits {
         let value = value.into();
@@ -127,19 +127,20 @@ impl ModuleBuilder {
         reg.q()
     }
 
-    /// A register that only properties and other ghosts read. It is emitted with the properties, and is no part of the hardware.
+    /// A register that only properties and other ghosts read. It is emitted with the properties, not with the hardware.
     #[track_caller]
     pub fn ghost(&self, name: impl Into<String>, width: u32) -> Reg {
         self.register(name, width, Kind::Ghost)
     }
 
-    /// A value that only properties and ghosts read: in a proof a solver chooses it anew in each cycle, in simulation it is 0.
+    /// A value that only properties and ghosts read: in a proof a solver chooses it in each cycle, in simulation it is
+    /// 0.
     #[track_caller]
     pub fn any_sequence(&self, name: impl Into<String>, width: u32) -> Bits {
         self.declare(name, width, Kind::Free { constant: false }).1
     }
 
-    /// The same with one value for the whole run.
+    /// As [`Self::any_sequence`], with one value for the whole run.
     #[track_caller]
     pub fn any_constant(&self, name: impl Into<String>, width: u32) -> Bits {
         self.declare(name, width, Kind::Free { constant: true }).1
@@ -159,19 +160,20 @@ impl ModuleBuilder {
         Reg { bits, index: inner.regs.len() - 1, inner: self.inner }
     }
 
-    /// The module keeps `holds`, a bit, before every rising edge of `clk_i` at which `rst_ni` is 1. `why` says in words what is kept. Simulation
-    /// models report the first edge at which it is 0; with `FORMAL` defined the Verilog has an `assert` statement.
+    /// The module keeps `holds`, a bit, before every rising edge of `clk_i` with `rst_ni` = 1; `why` is the property in
+    /// words. Simulation models report the first edge at which it is 0; with `FORMAL` defined the Verilog has an
+    /// `assert` statement.
     pub fn assert(&self, name: impl Into<String>, holds: impl Into<Bits>, why: impl Into<String>) {
         self.property(PropertyKind::Assert, name, holds, why);
     }
 
-    /// Those who drive the inputs keep `holds`. Simulation models check it like an assertion; with `FORMAL` defined the Verilog has an
-    /// `assume` statement.
+    /// The drivers of the inputs keep `holds`. Simulation models check it like an assertion; with `FORMAL` defined the
+    /// Verilog has an `assume` statement.
     pub fn assume(&self, name: impl Into<String>, holds: impl Into<Bits>, why: impl Into<String>) {
         self.property(PropertyKind::Assume, name, holds, why);
     }
 
-    /// `holds` becomes 1 in some run: a `cover` statement with `FORMAL` defined, and nothing in simulation models.
+    /// `holds` becomes 1 in some run: a `cover` statement with `FORMAL` defined; ignored by simulation models.
     pub fn cover(&self, name: impl Into<String>, holds: impl Into<Bits>, why: impl Into<String>) {
         self.property(PropertyKind::Cover, name, holds, why);
     }
@@ -187,7 +189,7 @@ impl ModuleBuilder {
         self.inner.borrow_mut().properties.push(property);
     }
 
-    /// A valid/ready input: what is offered stays offered, with the same payload, until it is taken. `name` is the stem of the
+    /// A valid/ready input: an offer stays, with the same payload, until it is taken. `name` is the stem of the
     /// property's name.
     #[track_caller]
     pub fn assume_held(
@@ -201,7 +203,7 @@ impl ModuleBuilder {
         self.assume(format!("{name}_held"), holds, "what is offered stays until it is taken");
     }
 
-    /// A valid/ready output: the same of what the module offers.
+    /// A valid/ready output: the module's offers stay likewise.
     #[track_caller]
     pub fn assert_held(
         &self,
@@ -249,7 +251,7 @@ impl ModuleBuilder {
         Memory { index: inner.memories.len() - 1, inner: self.inner }
     }
 
-    /// Starts an instance of `module`; clock and reset are connected by themselves.
+    /// Starts an instance of `module`; clock and reset are connected implicitly.
     pub fn instance(&self, name: impl Into<String>, module: &Rc<Module>) -> InstanceBuilder {
         let mut inner = self.inner.borrow_mut();
         let about = std::mem::take(&mut inner.about);
@@ -295,18 +297,18 @@ impl ModuleBuilder {
     }
 
     /// Lets all instances of the module share their code in simulation: Verilator neither inlines the module nor
-    /// replaces its inputs by what drives them, which differs from instance to instance ([`crate::Pragmas`]).
+    /// replaces its inputs by their drivers, which differ between instances ([`crate::Pragmas`]).
     pub fn share_code(&self) {
         self.inner.borrow_mut().shares_code = true;
     }
 
-    /// Marks the module as a synchroniser: its registers may catch a signal of another clock. In Verilog they have the attributes
-    /// `ASYNC_REG` and `keep`.
+    /// Marks the module as a synchroniser: its registers may catch a signal of another clock. In Verilog they have the
+    /// attributes `ASYNC_REG` and `keep`.
     pub fn synchroniser(&self) {
         self.inner.borrow_mut().synchroniser = true;
     }
 
-    /// Lets instances of the module that lie in one parent be simulated as one array ([`crate::Netlist`]).
+    /// Lets instances of the module in one parent be simulated as one array ([`crate::Netlist`]).
     pub fn replicated(&self) {
         self.inner.borrow_mut().replicated = true;
     }
@@ -319,7 +321,7 @@ impl ModuleBuilder {
     /// Checks the module and lowers it to Verilog.
     ///
     /// # Errors
-    /// The first rule of [`HdlError`] that is broken.
+    /// The first broken rule of [`HdlError`].
     pub fn finish(self) -> Result<Rc<Module>, HdlError> {
         let inner = std::mem::take(&mut *self.inner.borrow_mut());
         let report = check::check(&inner)?;
@@ -327,7 +329,6 @@ impl ModuleBuilder {
     }
 }
 
-/// A module that was checked, with its text.
 pub(crate) fn assembled(inner: Inner, report: Report) -> Rc<Module> {
     let mut ports = Vec::new();
     if report.clocked {
@@ -468,7 +469,7 @@ impl Deref for Wire {
     }
 }
 
-/// What reads as the value of a signal.
+/// Types that read as the value of a signal.
 macro_rules! reads_as_bits {
     ($($kind:ty),+) => {
         $(impl From<$kind> for Bits {
@@ -499,8 +500,8 @@ impl Memory {
         Bits::new(memory.width, Node::MemoryRead { memory: name, owner, addr })
     }
 
-    /// Writes `data` at `addr` on the clock edge when `enable` is set. An `enable` of several bits, a number that divides
-    /// the word, writes each equal part of the word by its own bit, the lowest part by bit 0.
+    /// Writes `data` at `addr` on the clock edge when `enable` is set. An `enable` of `n` bits, where `n` divides the word,
+    /// writes `n` equal parts, each by its own bit, the lowest part by bit 0.
     pub fn write(&self, enable: impl Into<Bits>, addr: impl Into<Bits>, data: impl Into<Bits>) {
         let write = (enable.into(), addr.into(), data.into());
         self.inner.borrow_mut().memories[self.index].writes.push(write);
@@ -531,13 +532,13 @@ impl InstanceBuilder {
         self
     }
 
-    /// Connects an input port to a signal of another clock domain; `reason` says why that is right.
+    /// Connects an input port to a signal of another clock domain; `reason` says why that is safe.
     pub fn crossing(self, port: &str, value: impl Into<Bits>, kind: Crossing, reason: &str) -> Self {
         self.crosses(port, kind, reason);
         self.input(port, value)
     }
 
-    /// Permits a signal of another clock domain at an input port; `reason` says why that is right.
+    /// Permits a signal of another clock domain at an input port; `reason` says why that is safe.
     pub fn crosses(self, port: &str, kind: Crossing, reason: &str) {
         let crossing = (port.to_owned(), kind, reason.to_owned());
         self.inner.borrow_mut().instances[self.index].crossings.push(crossing);
@@ -568,7 +569,7 @@ impl InstanceBuilder {
         self.connect_output(port, name, width)
     }
 
-    /// The wire of an output port; the one that there is, if the port was read before.
+    /// The wire of an output port, made at the first read.
     #[track_caller]
     pub(crate) fn read(&self, port: &str) -> Bits {
         let known = {
@@ -579,7 +580,7 @@ impl InstanceBuilder {
         known.unwrap_or_else(|| self.output(port))
     }
 
-    /// Makes ports of the module from the ports of the instance that have the direction and whose names `chosen` accepts.
+    /// Makes ports of the module from the instance's ports of a direction whose names `chosen` accepts.
     #[track_caller]
     pub fn expose(self, direction: Direction, chosen: impl Fn(&str) -> bool) -> Self {
         let m = ModuleBuilder { inner: self.inner };
@@ -595,7 +596,6 @@ impl InstanceBuilder {
         self
     }
 
-    /// Whether the block has the output port.
     pub(crate) fn has_output(&self, port: &str) -> bool {
         self.inner.borrow().instances[self.index].module.port(port).is_some()
     }

@@ -1,4 +1,4 @@
-//! The rules a module has to keep before it is emitted.
+//! The rules that a module has to keep before it is emitted.
 
 use crate::bits::{Node, Signal};
 use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, RegBody};
@@ -8,12 +8,11 @@ use crate::module::Direction;
 use crate::{Bits, HdlError};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What checking found out, for lowering and for the parents.
 pub(crate) struct Report {
     pub clocked: bool,
     pub resettable: bool,
     pub comb_paths: BTreeMap<String, Vec<String>>,
-    /// Resets of the further domains that anything needs.
+    /// Resets of the further domains that are used.
     pub domain_resets: BTreeSet<String>,
     pub port_domains: PortDomains,
     pub crossings: Vec<ClockCrossing>,
@@ -64,12 +63,12 @@ pub(crate) fn check(inner: &Inner) -> Result<Report, HdlError> {
     Ok(Report { clocked, resettable, comb_paths, domain_resets: needed, port_domains, crossings })
 }
 
-/// The number of write enables that a word can have: as many as there are if they divide it, else one.
+/// The number of write enables of a word: `enables` if it divides the word, else one.
 fn lanes_of(word_bits: u32, enables: u32) -> u32 {
     if word_bits.is_multiple_of(enables) { enables } else { 1 }
 }
 
-/// Every expression of the module: what it drives, the width wanted there (if fixed), the expression.
+/// Every expression of the module: what it drives, the width required there (if fixed), the expression.
 fn expressions(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
     let target = |id: usize| (inner.declarations[id].name.clone(), Some(inner.declarations[id].width));
     let mut all = Vec::new();
@@ -102,13 +101,11 @@ fn addr_bits(memory: &MemoryBody) -> Option<u32> {
     Some(memory.depth.next_power_of_two().trailing_zeros().max(1))
 }
 
-/// The addresses at which a memory is read.
 fn of_reads(memory: &MemoryBody) -> impl Iterator<Item = (String, Option<u32>, &Bits)> {
     let (name, bits) = (format!("{} (read address)", memory.name), addr_bits(memory));
     memory.read_addrs.iter().map(move |addr| (name.clone(), bits, addr))
 }
 
-/// What a register is driven by.
 fn of_reg<'a>(inner: &Inner, reg: &'a RegBody) -> impl Iterator<Item = (String, Option<u32>, &'a Bits)> {
     let Declaration { name, width, .. } = inner.declarations[reg.id].clone();
     let enable = format!("{name} (enable)");
@@ -116,7 +113,6 @@ fn of_reg<'a>(inner: &Inner, reg: &'a RegBody) -> impl Iterator<Item = (String, 
     next.chain(reg.enable.iter().map(move |value| (enable.clone(), Some(1), value)))
 }
 
-/// The same of properties and ghosts.
 fn of_properties(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
     let ghosts = inner.regs.iter().filter(|reg| inner.is_ghost(reg.id));
     let properties = inner.properties.iter().map(|p| (p.name.clone(), Some(1), &p.holds));
@@ -149,9 +145,9 @@ fn check_names(inner: &Inner) -> Result<(), HdlError> {
     Ok(())
 }
 
-/// Longest vector: what every Verilog-2005 tool has to take.
+/// Longest vector: what every Verilog-2005 tool must accept.
 const MAX_WIDTH: u32 = 1 << 16;
-/// Deepest memory; what no tool could simulate anyway.
+/// Deepest memory: more than any tool could simulate.
 const MAX_DEPTH: u32 = 1 << 28;
 
 fn check_sizes(inner: &Inner) -> Result<(), HdlError> {
@@ -254,7 +250,7 @@ fn check_resets(inner: &Inner) -> Result<(), HdlError> {
     Ok(())
 }
 
-/// A memory has one write port (the order of two is not defined when their addresses agree) and is read somewhere.
+/// A memory has one write port (two writes to one address have no defined order) and is read.
 fn check_memories(inner: &Inner) -> Result<(), HdlError> {
     for memory in &inner.memories {
         let (module, signal) = (inner.name().to_owned(), memory.name.clone());
@@ -298,7 +294,7 @@ fn check_drivers(inner: &Inner) -> Result<(), HdlError> {
     Ok(())
 }
 
-/// Every signal of the given kinds is read by some of the expressions.
+/// Every signal of the given kinds is read by some expression.
 fn check_readers(
     inner: &Inner,
     expressions: &[(String, Option<u32>, &Bits)],
@@ -326,7 +322,6 @@ fn check_readers(
     Ok(())
 }
 
-/// The hardware reads no register that is there for properties alone.
 fn check_ghosts(inner: &Inner, expressions: &[(String, Option<u32>, &Bits)]) -> Result<(), HdlError> {
     for (target, _, expression) in expressions {
         if let Some(ghost) = inner.ghosts_in(expression).next() {

@@ -1,16 +1,15 @@
-//! Bits that a description makes constant, which no test can change.
-//!
-//! Found within a module, by its concatenations and logic alone: what follows from inputs, instances or sums is not.
+//! Bits that a description makes constant, which no test can change. Found within a module, from its concatenations and
+//! logic only, not from inputs, instances or sums.
 
 use crate::Bits;
 use crate::bits::{BinaryOp, Node, UnaryOp};
 use crate::body::Inner;
 use std::collections::HashMap;
 
-/// What is known of the bits of a value, the lowest first.
+/// The known bits of a value, lowest first.
 type Known = Vec<Option<bool>>;
 
-/// What is known of the bits of each declared signal, in the order of the declarations.
+/// Known bits of each declared signal, in the order of the declarations.
 pub(crate) fn constants(inner: &Inner) -> Vec<Known> {
     let drives = inner.drives.iter().map(|(id, value)| (*id, value)).collect();
     let mut search = Search { inner, drives, known: HashMap::new(), values: HashMap::new() };

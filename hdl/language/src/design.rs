@@ -4,7 +4,7 @@ use crate::{HdlError, Module, Pragmas};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A hierarchy in which every distinct module is listed once.
+/// A hierarchy with every distinct module listed once.
 #[derive(Debug)]
 pub struct Design {
     modules: Vec<Rc<Module>>,
@@ -14,7 +14,7 @@ impl Design {
     /// Collects the hierarchy below `top`.
     ///
     /// # Errors
-    /// [`HdlError::ModuleClash`] when one name stands for two different definitions.
+    /// [`HdlError::ModuleClash`] if one name stands for two definitions.
     pub fn new(top: &Rc<Module>) -> Result<Self, HdlError> {
         let mut seen = BTreeMap::new();
         let mut modules = Vec::new();
@@ -47,8 +47,8 @@ impl Design {
         self.modules.iter().map(move |module| module.text(pragmas))
     }
 
-    /// Names that begin with `prefix`, in the order of [`Design::modules`]: without parameters if only one module of the design has the
-    /// name then. The top has the prefix alone.
+    /// Names that begin with `prefix`, in the order of [`Design::modules`]: without parameters if they are then unique
+    /// in the design. The top's name is the prefix.
     pub fn names(&self, prefix: &str) -> Vec<String> {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         self.modules
@@ -62,13 +62,13 @@ impl Design {
         self.modules.iter().map(name).collect()
     }
 
-    /// The definition of each module, with other names, in the order of [`Design::modules`].
+    /// The definition of each module with these names, in the order of [`Design::modules`].
     pub fn renamed(&self, pragmas: Pragmas, names: &[String]) -> Vec<String> {
         let names = self.modules.iter().zip(names).map(|(module, name)| (module.name(), name)).collect();
         self.definitions(pragmas).map(|text| renamed(text, &names)).collect()
     }
 
-    /// How often each module occurs below the top (the top itself once), in the order of [`Design::modules`].
+    /// Number of instances of each module below the top (the top itself once), in the order of [`Design::modules`].
     pub fn instance_counts(&self) -> Vec<(Rc<Module>, u64)> {
         let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
         counts.insert(self.top().name(), 1);
@@ -82,7 +82,7 @@ impl Design {
     }
 }
 
-/// The text with other words where `names` has one.
+/// The text with the words in `names` replaced.
 fn renamed(text: &str, names: &BTreeMap<&str, &String>) -> String {
     let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
@@ -96,7 +96,7 @@ fn renamed(text: &str, names: &BTreeMap<&str, &String>) -> String {
     out
 }
 
-/// A module's name up to the first word after the first with a digit in it.
+/// A module's name up to the first word, other than the first, that has a digit.
 fn without_parameters(name: &str) -> &str {
     let words = name.match_indices('_').map(|(at, _)| at);
     let has_digit = |at: &usize| {
@@ -115,7 +115,7 @@ fn collect(
         if Rc::ptr_eq(&known, module) {
             return Ok(());
         }
-        // What differs may be a child, which says more.
+        // A child may be what differs, which says more.
         module.instances().iter().try_for_each(|(_, child)| collect(child, seen, out))?;
         if known.verilog == module.verilog {
             return Ok(());

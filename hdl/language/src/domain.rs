@@ -11,11 +11,11 @@ pub struct Domain {
     pub(crate) index: Option<usize>,
 }
 
-/// Why a signal may be read with another clock than the one that it follows.
+/// Why a signal may be read with another clock than its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crossing {
-    /// A number in Gray code: it comes straight from registers, changes in one bit at a time, and goes to synchronisers
-    /// ([`ModuleBuilder::synchroniser`](crate::ModuleBuilder::synchroniser)) and nowhere else.
+    /// A number in Gray code: it comes straight from registers, changes in one bit at a time, and goes only to
+    /// synchronisers ([`ModuleBuilder::synchroniser`](crate::ModuleBuilder::synchroniser)).
     Gray,
     /// It does not change when it is read.
     Stable,
@@ -26,17 +26,16 @@ pub enum Crossing {
 pub struct ClockCrossing {
     /// The instance that reads it.
     pub instance: String,
-    /// At which port.
+    /// The port at which it is read.
     pub port: String,
-    /// Why it may.
+    /// Why it may cross.
     pub kind: Crossing,
-    /// The module's clock that it follows; none if it is an input of the module that nothing else reads.
+    /// The module's clock that it follows; `None` if it is an input of the module that only this reads.
     pub from: Option<String>,
-    /// The module's clock with which it is read; none if it reaches no register.
+    /// The module's clock with which it is read; `None` if it reaches no register.
     pub to: Option<String>,
 }
 
-/// The ports `clk_i` and `rst_ni` that further domains may add to a module.
 pub(crate) fn implicit_names(domain: &str) -> [String; 2] {
     [format!("{domain}_clk_i"), format!("{domain}_rst_ni")]
 }

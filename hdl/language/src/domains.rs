@@ -1,16 +1,18 @@
-//! Clock domains: which clock every instance runs on, and which signals go from one clock to another.
+//! Clock domains: the clock of every instance, and the signals that go from one clock to another.
 //!
-//! The registers of a module are all on `clk_i`. What needs a second clock is an instance that is put into another
-//! domain ([`InstanceBuilder::in_domain`](crate::InstanceBuilder::in_domain)); the module then has the ports
-//! `<domain>_clk_i` and `<domain>_rst_ni`, and its parents pass a domain of theirs on to each of them
+//! The registers of a module are all on `clk_i`. A second clock needs an instance in another domain
+//! ([`InstanceBuilder::in_domain`](crate::InstanceBuilder::in_domain)); the module then has the ports `<domain>_clk_i`
+//! and `<domain>_rst_ni`, and its parents pass one of their domains on to each of them
 //! ([`InstanceBuilder::pass_domain`](crate::InstanceBuilder::pass_domain)). Nothing is passed on by name.
 //!
 //! Checked: every register, memory and instance input is driven from its own domain, through wires and combinational
 //! paths of instances too; an input port is read in one domain and an output port comes from one; a signal that crosses
-//! is connected with [`InstanceBuilder::crossing`](crate::InstanceBuilder::crossing), which wants a [`Crossing`] and a reason. Of a
-//! number in Gray code it is checked that it comes straight from registers and goes to synchronisers alone. Not checked: whether the
-//! code is one, whether a word stays still, and that the ports of the top are driven in their domain. Each reset has to be released in step with its own clock, and the resets of all domains
-//! have to be active together for some cycles of the slowest one.
+//! is connected with [`InstanceBuilder::crossing`](crate::InstanceBuilder::crossing), which takes a [`Crossing`] and a
+//! reason; a Gray code comes straight from registers and goes only to synchronisers.
+//!
+//! Not checked: whether the code is one, whether a word is stable, and that the ports of the top are driven in their
+//! domain. Each reset has to be released in step with its own clock, and the resets of all domains have to be active
+//! together for some cycles of the slowest one.
 
 use crate::bits::Node;
 use crate::body::{Inner, InstanceBody, Kind, port_of};
@@ -18,7 +20,7 @@ use crate::domain::{ClockCrossing, Crossing, PortDomains, implicit_names};
 use crate::{Bits, HdlError, Module};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which clock and reset ports the module needs for its instances, in the order of its domains.
+/// Clock and reset ports that the module needs for its instances, in the order of its domains.
 pub(crate) fn needed_ports(inner: &Inner) -> BTreeSet<String> {
     let ports = |i: &InstanceBody| -> Vec<String> {
         i.module.ports().iter().filter_map(|p| i.clock_or_reset(inner, &p.name)).collect()
@@ -26,7 +28,7 @@ pub(crate) fn needed_ports(inner: &Inner) -> BTreeSet<String> {
     inner.instances.iter().flat_map(ports).collect()
 }
 
-/// Every domain that is named exists, belongs to this module, and is connected once.
+/// Every named domain exists, belongs to this module, and is connected once.
 pub(crate) fn check_connections(inner: &Inner) -> Result<(), HdlError> {
     let module = || inner.name().to_owned();
     for instance in &inner.instances {
@@ -90,16 +92,14 @@ pub(crate) fn check_connections(inner: &Inner) -> Result<(), HdlError> {
     Ok(())
 }
 
-/// Where a value comes from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
-    /// A register in a domain.
     Domain(Option<usize>),
     /// An input port, whose domain is not known yet.
     Input(usize),
 }
 
-/// Refuses signals that go from one domain to another unsaid, and finds those that are said to. The module has no combinational loop.
+/// Refuses undeclared crossings and returns the declared ones. The module has no combinational loop.
 pub(crate) fn check_crossings(
     inner: &Inner,
     clocked: bool,
@@ -153,7 +153,6 @@ pub(crate) fn check_crossings(
     Ok((found, crossings))
 }
 
-/// The crossings that the module declares.
 fn declared(inner: &Inner, search: &mut Search<'_>) -> Result<Vec<ClockCrossing>, HdlError> {
     let clock = |domain| port_of(inner, domain, "clk_i");
     let mut crossings = Vec::new();
@@ -195,7 +194,7 @@ fn check_gray(inner: &Inner, instance: &InstanceBody, port: &str, value: &Bits) 
     Ok(())
 }
 
-/// Whether there is nothing between the signal and registers.
+/// Whether the signal comes straight from registers.
 fn is_registered(inner: &Inner, value: &Bits) -> bool {
     let Node::Signal(signal) = value.node() else { return false };
     match inner.declarations[signal.id].kind {
@@ -213,7 +212,6 @@ fn output_is_registered(inner: &Inner, port: &str) -> bool {
     inner.drives.iter().any(|(id, value)| inner.declarations[*id].name == port && is_registered(inner, value))
 }
 
-/// Whether synchronisers alone read an input.
 fn is_synchronised(module: &Module, port: &str) -> bool {
     if module.is_synchroniser() {
         return true;

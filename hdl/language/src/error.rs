@@ -92,7 +92,7 @@ pub enum HdlError {
         /// Signals on the loop, the first one repeated at the end.
         path: Vec<String>,
     },
-    /// A signal that goes from one clock domain to another without being declared to.
+    /// A signal that goes from one clock domain to another undeclared.
     #[error("module {module}: {signal}, read with {to}, comes from {from} (use InstanceBuilder::crossing)")]
     ClockCrossing {
         /// Module being built.

@@ -1,19 +1,19 @@
 //! Hardware description language in Rust, on top of `rust-hdl-core`.
 //!
-//! A [`ModuleBuilder`] collects ports, wires, registers, memories and instances whose expressions ([`Bits`])
-//! know their widths. [`ModuleBuilder::finish`] refuses whatever rust-hdl would pass on silently: width
-//! mismatches, signals driven twice or never, unconnected ports, combinational loops, illegal or repeated names.
-//! What passes is lowered to rust-hdl's AST and printed once per distinct module ([`Design`]), or elaborated to a graph of operations on
-//! words for other simulators ([`Netlist`]).
+//! A [`ModuleBuilder`] collects ports, wires, registers, memories and instances whose expressions ([`Bits`]) know their
+//! widths. [`ModuleBuilder::finish`] refuses what rust-hdl would pass on silently: width mismatches, signals driven
+//! twice or never, unconnected ports, combinational loops, illegal or repeated names. The rest is lowered to rust-hdl's
+//! AST and printed once per distinct module ([`Design`]), or elaborated to a graph of operations on words for other
+//! simulators ([`Netlist`]).
 //!
-//! A block is a function with the attribute [`block`](macro@block), which gives ports and signals the names of their variables and makes a
-//! structure of the inputs and one of the outputs: `fifo::In { push, data, pop }.part(&m, "queue", &fifo(8, 4)?).valid`. Words with fields
-//! are [`packed!`].
+//! A block is a function with the attribute [`block`](macro@block), which gives ports and signals the names of their
+//! variables and makes a structure of the inputs and one of the outputs:
+//! `fifo::In { push, data, pop }.part(&m, "queue", &fifo(8, 4)?).valid`. Words with fields are [`packed!`].
 //!
-//! Conventions: one clock `clk_i`, one synchronous active-low reset `rst_ni`, both implicit; registers hold
-//! their value unless enabled; every wire is a continuous assignment, so a latch cannot be written (a wire that
-//! refers to itself is a loop and refused). An expression is printed wherever it is used: give one that is used
-//! several times a name with [`ModuleBuilder::wire`]. Instances may run on further clocks: see [`Domain`].
+//! Conventions: one clock `clk_i`, one synchronous active-low reset `rst_ni`, both implicit; registers hold their value
+//! unless enabled; every wire is a continuous assignment, so a latch cannot be written (a wire that refers to itself is
+//! a loop and refused). An expression is printed wherever it is used: name one that is used several times with
+//! [`ModuleBuilder::wire`]. Instances may run on further clocks: see [`Domain`].
 
 #![deny(missing_docs)]
 
@@ -48,10 +48,10 @@ pub use netlist::{Binary, Check, Graph, Id, MemoryArray, Netlist, Node, Op, Regi
 pub use ports::{Bundle, Drives, Field, Inputs, Output, Outputs, Reads, has_output, later, laters, plain};
 pub use proof::ForProver;
 
-/// What a block's function gives: the checked module, or the rule that it breaks.
+/// Result of a block's function: the checked module, or the broken rule.
 pub type Block = Result<std::rc::Rc<Module>, HdlError>;
 
-/// What the description of a block needs.
+/// Imports for descriptions of blocks.
 pub mod prelude {
     pub use crate::{
         Bits, Block, Bundle, Crossing, Domain, Drives, HdlError, Inputs, InstanceBuilder, Memory, Module,
@@ -79,7 +79,8 @@ macro_rules! cat {
     ($($part:expr),+ $(,)?) => { $crate::cat([$($crate::Bits::from($part)),+]) };
 }
 
-/// A word with named fields, the lowest first: a structure of [`Bits`] with `bits`, `pack` and `unpack`. Widths may depend on a parameter.
+/// A word with named fields, lowest first: a structure of [`Bits`] with `bits`, `pack` and `unpack`. Widths may depend
+/// on a parameter.
 #[macro_export]
 macro_rules! packed {
     ($(#[$meta:meta])* $visible:vis struct $name:ident $(($with:ident: $kind:ty))? {

@@ -1,8 +1,8 @@
 //! Lowers a checked module to rust-hdl's AST and lets rust-hdl print it.
 //!
-//! Declarations, operators and assignments go through `rust_hdl_core`. Its AST has no concatenation, ternary,
-//! part-select that every tool accepts, clocked block, memory or explicit instance; those few forms are the text in this file
-//! and enter the AST as placeholder signals that are replaced after printing.
+//! Declarations, operators and assignments go through `rust_hdl_core`. Its AST lacks concatenation, ternary, a
+//! part-select that every tool accepts, clocked blocks, memories and explicit instances; this file writes those as
+//! text, which enters the AST as placeholder signals that are replaced after printing.
 
 use crate::bits::{BinaryOp, Node, UnaryOp};
 use crate::body::{Declaration, Inner, InstanceBody, Kind, PropertyBody, PropertyKind};
@@ -20,7 +20,6 @@ use rust_hdl_core::verilog_gen::verilog_combinatorial;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Prints the module.
 pub(crate) fn lower(inner: &Inner, ports: &[Port]) -> String {
     let inner = &simplified(inner);
     let mut printer = Printer { taken: names(inner), split: Split::of(inner), ..Printer::default() };
@@ -32,7 +31,7 @@ pub(crate) fn lower(inner: &Inner, ports: &[Port]) -> String {
             Kind::InstanceOutput => AtomKind::StubOutputSignal,
             Kind::Wire if !is_driven(id) => AtomKind::StubOutputSignal,
             Kind::Reg => AtomKind::LocalSignal,
-            // Ports stand in the header; the others are declared where they are emitted.
+            // The header declares ports; the others are declared where they are emitted.
             Kind::Input { .. } | Kind::Output { .. } | Kind::Wire | Kind::Ghost | Kind::Free { .. } => {
                 return None;
             }
@@ -46,7 +45,7 @@ pub(crate) fn lower(inner: &Inner, ports: &[Port]) -> String {
     finish_text(inner, ports, &text)
 }
 
-/// The number of the mutant at work, a plus argument of the simulation, in a module that has mutants.
+/// The number of the active mutant, a plus argument of the simulation, in a module that has mutants.
 const NUMBER: &str = "integer mutant;\ninitial if (!$value$plusargs(\"mutant=%d\", mutant)) mutant = 0;\n";
 
 /// Keeps Verilator from inlining a module.
@@ -54,12 +53,11 @@ const MODULE_PRAGMA: &str = "    /* verilator no_inline_module */\n";
 /// Keeps Verilator from replacing an input by what drives it.
 const PORT_PRAGMA: &str = " /* verilator public_flat_rd */";
 
-/// The text of a module without what is for Verilator alone.
 pub(crate) fn without_pragmas(text: &str) -> String {
     text.replace(MODULE_PRAGMA, "").replace(PORT_PRAGMA, "")
 }
 
-/// Heads the module with what it is and its ports, and tidies what rust-hdl's printer leaves.
+/// Adds the module's heading and ports, and tidies what rust-hdl's printer leaves.
 fn finish_text(inner: &Inner, ports: &[Port], printed: &str) -> String {
     let mut text: String = wrap(&inner.doc, 100).iter().map(|line| format!("// {line}\n")).collect();
     for line in printed.lines() {
@@ -97,7 +95,7 @@ fn finish_text(inner: &Inner, ports: &[Port], printed: &str) -> String {
     text
 }
 
-/// A line with a comment after it, or before it if it would be too long.
+/// A line with a comment after it, or before it if the line would be too long.
 fn commented(line: &str, about: &str) -> String {
     // A quoted name would be a macro's in Verilog.
     let about = one_line(about).replace('`', "");
@@ -108,7 +106,6 @@ fn commented(line: &str, about: &str) -> String {
     format!("{}{line}\n", indent(&comment(&about), depth))
 }
 
-/// The lines of a comment.
 fn comment(about: &str) -> Vec<String> {
     wrap(&about.replace('`', ""), 110).iter().map(|line| format!("// {line}")).collect()
 }
@@ -117,10 +114,11 @@ fn is_clock(inner: &Inner, port: &str) -> bool {
     port == "clk_i" || inner.domains.iter().any(|domain| implicit_names(domain)[0] == port)
 }
 
-/// As many ports have a heading of their own if their meanings begin with the same words before a colon.
+/// This many ports get a heading if their meanings begin with the same words before a colon.
 const GROUP: usize = 3;
 
-/// The beginning of a module: its ports in groups. A meaning `host: a request is offered` puts a port in the group `host`.
+/// The beginning of a module: its ports in groups. A meaning `host: a request is offered` puts a port in the group
+/// `host`.
 pub(crate) fn header<'a>(name: &str, ports: &'a [Port], pragma: impl Fn(&'a Port) -> &'static str) -> String {
     let group = |port: &'a Port| {
         let (begin, rest) = port.doc.split_once(": ")?;
@@ -173,7 +171,6 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Names that the module's author gave.
 fn names(inner: &Inner) -> BTreeSet<String> {
     let names = inner.declarations.iter().map(|d| &d.name).chain(inner.memories.iter().map(|m| &m.name));
     names.chain(inner.instances.iter().map(|i| &i.name)).cloned().collect()
@@ -181,15 +178,14 @@ fn names(inner: &Inner) -> BTreeSet<String> {
 
 #[derive(Default)]
 pub(crate) struct Printer {
-    /// Names in use, helper wires included.
+    /// Names in use, including helper wires.
     taken: BTreeSet<String>,
-    /// Texts behind the placeholders of the expression being printed.
+    /// Texts for the placeholders of the expression being printed.
     pieces: Vec<String>,
     /// Helper wires: name, width, text.
     hoisted: Vec<(String, u32, String)>,
-    /// Their names by their text: what is hoisted twice has one wire.
+    /// Names of helper wires by text: a text that is hoisted twice has one wire.
     names_of: BTreeMap<String, String>,
-    /// How many of them are emitted.
     emitted: usize,
     /// Tables of constants: name, bits of the index, and what it is a function of.
     roms: Vec<(String, String)>,
@@ -239,7 +235,6 @@ impl Printer {
         text + &roms + &wires + &rest + &clocked + &unused + &properties + appendix
     }
 
-    /// The helper wires since the last call.
     fn parts(&mut self) -> String {
         let mut text = String::new();
         for (name, width, value) in &self.hoisted[self.emitted..] {
@@ -249,8 +244,8 @@ impl Printer {
         text
     }
 
-    /// Properties with their ghosts. `NDP_PROPERTIES` has to be defined; then either `FORMAL`, or `NDP_ASSERT`, a macro that takes the text to be
-    /// reported, such as `$error`.
+    /// Properties with their ghosts. Needs `NDP_PROPERTIES` defined, and either `FORMAL` or `NDP_ASSERT`, a macro that
+    /// takes the text to report, such as `$error`.
     fn properties(&mut self, inner: &Inner) -> String {
         if inner.properties.is_empty() {
             return String::new();
@@ -408,7 +403,7 @@ impl Printer {
         text
     }
 
-    /// Reads the signals that are meant to be unread into a wire whose name tells linters so.
+    /// Reads deliberately unread signals into a wire whose name tells linters so.
     fn unused(&mut self, inner: &Inner) -> String {
         let mut text = String::new();
         for (index, (value, reason)) in inner.unused.iter().enumerate() {
@@ -427,7 +422,6 @@ impl Printer {
         text
     }
 
-    /// The text of an expression, printed by rust-hdl.
     pub fn text(&mut self, expression: &Bits) -> String {
         let outer = std::mem::take(&mut self.pieces);
         let lowered = self.expression(expression);
@@ -517,7 +511,7 @@ impl Printer {
             Node::Slice { base, low } => {
                 let name = match base.node() {
                     Node::Signal(signal) => signal.name.clone(),
-                    // Verilog takes slices of names only.
+                    // Verilog slices only names.
                     _ => self.hoist(base),
                 };
                 self.sliced.insert(name.clone());
@@ -547,7 +541,7 @@ impl Printer {
         }
     }
 
-    /// `<stem><number>`, or with the next number that nobody uses.
+    /// `<stem><number>`, or with the next unused number.
     fn free_name(&mut self, stem: &str, mut number: usize) -> String {
         loop {
             let name = format!("{stem}{number}");
@@ -558,14 +552,13 @@ impl Printer {
         }
     }
 
-    /// The function with the values of a table.
     pub fn function(&mut self, index: &Bits, values: &[u128], width: u32) -> String {
         let digits = values.len().ilog2().div_ceil(4) as usize;
         let cases = values
             .iter()
             .enumerate()
             .map(|(at, value)| format!("{}'h{at:0digits$x}: NAME = {width}'h{value:x};", index.width()));
-        // As many in a line as there is room for.
+        // As many as fit in a line.
         let mut body = String::new();
         let mut column = usize::MAX;
         for case in cases {
@@ -589,7 +582,6 @@ impl Printer {
         name
     }
 
-    /// The helper wire with a text, a new one unless there is one.
     pub fn wire(&mut self, width: u32, text: String) -> String {
         if let Some(name) = self.names_of.get(&text) {
             return name.clone();
@@ -601,7 +593,7 @@ impl Printer {
     }
 }
 
-/// A bit that is made of more by one operator, as a reduction: the operator and its operands.
+/// A bit that one operator makes of several others, as a reduction: the operator and its operands.
 pub(crate) fn reduction(expression: &Bits) -> Option<(&'static str, Vec<Bits>)> {
     const MORE: usize = 3;
     let Node::Binary(op @ (BinaryOp::And | BinaryOp::Or | BinaryOp::Xor), ..) = expression.node() else {
@@ -618,13 +610,12 @@ pub(crate) fn reduction(expression: &Bits) -> Option<(&'static str, Vec<Bits>)> 
     (found.len() > MORE).then(|| (op.text(), found))
 }
 
-/// Whether it is printed with an operator between operands.
 pub(crate) fn is_infix(expression: &Bits) -> bool {
     matches!(expression.node(), Node::Binary(..)) && reduction(expression).is_none()
 }
 
-/// Which operands need no parentheses since they have the same operator. Verilog applies it from the left; of three operands it does not
-/// matter which two come first.
+/// Which operands need no parentheses since they have the same operator. Verilog applies it from the left; for three
+/// operands the grouping does not matter.
 pub(crate) fn chains(expression: &Bits) -> [bool; 2] {
     use BinaryOp::{Add, And, Or, Sub, Xor};
     let Node::Binary(op, first, second) = expression.node() else { return [false; 2] };
@@ -651,7 +642,7 @@ fn indent(lines: &[String], depth: usize) -> String {
     lines.iter().map(|line| format!("{before}{}\n", line.replace('\n', &format!("\n{before}")))).collect()
 }
 
-/// What is driven, each wire after those that it reads, and outputs last.
+/// All drivers, each wire after those that it reads, outputs last.
 fn in_order(inner: &Inner) -> Vec<(usize, &Bits)> {
     let of_wire = |id: usize| inner.drives.iter().find(|(driven, _)| *driven == id);
     let is_wire = |id: &usize| matches!(inner.declarations.get(*id).map(|d| &d.kind), Some(Kind::Wire));
@@ -686,7 +677,6 @@ fn strip_parens(text: &str) -> &str {
     inner
 }
 
-/// The module as rust-hdl sees it: nets and a body.
 struct Printable {
     nets: Vec<Net>,
     body: String,
@@ -718,7 +708,6 @@ impl Block for Printable {
     }
 }
 
-/// A port, wire or register as rust-hdl sees it.
 struct Net {
     name: String,
     width: u32,

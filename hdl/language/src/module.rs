@@ -1,4 +1,4 @@
-//! A finished module: ports, Verilog text, children, and what a parent has to know of its insides.
+//! A finished module: ports, Verilog text, children, and what a parent needs to know of its contents.
 
 use crate::Bits;
 use crate::body::{Inner, Kind};
@@ -31,7 +31,7 @@ pub struct Port {
     pub doc: String,
 }
 
-/// What drives or is driven in a module.
+/// A driver or a driven part in a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     /// A port of the module.
@@ -40,12 +40,12 @@ pub enum End {
     Instance(usize),
 }
 
-/// Comments in the text for the one tool that reads them.
+/// Comments in the text for one tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pragmas {
     /// None.
     None,
-    /// Those of Verilator, which keep code that instances share ([`crate::ModuleBuilder::share_code`]).
+    /// Verilator's, which keep code that instances share ([`crate::ModuleBuilder::share_code`]).
     Verilator,
 }
 
@@ -63,9 +63,9 @@ pub struct MemoryInfo {
 pub struct SignalInfo<'a> {
     /// Its name.
     pub name: &'a str,
-    /// The file and line that describe it; of a memory, the data that are written.
+    /// File and line of its description; for a memory, of the written data.
     pub place: String,
-    /// For each bit, the lowest first, whether the description makes it constant; nothing of a memory.
+    /// For each bit, lowest first, whether the description makes it constant; empty for a memory.
     pub constant: Vec<bool>,
 }
 
@@ -76,7 +76,7 @@ pub struct Module {
     pub(crate) doc: String,
     pub(crate) ports: Vec<Port>,
     pub(crate) verilog: String,
-    /// The same with pragmas, if it has any.
+    /// The text with pragmas, if it has any.
     pub(crate) verilated: Option<String>,
     pub(crate) source: String,
     pub(crate) instances: Vec<(String, Rc<Module>)>,
@@ -90,7 +90,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// Name that the author gave, with the parameters that tell the module from others of its design.
+    /// The author's name, with the parameters that distinguish the module in its design.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -105,13 +105,13 @@ impl Module {
         &self.ports
     }
 
-    /// File and line where the description of the module begins, from the root of the workspace. No text of this crate has it: names
-    /// and models would change with every line above.
+    /// File and line where the module's description begins, from the root of the workspace. Not part of this crate's
+    /// texts: names and models would change with every line above.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// What is declared and written in the module: signals, then memories.
+    /// The module's signals, then its memories.
     pub fn signals(&self) -> Vec<SignalInfo<'_>> {
         let text = |place: &Location<'_>| format!("{}:{}", place.file(), place.line());
         let declared = self.body.declarations.iter().zip(constants(&self.body));
@@ -131,7 +131,7 @@ impl Module {
         header(name, &self.ports, |_| "")
     }
 
-    /// The Verilog-2005 definition of this module alone.
+    /// The Verilog-2005 definition of this module only.
     pub fn verilog(&self) -> &str {
         &self.verilog
     }
@@ -148,8 +148,8 @@ impl Module {
         &self.instances
     }
 
-    /// Which ports and instances drive which, through whatever logic and registers, without clocks and resets: bits of the inputs, or of the
-    /// module's outputs, that depend on them.
+    /// Which ports and instances drive which, through any logic and registers, without clocks and resets: number of
+    /// bits of the inputs, or of the module's outputs, that depend on them.
     pub fn connections(&self) -> Vec<(End, End, u32)> {
         let inner = &self.body;
         let mut driven: BTreeMap<usize, Vec<&Bits>> = BTreeMap::new();
@@ -213,12 +213,12 @@ impl Module {
         &self.domains
     }
 
-    /// The signals that go from one clock of the module to another, in the module itself.
+    /// Signals that go from one clock of the module to another, in the module itself.
     pub fn crossings(&self) -> &[ClockCrossing] {
         &self.crossings
     }
 
-    /// The clock of the module that an instance in it has as `clock`; none if the instance has no such clock.
+    /// The clock of the module that an instance in it has as `clock`, if it has such a clock.
     pub fn clock_of(&self, instance: &str, clock: &str) -> Option<String> {
         let instance = self.body.instances.iter().find(|other| other.name == instance)?;
         instance.module.port(clock)?;

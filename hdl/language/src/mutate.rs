@@ -1,9 +1,10 @@
-//! Errors in a module's description, which tests and proofs have to find.
+//! Errors in a module's description, for tests and proofs to find.
 //!
-//! A [`Mutant`] is one change of one expression, register or connection, named by the line of the description. It knows the place in the
-//! tree, and so is found again in any module that the same generator has built, of another configuration too. A [`Mutation`] is written by
-//! hand: it names an expression by its text. [`with_choices`] puts many of either into a design, each a choice by the number of the one at
-//! work, so that one simulation model serves for all. [`replaced`] has one in place of the original, for provers.
+//! A [`Mutant`] is one change of one expression, register or connection, named by the line of the description. It
+//! stores the place in the tree, and so is found in any module of the same generator, even of another configuration. A
+//! [`Mutation`] is written by hand: it names an expression by its text. [`with_choices`] puts many of either into a
+//! design, each selected by its number, so that one simulation model serves for all. [`replaced`] has one in place of
+//! the original, for provers.
 
 use crate::bits::{BinaryOp, Node, Signal, UnaryOp};
 use crate::body::Inner;
@@ -21,19 +22,17 @@ pub use crate::mutation::{Mutation, Scope};
 /// What a mutation does to an expression, or to what it drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Change {
-    /// Another operator.
     Operator(BinaryOp),
     /// `<=` in place of `<`, `>` in place of `>=`.
     Swapped(BinaryOp),
     /// All in place of any, or the reverse.
     Reduction,
-    /// Only the part of that number.
+    /// Only this part.
     Part(usize),
-    /// The parts of those numbers change places.
+    /// These parts change places.
     Exchanged(usize, usize),
     /// The other bit.
     Negated,
-    /// A constant.
     Constant(u128),
     /// The slice one bit higher.
     Higher,
@@ -41,20 +40,19 @@ enum Change {
     Lower,
     /// A register holds its value for ever.
     Held,
-    /// A reset sets this.
     Reset(u128),
 }
 
-/// A mutant.
+/// One change of one expression, register or connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mutant {
     /// File and line of the module's description.
     module: String,
     /// What the expression drives.
     root: String,
-    /// Numbers of the children down to what changes.
+    /// Numbers of the children down to the change.
     path: Vec<usize>,
-    /// File, line and column of what changes.
+    /// File, line and column of the change.
     place: String,
     change: Change,
 }
@@ -132,11 +130,10 @@ impl FromStr for Mutant {
     }
 }
 
-/// Something that an expression drives.
 pub(crate) struct Root<'a> {
     pub name: String,
     pub value: &'a Bits,
-    /// The register, of its next value and its enable.
+    /// The register, for its next value and its enable.
     register: Option<usize>,
     place: &'static Location<'static>,
 }
@@ -183,7 +180,6 @@ fn text_of_place(place: &Location<'_>) -> String {
     format!("{}:{}:{}", place.file(), place.line(), place.column())
 }
 
-/// The changes of an expression.
 fn changes(bits: &Bits) -> Vec<Change> {
     use BinaryOp::{Add, And, Eq, Ge, Lt, Mul, Ne, Or, Shl, Shr, Sub, Xor};
     let limit = |value: u128| if bits.width() >= 128 { value } else { value & ((1 << bits.width()) - 1) };
@@ -226,7 +222,7 @@ fn changes(bits: &Bits) -> Vec<Change> {
     }
 }
 
-/// The changes of what an expression drives as a whole: it is left out, or stuck.
+/// Changes of a whole driver: it is left out, or stuck.
 fn changes_of_root(inner: &Inner, root: &Root<'_>) -> Vec<Change> {
     match root.name.split(' ').next() {
         Some("next") => {
@@ -237,13 +233,13 @@ fn changes_of_root(inner: &Inner, root: &Root<'_>) -> Vec<Change> {
         Some("enable") => vec![Change::Constant(1), Change::Negated],
         Some("write") if root.value.width() == 1 => vec![Change::Constant(1), Change::Constant(0)],
         Some("address" | "data") => Vec::new(),
-        // What is a constant already has its own changes.
+        // A constant already has its own changes.
         _ if matches!(root.value.node(), Node::Literal(_)) => Vec::new(),
         _ => vec![Change::Constant(0)],
     }
 }
 
-/// The expression after a change; none if the change does not fit.
+/// The expression after a change; `None` if the change does not fit.
 fn changed(inner: &Inner, bits: &Bits, change: Change, register: Option<usize>) -> Option<Bits> {
     let mut children: Vec<Bits> = bits.children().copied().collect();
     let new = |node: Node| Bits::placed(bits.width(), node, bits.place());
@@ -303,14 +299,13 @@ fn short(bits: &Bits, depth: u32) -> String {
     }
 }
 
-/// What is found of a mutant in a module.
 struct Found<'a> {
     root: Root<'a>,
     bits: &'a Bits,
 }
 
 impl Mutant {
-    /// File of the description that has the change, from the root of the workspace.
+    /// File of the changed description, from the root of the workspace.
     pub fn file(&self) -> &str {
         self.place.split(':').next().unwrap_or_default()
     }
@@ -342,7 +337,7 @@ impl Mutant {
             mutants.extend(whole.map(|change| mutant(&[], root.place, change)));
             let mut todo = vec![(root.value, Vec::new())];
             while let Some((bits, path)) = todo.pop() {
-                // What is used in several places is one expression.
+                // An expression that is used in several places is one.
                 if !seen.insert(bits.address()) {
                     continue;
                 }
@@ -359,7 +354,7 @@ impl Mutant {
         mutants
     }
 
-    /// What it changes in a module that the same generator has built.
+    /// Finds its place in a module of the same generator.
     fn find<'a>(&self, inner: &'a Inner) -> Option<Found<'a>> {
         if inner.source != self.module {
             return None;
@@ -370,7 +365,6 @@ impl Mutant {
         (whole || text_of_place(bits.place()) == self.place).then_some(Found { root, bits })
     }
 
-    /// The register whose reset changes, and what to.
     fn reset_of(&self, inner: &Inner) -> Option<(usize, u128)> {
         let Change::Reset(value) = self.change else { return None };
         let Found { root, .. } = self.find(inner)?;
@@ -378,7 +372,6 @@ impl Mutant {
         Some((reg.id, value))
     }
 
-    /// The expression before and after.
     fn mutated(&self, inner: &Inner) -> Option<(Bits, Bits)> {
         let Found { root, bits } = self.find(inner)?;
         Some((*bits, changed(inner, bits, self.change, root.register)?))
@@ -407,26 +400,26 @@ impl Mutant {
     }
 }
 
-/// An expression becomes another one.
+/// A change of an expression or register.
 #[derive(Debug)]
 pub enum Edit {
-    /// Wherever it is used.
+    /// Replaces the expression wherever it is used.
     Expression(Bits, Bits),
-    /// Only where it drives the root of that name.
+    /// Replaces it only where it drives the root of that name.
     Root(String, Bits),
-    /// The register of that number is reset to another value.
+    /// Resets the register of that number to another value.
     Reset(usize, u128),
 }
 
-/// What changes modules: a [`Mutant`] or a [`Mutation`].
+/// Changes of modules: a [`Mutant`] or a [`Mutation`].
 pub trait Changes {
-    /// What it changes in a module.
+    /// Its edits of a module.
     ///
     /// # Errors
     /// A change that does not fit, in words.
     fn edits(&self, module: &Module) -> Result<Vec<Edit>, String>;
 
-    /// What is wrong with a design that has no module with it; nothing if that may be.
+    /// The error if a design has no module with it; `None` if that is allowed.
     fn absent(&self) -> Option<String> {
         None
     }
@@ -439,7 +432,7 @@ impl Changes for Mutant {
             return Ok(vec![Edit::Reset(id, value)]);
         }
         let Some((old, new)) = self.mutated(inner) else { return Ok(Vec::new()) };
-        // Roots that change as a whole are other expressions than those that they share.
+        // Roots that change as a whole are expressions of their own, different from those that they share.
         let of_root = self.find(inner).is_some_and(|found| {
             self.path.is_empty()
                 && changes_of_root(inner, &found.root).contains(&self.change)
@@ -449,17 +442,16 @@ impl Changes for Mutant {
     }
 }
 
-/// How the changes of a module are put into it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Choice,
     Replacement,
 }
 
-/// Expressions by the address of their nodes, with the mutants of each: number, and what it becomes.
+/// Expressions by the address of their nodes, with their mutants: number and new expression.
 type Mutated = HashMap<*const Node, (Bits, Vec<(u32, Bits)>)>;
 
-/// The body with changes, whose numbers are given.
+/// The body with numbered changes.
 fn mutated_body(module: &Module, edits: Vec<(u32, Edit)>, mode: Mode) -> Option<Inner> {
     if edits.is_empty() {
         return None;
@@ -515,7 +507,7 @@ fn mutated_body(module: &Module, edits: Vec<(u32, Edit)>, mode: Mode) -> Option<
     for instance in &mut inner.instances {
         instance.inputs.iter_mut().for_each(|(_, value)| root(value, &mut rewriter));
     }
-    // A property speaks of the same expression as the hardware.
+    // A property is about the same expression as the hardware.
     for reg in inner.regs.iter_mut().filter(|reg| ghosts.contains(&reg.id)) {
         reg.next.iter_mut().chain(&mut reg.enable).for_each(|value| *value = rewriter.rewritten(value));
     }
@@ -527,7 +519,6 @@ fn mutated_body(module: &Module, edits: Vec<(u32, Edit)>, mode: Mode) -> Option<
     Some(inner)
 }
 
-/// Puts changed expressions into others.
 struct Rewriter<'a> {
     changes: Mutated,
     done: HashMap<*const Node, (Bits, Bits)>,
@@ -541,7 +532,7 @@ impl Rewriter<'_> {
         }
         let mut new = self.below(bits);
         if let Some((_, changes)) = self.changes.get(&bits.address()).cloned() {
-            // A change may hold the original, which stays as it is in there.
+            // A change may contain the original, which stays unchanged there.
             self.done.insert(bits.address(), (*bits, new));
             for (number, changed) in changes {
                 let changed = self.below(&changed);
@@ -561,7 +552,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// The hierarchy below `top` with other modules; modules that have one definition have it afterwards too.
+/// The hierarchy below `top` with other modules; modules that share a definition still do.
 pub(crate) fn rebuilt(
     module: &Rc<Module>,
     done: &mut HashMap<*const Module, Rc<Module>>,
@@ -580,7 +571,7 @@ pub(crate) fn rebuilt(
         for (instance, child) in inner.instances.iter_mut().zip(children) {
             instance.module = child;
         }
-        // The original keeps the rules; what a mutant leaves unread is no matter.
+        // The original keeps the rules; what a mutant leaves unread does not matter.
         match check::check(module.body()) {
             Ok(report) => assembled(inner, report),
             Err(_) => module.clone(),
@@ -592,8 +583,7 @@ pub(crate) fn rebuilt(
     new
 }
 
-/// A design with all of `changes` that are in it, each a choice by the number of the one at work: its index, from 1. None if it has none of
-/// them.
+/// A design with all applicable `changes`, each selected by its index, from 1. `None` if none applies.
 ///
 /// # Errors
 /// A change that does not fit, in words.
@@ -602,7 +592,7 @@ pub fn with_choices<C: Changes>(top: &Rc<Module>, changes: &[C]) -> Result<Optio
     changed_design(top, &numbered, Mode::Choice)
 }
 
-/// The design with a change in place of what is there; none if it is not in it.
+/// The design with a change in place of the original; `None` if it does not apply.
 ///
 /// # Errors
 /// A change that does not fit, in words.

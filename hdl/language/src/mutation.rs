@@ -1,4 +1,4 @@
-//! Changes of a description that tests and proofs write by hand: a place in the tree, and what it becomes.
+//! Hand-written changes of a description for tests and proofs: a place in the tree, and its new contents.
 
 use crate::bits::{Node, UnaryOp};
 use crate::body::{Declaration, Inner};
@@ -9,19 +9,19 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// A change that is written by hand, in each module that has the place.
+/// A hand-written change, in each module that has the place.
 #[derive(Clone, Copy, Debug)]
 pub struct Mutation {
     /// Name of the mutant.
     pub name: &'static str,
-    /// What changes: an expression as Verilog has it, or a root: `drive WIRE`, `next REGISTER`, `enable REGISTER`, `reset REGISTER`,
-    /// `input INSTANCE PORT`. Two dots stand for any text.
+    /// What changes: an expression as in the Verilog, or a root: `drive WIRE`, `next REGISTER`, `enable REGISTER`,
+    /// `reset REGISTER`, `input INSTANCE PORT`. Two dots stand for any text.
     pub at: &'static str,
     /// What it becomes.
     pub to: fn(&Scope<'_>) -> Bits,
 }
 
-/// What a [`Mutation`] makes its expression of.
+/// What a [`Mutation`] can build its expression from.
 #[derive(Debug)]
 pub struct Scope<'a> {
     inner: &'a Inner,
@@ -35,7 +35,7 @@ impl Scope<'_> {
         self.old
     }
 
-    /// A literal as wide as it.
+    /// A literal of the same width.
     pub fn lit(&self, value: u128) -> Bits {
         lit(value, self.old.width())
     }
@@ -48,7 +48,7 @@ impl Scope<'_> {
         })
     }
 
-    /// The same with another part.
+    /// The same expression with another part.
     pub fn with(&self, number: usize, part: impl Into<Bits>) -> Bits {
         let mut parts: Vec<Bits> = self.old.children().copied().collect();
         let (known, part) = (self.part(number), part.into());

@@ -1,4 +1,5 @@
-//! Ports of a block as fields: what [`block`](macro@crate::block) makes types of, and bundles of ports that blocks have in common.
+//! Ports of a block as fields: traits of the types that [`block`](macro@crate::block) makes, and bundles of ports that
+//! blocks share.
 
 use crate::bits::Node;
 use crate::{Bits, InstanceBuilder, Module, ModuleBuilder, named};
@@ -9,7 +10,7 @@ use std::ops::Deref;
 use std::panic::Location;
 use std::rc::Rc;
 
-/// What drives an instance of a block: a field for each of its input ports.
+/// Drivers of an instance of a block: a field for each of its input ports.
 pub trait Inputs {
     /// What the instance drives.
     type Out;
@@ -28,7 +29,7 @@ pub trait Inputs {
 
 /// What drives an input port of an instance, or several.
 pub trait Drives {
-    /// Drives the input `port`, of a bundle all that begin with that. Braces in the name stand for a number.
+    /// Drives the input `port`; for a bundle, all that begin with it. Braces in the name stand for a number.
     fn drive(self, instance: InstanceBuilder, port: &str);
 }
 
@@ -78,7 +79,7 @@ impl Bits {
 pub trait Reads {
     /// The value.
     type Value;
-    /// The outputs of an instance, of a bundle all that begin with that name; braces in the name stand for a number.
+    /// The outputs of an instance; for a bundle, all that begin with that name. Braces in the name stand for a number.
     fn read(instance: InstanceBuilder, port: &str) -> Self::Value;
 }
 
@@ -90,7 +91,7 @@ impl Reads for Bits {
     }
 }
 
-/// An output port of an instance. It reads as a wire named `<instance>_<port>`, which is declared where it is read first. Or the outputs
+/// An output port of an instance, which reads as a wire `<instance>_<port>`, declared at the first read; or the outputs
 /// of a bundle, which are read together.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<T = Bits> {
@@ -120,7 +121,7 @@ impl<T: Bundle> Output<T> {
 }
 
 impl Output {
-    /// States that it is deliberately not read, and why.
+    /// Marks it as deliberately unread, with the reason.
     #[track_caller]
     pub fn ignore(&self, reason: &str) {
         self.instance.ignore(self.port, reason);
@@ -143,7 +144,7 @@ impl From<&Output> for Bits {
 
 impl<T: Reads> Deref for Output<T> {
     type Target = T::Value;
-    /// The value, which stays in memory as expressions do.
+    /// Leaks the value, as expressions are.
     #[track_caller]
     fn deref(&self) -> &T::Value {
         Box::leak(Box::new(self.q()))
@@ -160,13 +161,13 @@ impl<T: Reads> Outputs<T> {
         Self(Output::new(instance, port))
     }
 
-    /// The value of one of them.
+    /// The output of that number.
     #[track_caller]
     pub fn at(&self, number: impl Display) -> T::Value {
         T::read(self.0.instance, &self.0.port.replacen("{}", &number.to_string(), 1))
     }
 
-    /// The value of one of them, of those that have two numbers.
+    /// The output of these two numbers.
     #[track_caller]
     pub fn at_both(&self, first: impl Display, second: impl Display) -> T::Value {
         let port = self.0.port.replacen("{}", &first.to_string(), 1);
@@ -319,9 +320,9 @@ pub trait Bundle: Copy {
     }
 }
 
-/// Declares ports that several blocks share: a structure of [`Bits`] whose fields have the names, widths and meanings of the ports, and which
-/// is a [`Bundle`](crate::Bundle). Widths may depend on a parameter. `=>` precedes a different meaning for input ports. A field with a
-/// condition is an `Option`.
+/// Declares ports that several blocks share: a structure of [`Bits`] whose fields have the names, widths and meanings
+/// of the ports, and which is a [`Bundle`](crate::Bundle). Widths may depend on a parameter. `=>` precedes a different
+/// meaning for input ports. A field with a condition is an `Option`.
 #[macro_export]
 macro_rules! bundle {
     (@kind) => { $crate::Bits };

@@ -1,4 +1,4 @@
-//! A design as provers take it: without the contents of some modules, with values that they choose.
+//! A design for provers: without the contents of some modules, with values that the prover chooses.
 
 use crate::bits::{Node, Owner, Signal};
 use crate::body::{Declaration, Inner, Kind, PropertyKind};
@@ -7,15 +7,16 @@ use crate::{Bits, Module};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// What a prover makes of a design.
+/// Changes to a design for a prover.
 #[derive(Clone, Copy, Debug)]
 pub struct ForProver<'a> {
-    /// Modules, by how their titles begin, of which only the ports are left: their outputs are any values in each cycle.
+    /// Modules, by the beginning of their titles, reduced to their ports: outputs take any value in each cycle.
     pub any: &'a [&'a str],
     /// Assertions that are left out.
     pub elsewhere: &'a [&'a str],
-    /// All clocks are one. Then properties speak of a cycle: a flip-flop would hide from the prover what they speak of. Otherwise the first
-    /// flip-flops of a synchroniser catch, of each bit that changed in the last step, the old or the new value, as the prover chooses.
+    /// All clocks are one, so that properties speak of a cycle: a flip-flop would hide their values from the prover.
+    /// Otherwise the first flip-flops of a synchroniser catch, for each bit that changed in the last step, the old or
+    /// the new value, as the prover chooses.
     pub one_clock: bool,
     /// Verilog for the end of the top.
     pub appendix: &'a str,
@@ -29,8 +30,8 @@ pub(crate) struct Prepared {
 }
 
 impl ForProver<'_> {
-    /// The design so prepared. A value that the prover chooses has no driver: Yosys makes inputs of the top of them, so that they are in the
-    /// run that is simulated again.
+    /// The design so prepared. A value that the prover chooses has no driver: Yosys makes it an input of the top, so
+    /// that it is in the run that is simulated again.
     pub fn prepared(&self, top: &Rc<Module>) -> Rc<Module> {
         rebuilt(top, &mut HashMap::new(), &|module| {
             Some(self.body(module, std::ptr::eq(module, &raw const **top)))
@@ -56,7 +57,7 @@ impl ForProver<'_> {
     }
 }
 
-/// A signal that the text has and the description has not.
+/// A signal that is in the text but not in the description.
 fn undeclared(name: &str, width: u32) -> Bits {
     Bits::new(width, Node::Signal(Signal { name: name.to_owned(), owner: Owner::default(), id: usize::MAX }))
 }

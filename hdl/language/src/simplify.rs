@@ -1,13 +1,12 @@
-//! Expressions without the constants that a configuration leaves in them, for the text that people read.
-//!
-//! What reads a signal still reads it afterwards, so that no signal becomes unread.
+//! Removes the constants that a configuration leaves in expressions, for readers of the text. Every signal keeps its
+//! readers, so none becomes unread.
 
 use crate::bits::{BinaryOp, Node, UnaryOp};
 use crate::body::Inner;
 use crate::{Bits, cat, lit};
 use std::collections::HashMap;
 
-/// The module with simpler expressions. A register that is always enabled has no enable.
+/// A register that is always enabled has no enable.
 pub(crate) fn simplified(inner: &Inner) -> Inner {
     let mut inner = inner.clone();
     let mut known = HashMap::new();
@@ -35,7 +34,7 @@ fn value(bits: &Bits) -> Option<u128> {
     }
 }
 
-/// All bits set; none of what is wider than a literal can be.
+/// All bits set; `None` for more bits than a literal can have.
 fn ones(width: u32) -> Option<u128> {
     (width <= 128).then(|| u128::MAX >> (128 - width))
 }
@@ -53,7 +52,6 @@ fn simple(bits: &Bits, known: &mut HashMap<*const Node, (Bits, Bits)>) -> Bits {
     result
 }
 
-/// The same in fewer words; nothing if there is nothing to leave out.
 fn shorter(bits: &Bits) -> Option<Bits> {
     let width = bits.width();
     let all = ones(width);

@@ -1,7 +1,7 @@
-//! Lays out expressions in lines of a width that people read.
+//! Lays out expressions in lines of readable width.
 //!
-//! What is too long for its line is broken at its operators. Parts become wires of their own where several expressions share them, where
-//! Verilog takes names only, and where an expression would fill a page.
+//! A line that is too long is broken at its operators. Parts become wires where several expressions share them, where
+//! Verilog requires a name, and where an expression would fill a page.
 
 use crate::bits::{Node, Owner, Signal, UnaryOp};
 use crate::body::Inner;
@@ -11,31 +11,28 @@ use std::collections::HashMap;
 
 /// Characters of a line.
 const LINE: usize = 116;
-/// Characters of an expression; what is longer is split.
+/// Characters of an expression; a longer one is split.
 const ROOM: usize = 2400;
 /// Shorter expressions are repeated rather than named.
 const SHARED: usize = 60;
-/// A table of constants has as many values at least.
+/// Least number of values in a table of constants.
 const TABLE: usize = 4;
 
-/// A table of constants: its index and its values.
 type Table = Option<(Bits, Vec<u128>)>;
 
-/// What is known of expressions, by the address of their node; the clones keep it where it is.
+/// Facts about expressions, by the address of their node; the stored copies keep the address valid.
 #[derive(Default)]
 pub(crate) struct Split {
-    /// How many expressions of the hardware hold it.
+    /// Number of expressions of the hardware that contain it.
     uses: HashMap<*const Node, u32>,
-    /// Expressions and what is printed in their place in a line that is split.
+    /// Expressions, and what is printed in their place in a line that is split.
     reduced: HashMap<*const Node, (Bits, Bits)>,
-    /// Characters of the expressions of the present line.
     lengths: HashMap<*const Node, (Bits, usize)>,
     /// Multiplexers that are tables.
     tables: HashMap<*const Node, (Bits, Table)>,
 }
 
 impl Split {
-    /// Counts who uses what in a module.
     pub fn of(inner: &Inner) -> Self {
         let mut split = Self::default();
         let of_regs = inner.hardware_regs().flat_map(|reg| reg.next.iter().chain(&reg.enable));
@@ -58,7 +55,7 @@ impl Split {
         }
     }
 
-    /// The table that a tree of multiplexers is, if it has all values of its index.
+    /// The table that a tree of multiplexers represents, if it has all values of its index.
     pub fn rom(&mut self, expression: &Bits) -> Table {
         self.table(expression).filter(|(_, values)| values.len() >= TABLE)
     }
@@ -91,7 +88,7 @@ impl Split {
         table
     }
 
-    /// Characters of an expression as it is printed. A slice of what has no name yet is taken to have a long one.
+    /// Characters of an expression as printed. A slice of an unnamed expression counts with a long name.
     fn length(&mut self, target: &str, expression: &Bits) -> usize {
         if let Some((_, length)) = self.lengths.get(&expression.address()) {
             return *length;
@@ -146,21 +143,20 @@ impl Split {
     }
 }
 
-/// What an operator is applied to, with the operands of those that are printed without parentheses.
+/// Operands of an operator, with the operands of those that are printed without parentheses.
 fn operands(expression: &Bits) -> Vec<Bits> {
     let parts = expression.children().zip(chains(expression));
     parts.flat_map(|(part, chains)| if chains { operands(part) } else { vec![*part] }).collect()
 }
 
 impl Printer {
-    /// The text of an expression for a line that has `rest` characters beside it.
+    /// The text of an expression for a line with `rest` other characters.
     pub fn line(&mut self, target: &str, rest: usize, expression: &Bits) -> String {
         self.target = target.to_owned();
         self.split.lengths.clear();
         self.fitting(rest, expression)
     }
 
-    /// The texts of several for one line.
     pub fn line_of<const COUNT: usize>(
         &mut self,
         target: &str,
@@ -177,7 +173,7 @@ impl Printer {
         })
     }
 
-    /// The same within a line.
+    /// Formats an expression that shares its line with other text.
     fn fitting(&mut self, rest: usize, expression: &Bits) -> String {
         if self.fits(rest, expression) {
             return self.text(expression);
@@ -252,7 +248,6 @@ impl Printer {
         }
     }
 
-    /// A concatenation in several lines.
     fn in_braces(&mut self, parts: &[Bits], indent: usize) -> String {
         let (mut text, mut column) = ("{".to_owned(), LINE);
         for (number, part) in parts.iter().enumerate() {
@@ -268,7 +263,6 @@ impl Printer {
         text + &format!("\n{}}}", " ".repeat(indent - 4))
     }
 
-    /// Gives an expression a wire of its own, and returns its name.
     pub fn hoist(&mut self, expression: &Bits) -> String {
         let rest = "    wire [000:0] _part000 = ;".len() + self.target.len();
         let text = self.fitting(rest, expression);
@@ -307,7 +301,7 @@ impl Printer {
         if shared && self.length(&reduced) > SHARED { self.named(&reduced) } else { reduced }
     }
 
-    /// The longest of its parts becomes a wire; nothing if that is a name already.
+    /// Makes the longest part a wire; `None` if that is a name already.
     fn without_longest(&mut self, expression: &Bits) -> Option<Bits> {
         let lengths = expression.children().enumerate().map(|(at, child)| (self.length(child), at));
         let (_, longest) = lengths.max()?;
@@ -319,7 +313,7 @@ impl Printer {
         Some(expression.with_children(children))
     }
 
-    /// Neighbours become a wire together, as many as there is room for, and at least two.
+    /// Makes wires of groups of neighbours, each as large as fits, of at least two.
     fn in_groups(&mut self, parts: &[Bits]) -> Bits {
         let (mut groups, mut group, mut length) = (Vec::new(), Vec::new(), 0);
         for part in parts {
@@ -336,7 +330,6 @@ impl Printer {
         cat(groups)
     }
 
-    /// A wire with the value of an expression.
     fn named(&mut self, expression: &Bits) -> Bits {
         if matches!(expression.node(), Node::Signal(_)) {
             return *expression;

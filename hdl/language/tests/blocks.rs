@@ -3,7 +3,6 @@
 use ndp_hdl_language::prelude::*;
 use ndp_hdl_language::{Direction, packed};
 
-/// Ports of all kinds.
 #[block(m, "child_n{count}", "Ports of all kinds.")]
 fn child(count: u32, more: bool) -> Block {
     let start = m.input(1, "begins");
@@ -24,7 +23,7 @@ fn parent() -> Block {
     let a = m.input(4, "a value");
     let inputs = child::In { start, step: None, value: vec![a, a] };
     let part = inputs.part(&m, "part", &child(2, false)?);
-    // Outputs are declared in the order in which they are read, and once.
+    // Outputs are declared once, in the order in which they are read.
     m.output("all_o", part.kept, "all");
     m.output("half_o", part.half.at(1) & part.kept.low(2), "a half");
     part.half.at(0).low(1);
@@ -58,7 +57,6 @@ fn an_instance_is_connected_by_fields() {
 }
 
 bundle! {
-    /// Ports of both of the following blocks.
     struct Beat(bits: &u32) {
         valid: 1, "a beat is offered";
         data: *bits, "what is driven" => "what is read";
@@ -78,7 +76,7 @@ fn relay(bits: u32) -> Block {
     m.output(sum = chosen.data + beat.data, "named before its value");
 }
 
-/// Two of them in a circle: each is driven by the other.
+/// Two relays in a circle: each is driven by the other.
 #[block(m, "circle", "Beats go round.")]
 fn circle() -> Block {
     let enable = m.input(1, "takes it");

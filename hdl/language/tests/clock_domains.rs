@@ -4,7 +4,6 @@ use crate::common;
 use ndp_hdl_language::{Bits, Crossing, Design, HdlError, Module, ModuleBuilder, Pragmas};
 use std::rc::Rc;
 
-/// Builds module `dut` and returns the message it was refused with.
 fn refused(describe: impl FnOnce(&ModuleBuilder)) -> String {
     let m = ModuleBuilder::new("dut", "To be refused.");
     describe(&m);
@@ -27,7 +26,7 @@ fn delay() -> Rc<Module> {
     m.finish().unwrap()
 }
 
-/// `y_o` is `a_i` on the clock of domain `far`; nothing on `clk_i`.
+/// `y_o` is `a_i` on the clock of domain `far`; nothing is on `clk_i`.
 fn far_delay() -> Rc<Module> {
     let m = ModuleBuilder::new("far_delay", "Delays by a cycle of another clock.");
     let far = m.clock_domain("far");
@@ -55,7 +54,6 @@ fn there_and_back() -> Rc<Module> {
     m.finish().unwrap()
 }
 
-/// The module and those below it.
 fn plain(module: &Rc<Module>) -> String {
     Design::new(module).unwrap().definitions(Pragmas::Verilator).collect()
 }
@@ -266,7 +264,7 @@ fn caught(marked: bool) -> Rc<Module> {
     m.finish().unwrap()
 }
 
-/// Reads its input by a synchroniser, and perhaps besides.
+/// Reads its input by a synchroniser, and with `besides` also directly.
 fn reader(besides: bool) -> Rc<Module> {
     let m = ModuleBuilder::new("reader", "Reads a value of another clock.");
     let a = m.input("a_i", 8, "value");

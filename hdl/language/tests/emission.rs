@@ -1,7 +1,7 @@
 //! Designs that the language accepts: what they are printed as, that three tools take it, that registers and memories
 //! do what the language's documentation says, and that the output never changes from run to run.
 //!
-//! Values of combinational expressions are `semantics.rs`'s business, refusals `refusals.rs`'s.
+//! `semantics.rs` tests the values of combinational expressions, `refusals.rs` the refusals.
 
 use crate::common;
 use ndp_hdl_language::{
@@ -30,7 +30,6 @@ fn registers() -> Rc<Module> {
     m.finish().unwrap()
 }
 
-/// A register file with a registered read, marked as a memory macro.
 fn register_file() -> Rc<Module> {
     let m = ModuleBuilder::new("register_file_6x8", "Six words of eight bits, one read and one write port.");
     let write = m.input("write_i", 1, "write");
@@ -46,7 +45,6 @@ fn register_file() -> Rc<Module> {
     m.finish().unwrap()
 }
 
-/// Every form of expression.
 fn expressions() -> Rc<Module> {
     let m = ModuleBuilder::new(
         "expressions_w8",
@@ -67,7 +65,7 @@ fn expressions() -> Rc<Module> {
     m.finish().unwrap()
 }
 
-/// A two-level hierarchy: two register files behind each other, an ignored port, a Verilator attribute.
+/// A two-level hierarchy: two register files in a row, an ignored port, a Verilator attribute.
 fn hierarchy() -> Design {
     let leaf = || {
         let m = ModuleBuilder::new("pair_w8", "Sum and carry.");
@@ -221,7 +219,7 @@ fn a_long_expression_is_cut_and_what_its_parts_share_is_printed_once() {
         cat(bits.iter().rev().cloned()),
         "the data eight times if the parity of six bits is odd",
     );
-    // An expression that is short is repeated.
+    // A short expression is repeated.
     m.output("any_o", any_of([parity, data.bit(0)]), "short");
     let module = m.finish().unwrap();
     let text = module.verilog();
@@ -295,7 +293,7 @@ fn reset_wins_over_enable_and_registers_hold_while_disabled() {
         )
     };
     let steps = [
-        // Unreset registers load in reset as well.
+        // Unreset registers also load in reset.
         (step(0, 1, 5), "5 5 0 9"),
         (step(0, 0, 6), "6 5 0 9"),
         (step(1, 0, 7), "7 5 7 9"),
@@ -323,7 +321,6 @@ fn a_memory_returns_what_was_written() {
     assert_eq!(simulated(&register_file(), &statements), ["55", "52", "49", "46", "43", "40"]);
 }
 
-/// A register file whose words are written in `parts` parts.
 fn register_file_of_parts(parts: u32) -> Rc<Module> {
     let m = ModuleBuilder::new(format!("register_file_6x12_e{parts}"), "Six words, written part by part.");
     let write = m.input("write_i", parts, "parts to write");

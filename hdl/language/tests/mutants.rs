@@ -16,7 +16,6 @@ fn adder(width: u32) -> Rc<Module> {
     m.finish().unwrap()
 }
 
-/// Two of them.
 fn pair() -> Rc<Module> {
     let (m, child) = (ModuleBuilder::new("pair", "Two."), adder(8));
     let (enable, data) = (m.input("enable_i", 1, "add"), m.input("data_i", 8, "summand"));

@@ -3,7 +3,7 @@
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, Netlist, Op, lit};
 use std::rc::Rc;
 
-/// Holds the sum of what it gets.
+/// Holds the sum of its inputs.
 fn adder(replicated: bool) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("adder", "holds a sum");
     if replicated {
@@ -54,7 +54,7 @@ fn replicated_instances_are_one_array_with_one_operation() -> Result<(), HdlErro
 #[test]
 fn what_all_instances_get_alike_stays_a_scalar() -> Result<(), HdlError> {
     let netlist = adders(5, true, |a, _| *a)?;
-    // The register is one for each instance: they may start with different contents.
+    // One register for each instance: they may start with different contents.
     assert_eq!(netlist.registers[0].group, Some(0));
     let vectors = netlist.graph.nodes.iter().filter(|node| node.group.is_some());
     assert!(

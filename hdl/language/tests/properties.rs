@@ -55,7 +55,7 @@ fn tools_accept_modules_with_and_without_their_properties() {
     }
 }
 
-/// What Yosys' solver says of a module's assertions, by induction over `depth` cycles.
+/// Whether Yosys' solver proves a module's assertions, by induction over `depth` cycles.
 fn proved(module: &Module, depth: u32) -> bool {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("dut.v"), module.verilog()).unwrap();
@@ -97,7 +97,6 @@ fn properties_change_no_port_and_no_line_before_them() {
     assert_eq!(ports, ["clk_i", "rst_ni", "step_i", "count_o"]);
 }
 
-/// Why a module with a register and this was refused.
 fn refused(describe: impl FnOnce(&ModuleBuilder)) -> String {
     let m = ModuleBuilder::new("dut", "To be refused.");
     let q = m.reg("q_q", 2).reset(0);
@@ -128,7 +127,7 @@ fn what_a_property_must_not_be_is_refused() {
         m.assert("past", ghost, "it is read");
     });
     assert_eq!(message, "module dut: y_o: reads past_q, a ghost, which only properties may read");
-    // What only a property reads is not read by the hardware.
+    // A signal that only a property reads is unread by the hardware.
     let message = refused(|m| {
         let b = m.input("b_i", 1, "data");
         m.assert("read", b, "read by nothing else");

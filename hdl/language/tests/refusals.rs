@@ -1,6 +1,6 @@
 //! Designs that the language must refuse: one per rule and way to break it, with the message that says where.
 //!
-//! What it accepts, and the Verilog it prints for that, is `emission.rs`'s and `semantics.rs`'s business.
+//! `emission.rs` and `semantics.rs` test what it accepts.
 
 use ndp_hdl_language::{
     Bits, Design, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, named, one_hot_mux,
@@ -8,7 +8,6 @@ use ndp_hdl_language::{
 };
 use std::rc::Rc;
 
-/// Builds module `dut` and returns what it was refused for.
 fn refused<R>(describe: impl FnOnce(&ModuleBuilder) -> R) -> HdlError {
     let m = ModuleBuilder::new("dut", "To be refused.");
     describe(&m);
@@ -503,7 +502,6 @@ fn family(constant: u128, parent: &str) -> Rc<Module> {
     m.finish().unwrap()
 }
 
-/// A design with both modules in it.
 fn both(first: &Rc<Module>, second: &Rc<Module>) -> Result<Design, HdlError> {
     let m = ModuleBuilder::new("top", "Holds both.");
     let a = m.input("a_i", 4, "operand");
@@ -517,7 +515,7 @@ fn two_different_modules_of_one_name_are_refused() {
     let error = both(&family(1, "left"), &family(2, "right")).unwrap_err();
     assert_eq!(error, HdlError::ModuleClash { module: "child".into() });
     assert_eq!(error.to_string(), "two different modules are named child");
-    // The parents' texts differ in the name of their child only.
+    // The parents' texts differ only in the name of their child.
     let error = both(&family(1, "parent"), &family(2, "parent")).unwrap_err();
     assert_eq!(error, HdlError::ModuleClash { module: "child".into() });
     // Built twice, but the same.

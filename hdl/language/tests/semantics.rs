@@ -1,6 +1,6 @@
 //! Random expressions: the emitted Verilog, simulated by Icarus, against an evaluator that knows nothing of it.
 //!
-//! Proves that precedence, widths and slices survive the lowering: the evaluator computes on bit vectors
+//! The evaluator shows that precedence, widths and slices survive the lowering: it computes on bit vectors
 //! (`Vec<bool>`, least significant bit first) and shares no code with the language.
 
 use crate::common;
@@ -278,7 +278,7 @@ fn binary_text(value: &[bool]) -> String {
     value.iter().rev().map(|bit| if *bit { '1' } else { '0' }).collect()
 }
 
-/// Number of outputs (expressions) of a random module and of input vectors each is tried with.
+/// Numbers of outputs (expressions) of a random module and of input vectors for each.
 const OUTPUTS: usize = 60;
 const VECTORS: usize = 25;
 

@@ -2,7 +2,7 @@
 
 use proc_macro::{Delimiter, Group, Literal, Span, TokenStream, TokenTree};
 
-/// Methods of the builder whose first argument may be left out: arguments without it, and the end of the name.
+/// Methods of the builder whose first argument may be left out: number of the other arguments, and suffix of the name.
 const NAMED: [(&str, usize, &str); 13] = [
     ("input", 2, "_i"),
     ("output", 2, "_o"),
@@ -21,24 +21,23 @@ const NAMED: [(&str, usize, &str); 13] = [
 
 /// Makes a function the description of a module: `#[block(m, "title", "what it does")]`.
 ///
-/// `m` is the module's builder, with which the function begins, and which it finishes. Between title and purpose there may be arguments
-/// for the title, a format string. With `#[block(m)]` the function does that itself, or gets `m` as an argument and describes a part of a module, without
-/// ports.
+/// `m` is the module's builder, which the function begins with and finishes. Between title and purpose there may be
+/// arguments for the title, a format string. With `#[block(m)]` the function builds and finishes itself, or gets `m` as
+/// an argument and describes a part of a module, without ports.
 ///
-/// A signal, memory or part that is the value of a `let` may be given no name: it has that of the variable, a port with `_i`, a register
-/// with `_q` after it. So has `m.output(variable, "..")`, with `_o`. Elsewhere the name stands before the first argument:
-/// `m.output(sum = a + b, "..")`.
+/// A signal, memory or part that is the value of a `let` needs no name: it has the variable's, with suffix `_i` for an
+/// input port and `_q` for a register. `m.output(variable, "..")` adds `_o`. Elsewhere the name precedes the first
+/// argument: `m.output(sum = a + b, "..")`. A doc comment before such a `let` is a comment in the Verilog.
 ///
-/// A doc comment before such a `let` is a comment in the Verilog.
+/// A function with ports gets a module of its name beside it: `In` has a field for each input port, `Out` for each
+/// output port. The ports are those that the function itself declares with a literal for a name. A port in a branch or
+/// closure may be missing (`Option`); one with a number in its name, as in `format!("data{i}_i")`, is one of several
+/// (`Vec`), with two as in `format!("row{i}_{k}_i")` a `Vec` of `Vec`s. A bundle of ports is one field:
+/// `let layout = Layout::inputs(&m, ..)`, or `Layout::inputs_as(&m, "cols_", ..)`, which is `cols`; likewise
+/// `Layout::outputs(..)` and `Layout::outputs_as(..)`. Ports that other functions declare are connected by name.
 ///
-/// Beside a function with ports is a module of its name: `In` has a field for each input port, `Out` for each output port. The ports are those
-/// that the function itself declares with a literal for a name. A port in a branch or closure may be missing (`Option`); one with a number in
-/// its name, as in `format!("data{i}_i")`, is one of several (`Vec`), with two as in `format!("row{i}_{k}_i")` of several each. A bundle of ports is one field: `let layout = Layout::inputs(&m, ..)`, or
-/// `Layout::inputs_as(&m, "cols_", ..)`, which is `cols`; so are `Layout::outputs(..)` and `Layout::outputs_as(..)`. Ports that other
-/// functions declare are connected by name.
-///
-/// Where outputs are read before the inputs are known, the instance comes first: `let queue = fifo::Out::from(m.instance(..))`, and later
-/// `queue.connect(fifo::In { .. })`.
+/// Where outputs are read before the inputs are known, the instance comes first:
+/// `let queue = fifo::Out::from(m.instance(..))`, and later `queue.connect(fifo::In { .. })`.
 #[proc_macro_attribute]
 pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
     let mut function: Vec<TokenTree> = function.into_iter().collect();
@@ -94,7 +93,7 @@ fn is_punct(token: Option<&TokenTree>, mark: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == mark)
 }
 
-/// The text of a doc comment, with which the tokens begin.
+/// The text of a doc comment at the beginning of the tokens.
 fn doc(tokens: &[TokenTree]) -> Option<String> {
     let [mark, TokenTree::Group(group), ..] = tokens else { return None };
     let inside: Vec<TokenTree> = group.stream().into_iter().collect();
@@ -112,7 +111,6 @@ fn opens_closure(before: &TokenTree) -> bool {
     matches!(before, TokenTree::Punct(punct) if ",=".contains(punct.as_char())) || is_ident(before, "move")
 }
 
-/// The parts between the commas.
 fn split(stream: TokenStream) -> Vec<TokenStream> {
     let mut parts = vec![Vec::new()];
     for token in stream {
@@ -125,7 +123,7 @@ fn split(stream: TokenStream) -> Vec<TokenStream> {
     parts.into_iter().filter(|part| !part.is_empty()).map(TokenStream::from_iter).collect()
 }
 
-/// A name that the first argument gives: `name = value`.
+/// Takes a name off the first argument: `name = value`.
 fn given_name(arguments: TokenStream) -> (Option<TokenTree>, TokenStream) {
     let mut tokens = arguments.clone().into_iter();
     match (tokens.next(), tokens.next(), tokens.clone().next()) {
@@ -138,7 +136,7 @@ fn given_name(arguments: TokenStream) -> (Option<TokenTree>, TokenStream) {
     }
 }
 
-/// The text of a literal that comes first, or of one in `format!`.
+/// The text of a first literal, or of one in `format!`.
 fn literal_name(arguments: TokenStream) -> Option<String> {
     let mut tokens = arguments.into_iter().skip_while(|token| is_punct(Some(token), '&'));
     let text = match (tokens.next(), tokens.nth(1)) {
@@ -151,7 +149,7 @@ fn literal_name(arguments: TokenStream) -> Option<String> {
     Some(text.strip_prefix('"')?.strip_suffix('"')?.to_owned())
 }
 
-/// Name of a type in the form of a field's name.
+/// A type's name in the form of a field's.
 fn snake(path: &str) -> String {
     let mut name = String::new();
     for letter in path.rsplit(':').next().unwrap_or(path).chars() {
@@ -170,7 +168,6 @@ struct Port {
     name: String,
     /// Name of the field for a bundle without a prefix, or with a prefix that other ports have too.
     field: Option<String>,
-    /// Type of the field.
     kind: String,
 }
 
@@ -208,7 +205,7 @@ struct Ports {
 }
 
 impl Ports {
-    /// The text with the names that it leaves out. `inner` is what may be run never or several times.
+    /// Adds the names that the text leaves out. `inner`: the text may run never or several times.
     fn rewritten(&mut self, stream: TokenStream, inner: bool) -> TokenStream {
         let tokens: Vec<TokenTree> = stream.into_iter().collect();
         let (mut rewritten, mut closure) = (Vec::with_capacity(tokens.len()), false);
@@ -261,7 +258,7 @@ impl Ports {
         rewritten.into_iter().collect()
     }
 
-    /// The arguments of a method of the builder, with the name.
+    /// Adds the name to the arguments of a builder's method.
     fn called(
         &mut self,
         method: &TokenTree,
@@ -305,9 +302,9 @@ impl Ports {
         self.add(output, &name, None, "Bits", inner);
     }
 
-    /// Collects a port or bundle by its name, or by the beginning of the names of its ports.
+    /// Collects a port or bundle by its name, or by the prefix of its ports.
     fn add(&mut self, output: bool, name: &str, field: Option<String>, kind: &str, inner: bool) {
-        // A number is the one thing in braces, and follows a word or the number before.
+        // Braces hold only a number, which follows a word or the previous number.
         let (mut plain, mut rest, mut numbers) = (String::new(), name, 0);
         while let Some((before, (_, after))) =
             rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
@@ -343,7 +340,7 @@ impl Ports {
             "outputs_as" => (true, true),
             _ => return,
         };
-        // The type: a name, or names with `::` between them.
+        // The type: a name, or names joined by `::`.
         let is_path = |at: usize| match &path[at] {
             TokenTree::Ident(_) => true,
             _ if is_punct(path.get(at + 1), ':') => true,

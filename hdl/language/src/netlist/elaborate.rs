@@ -1,4 +1,4 @@
-//! From modules to a graph: hierarchy, clocks, arrays of instances.
+//! Elaborates modules to a graph: hierarchy, clocks, arrays of instances.
 
 use super::graph::{Graph, Id};
 use super::value::Value;
@@ -9,36 +9,32 @@ use crate::{Bits, Direction, HdlError, Module};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// Instances of a replicated module that lie in one parent, from which an array is made.
+/// Least number of instances of a replicated module in one parent that form an array.
 const FEWEST: usize = 4;
 
-/// Where an instance's inputs come from.
 struct Parent {
     scope: usize,
     /// The instances of an array in the order of its lanes, or one.
     instances: Vec<usize>,
 }
 
-/// What of a module's body is found by a signal's number.
+/// Contents of a module's body by a signal's number.
 enum Source {
     Input,
-    /// What a solver would choose is 0.
+    /// A solver would choose it; here it is 0.
     Free,
     Expression(Bits),
     Register(u32),
     Child(usize, String),
 }
 
-/// One instance, or an array of them.
 struct Scope {
     module: Rc<Module>,
-    /// Number of the module's title.
     number: u32,
     parent: Option<Parent>,
     group: Option<u32>,
     sources: Vec<Source>,
     values: Vec<Option<Value>>,
-    /// Values that are being worked out.
     open: BTreeSet<usize>,
     /// Scope of each instance, and the lane if it is an array that begins there.
     children: Vec<(usize, Option<u32>)>,
@@ -57,7 +53,7 @@ struct Elaboration {
     instances: Vec<Vec<String>>,
     ports: HashMap<String, u32>,
     modules: Vec<String>,
-    /// Titles of modules of which no array can be made.
+    /// Titles of modules that cannot form an array.
     single: BTreeSet<String>,
     /// Such a title, found just now.
     circle: Option<String>,
@@ -82,7 +78,7 @@ pub(super) fn elaborate(top: &Rc<Module>) -> Result<Netlist, HdlError> {
         elaboration.open(top, None, None, "", &clocks);
         let outputs = elaboration.finish();
         match elaboration.circle {
-            // Without the array there is no circle: `check` has looked.
+            // Without the array there is no loop: `check` has excluded those.
             Some(title) if single.insert(title.clone()) => {}
             Some(title) => return Err(HdlError::CombinationalLoop { module: title, path: Vec::new() }),
             None => {
@@ -102,7 +98,8 @@ pub(super) fn elaborate(top: &Rc<Module>) -> Result<Netlist, HdlError> {
 }
 
 impl Elaboration {
-    /// Makes the scope of an instance or array and of all below it. `clocks` has the top's port behind each of its clocks and resets.
+    /// Makes the scope of an instance or array and all below it. `clocks` has the top's port for each of its clocks and
+    /// resets.
     fn open(
         &mut self,
         module: &Rc<Module>,
@@ -245,7 +242,7 @@ impl Elaboration {
         index
     }
 
-    /// Works out all next values, writes and outputs.
+    /// Computes all next values, writes and outputs.
     fn finish(&mut self) -> Vec<(u32, Vec<Id>)> {
         for scope in 0..self.scopes.len() {
             let module = self.scopes[scope].module.clone();
@@ -268,7 +265,7 @@ impl Elaboration {
                 let (addr, data) = (self.bits(scope, addr), self.bits(scope, data));
                 let (addr, data) = (self.graph.words(&addr)[0], self.graph.words(&data));
                 let any = self.graph.any(&enable);
-                // Each bit of the enable is there for one part of the word.
+                // Each bit of the enable is for one part of the word.
                 let parts: Vec<Value> = (0..enable.width)
                     .map(|bit| {
                         let bit = self.graph.slice(&enable, bit, 1);
@@ -287,7 +284,6 @@ impl Elaboration {
         outputs.map(|(port, number)| (number, self.port(0, &port.name).limbs.to_vec())).collect()
     }
 
-    /// The value of a port of a scope.
     fn port(&mut self, scope: usize, port: &str) -> Value {
         let declarations = &self.scopes[scope].module.body().declarations;
         let id = declarations.iter().position(|declaration| declaration.name == port).unwrap_or_default();
@@ -301,7 +297,7 @@ impl Elaboration {
         let module = self.scopes[scope].module.clone();
         let declaration = &module.body().declarations[id];
         if !self.scopes[scope].open.insert(id) {
-            // Only arrays can make a circle of what has none.
+            // Only arrays can introduce loops.
             let array = self.array_of(scope);
             self.circle.get_or_insert(array);
             return self.graph.literal(0, declaration.width);
@@ -332,7 +328,7 @@ impl Elaboration {
         value
     }
 
-    /// The innermost array that a scope lies in, or the first one that there is.
+    /// The innermost array that a scope lies in, or the first one of all.
     fn array_of(&self, mut scope: usize) -> String {
         loop {
             let here = &self.scopes[scope];
@@ -360,7 +356,6 @@ impl Elaboration {
         Value::new(width, words)
     }
 
-    /// What drives an input.
     fn outside(&mut self, scope: usize, port: &str, width: u32) -> Value {
         let Some(parent) = &self.scopes[scope].parent else {
             let number = self.ports[port];

@@ -1,12 +1,12 @@
-//! Nodes of a netlist: operations on words of at most 32 bits and on single bits, each made once.
+//! Nodes of a netlist: operations on words of at most 32 bits and on single bits, each distinct one once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Number of a node. What a node uses has a lower number.
+/// Number of a node; its operands have lower numbers.
 pub type Id = u32;
 
-/// Operations on two words, or on two bits where they make sense there.
+/// Operations on two words, or on two bits where they make sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Binary {
     /// AND.
@@ -40,7 +40,7 @@ pub enum Op {
     Word(u32),
     /// A bit.
     Bit(bool),
-    /// Whether the mutant of that number is at work; a bit.
+    /// Whether this mutant is active; a bit.
     Mutant(u32),
     /// A word for each lane.
     Table(Arc<[u32]>),
@@ -118,26 +118,26 @@ pub struct Node {
     pub op: Op,
     /// A bit, not a word.
     pub bit: bool,
-    /// The array of instances for each of which it has a value; none if there is one value.
+    /// The array of instances for each of which it has a value; `None` for a single value.
     pub group: Option<u32>,
-    /// Selects that choose words of one value have one number.
+    /// Group number shared by the selects that choose the words of one value.
     pub choice: u32,
     /// Bits that can be set.
     pub possible: u32,
-    /// The module that was being elaborated when the node was made, by its number in [`crate::Netlist::modules`].
+    /// Number in [`crate::Netlist::modules`] of the module during whose elaboration the node was made.
     pub module: u32,
 }
 
 /// The nodes.
 #[derive(Debug, Default)]
 pub struct Graph {
-    /// All of them; operands before what uses them.
+    /// Operands precede their users.
     pub nodes: Vec<Node>,
     known: HashMap<(Op, Option<u32>), Id>,
     gathered: HashMap<(u32, Vec<Id>), Id>,
     /// Bits that are sums modulo 2 of bits of words: the words, and which of their bits.
     sums: HashMap<Id, BTreeMap<Id, u32>>,
-    /// Instances of each array.
+    /// Number of instances of each array.
     pub lanes: Vec<u32>,
     choices: u32,
     pub(super) module: u32,
@@ -149,7 +149,6 @@ fn filled(value: u64) -> u32 {
     low_mask(bits.min(32))
 }
 
-/// The `bits` lowest bits, at most 32.
 pub(crate) fn low_mask(bits: u32) -> u32 {
     1_u32.checked_shl(bits).map_or(u32::MAX, |end| end - 1)
 }
@@ -159,7 +158,6 @@ impl Graph {
         &self.nodes[id as usize].op
     }
 
-    /// Bits that can be set in a node.
     pub(crate) fn possible(&self, id: Id) -> u32 {
         self.nodes[id as usize].possible
     }
@@ -186,7 +184,6 @@ impl Graph {
         id
     }
 
-    /// The array that operands belong to.
     fn common(&self, operands: &[Id]) -> Option<u32> {
         operands.iter().find_map(|id| self.group(*id))
     }
@@ -260,7 +257,6 @@ impl Graph {
         self.make(Op::Mask(bit), false, group, u32::MAX)
     }
 
-    /// Bit `index` of a word.
     pub(crate) fn test(&mut self, word: Id, index: u32) -> Id {
         if self.possible(word) >> index & 1 == 0 {
             return self.truth(false);
@@ -305,7 +301,6 @@ impl Graph {
         self.make(Op::Test(word, index), true, group, 1)
     }
 
-    /// `width` bits of a word from `low`.
     pub(crate) fn field(&mut self, word: Id, low: u32, width: u32) -> Id {
         let wanted = low_mask(width) << low;
         if self.possible(word) & wanted == 0 {
@@ -568,7 +563,6 @@ impl Graph {
         self.make(Op::Binary(Binary::Shr, a, by), false, group, possible)
     }
 
-    /// Equal, a bit.
     pub(crate) fn equal(&mut self, a: Id, b: Id) -> Id {
         if a == b {
             return self.truth(true);
@@ -599,7 +593,6 @@ impl Graph {
         self.make(Op::Binary(Binary::Eq, a, b), true, group, 1)
     }
 
-    /// Less, a bit.
     pub(crate) fn less(&mut self, a: Id, b: Id) -> Id {
         if a == b {
             return self.truth(false);
@@ -623,7 +616,7 @@ impl Graph {
         self.make(Op::Binary(Binary::Lt, a, b), true, group, 1)
     }
 
-    /// Begins the choice between two values: its selects belong together.
+    /// Begins the choice between two values, whose selects share a number.
     pub(crate) fn new_choice(&mut self) {
         self.choices += 1;
     }
@@ -675,8 +668,8 @@ impl Graph {
         self.make(Op::Lane(node, lane), bit, None, possible)
     }
 
-    /// The vector of an array that has `parts` as its lanes. What all lanes compute alike becomes one operation on vectors; a value
-    /// that all have in common stays a scalar.
+    /// The vector of an array with `parts` as its lanes. Operations that all lanes share become one operation on
+    /// vectors; a value common to all stays a scalar.
     pub(crate) fn gather(&mut self, group: u32, parts: &[Id]) -> Id {
         if parts.iter().all(|part| part == &parts[0]) {
             return parts[0];
@@ -713,7 +706,7 @@ impl Graph {
         self.make(Op::Gather(parts.into()), bit, Some(group), possible)
     }
 
-    /// One operation for all lanes, if they all do the same.
+    /// One operation for all lanes, if they are all alike.
     fn gather_operations(&mut self, group: u32, parts: &[Id]) -> Option<Id> {
         let ops: Vec<Op> = parts.iter().map(|part| self.op(*part).clone()).collect();
         let column = |index: usize| -> Vec<Id> { ops.iter().map(|op| op.operands()[index]).collect() };

@@ -1,9 +1,10 @@
-//! A design as a graph of operations on words: what a simulator has to compute, without modules.
+//! A design as a graph of operations on words, without modules: what a simulator has to compute.
 //!
-//! Values are cut into words of 32 bits, the lowest first; single bits are nodes of their own kind. The instances of a module that is
-//! marked with [`crate::ModuleBuilder::replicated`] and that lie in one parent are an array: each of its nodes has a value for each
-//! instance, unless it follows from what all of them get alike. The operations mean what the Verilog of
-//! [`crate::Module::verilog`] means; who evaluates the graph shares nothing with a simulator of that text.
+//! Values are split into words of 32 bits, lowest first; single bits are nodes of their own kind. Instances of a module
+//! that is marked with [`crate::ModuleBuilder::replicated`] form an array if they are in one parent: each node of the
+//! array has a value for each instance, unless it depends only on what is common to all. The operations have the
+//! meaning of the Verilog of [`crate::Module::verilog`]; an evaluator of the graph shares nothing with a simulator of
+//! that text.
 
 mod elaborate;
 mod graph;
@@ -17,7 +18,7 @@ use std::rc::Rc;
 /// A register.
 #[derive(Clone, Debug)]
 pub struct Register {
-    /// Instances from the top down and the register's name, with dots between them.
+    /// Instances from the top down and the register's name, separated by dots.
     pub name: String,
     /// Bits.
     pub width: u32,
@@ -31,14 +32,14 @@ pub struct Register {
     pub enable: Option<Id>,
     /// Name of the reset, an input of the top that is active low, and the words that it sets.
     pub reset: Option<(String, Vec<u32>)>,
-    /// What it sets if the mutant of that number is at work.
+    /// Reset words by the number of the active mutant.
     pub other_resets: Vec<(u32, Vec<u32>)>,
 }
 
 /// A memory; reads are nodes.
 #[derive(Clone, Debug)]
 pub struct MemoryArray {
-    /// Instances from the top down and the memory's name, with dots between them.
+    /// Instances from the top down and the memory's name, separated by dots.
     pub name: String,
     /// Bits of a word.
     pub width: u32,
@@ -63,9 +64,10 @@ pub struct MemoryArray {
 /// A property that simulation checks: assertions and assumptions.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Instances from the top down and the property's name, with dots between them; those of its first instance if an array has it.
+    /// Instances from the top down and the property's name, separated by dots; for an array those of its first
+    /// instance.
     pub name: String,
-    /// What is kept.
+    /// The property in words.
     pub why: String,
     /// The array whose instances have one each.
     pub group: Option<u32>,
@@ -86,13 +88,13 @@ pub struct Netlist {
     pub ports: Vec<Port>,
     /// Words of each output, by the number of its port.
     pub outputs: Vec<(u32, Vec<Id>)>,
-    /// Registers. The name of one that an array has is that in its first instance.
+    /// Registers. One of an array has its name in the first instance.
     pub registers: Vec<Register>,
-    /// Memories, alike.
+    /// Memories, likewise.
     pub memories: Vec<MemoryArray>,
     /// Properties.
     pub checks: Vec<Check>,
-    /// The instances of each array: their names from the top down, each with a dot behind it.
+    /// Instances of each array: their names from the top down, each followed by a dot.
     pub instances: Vec<Vec<String>>,
     /// Titles of the modules.
     pub modules: Vec<String>,
@@ -112,12 +114,12 @@ impl Netlist {
     /// The netlist of a design.
     ///
     /// # Errors
-    /// [`HdlError::CombinationalLoop`] if there is a loop; [`crate::ModuleBuilder::finish`] has refused these.
+    /// [`HdlError::CombinationalLoop`] if there is a loop, which [`crate::ModuleBuilder::finish`] has already refused.
     pub fn of(top: &Rc<Module>) -> Result<Self, HdlError> {
         elaborate::elaborate(top)
     }
 
-    /// Whether anything depends on the number of the mutant at work.
+    /// Whether anything depends on the number of the active mutant.
     pub fn has_mutants(&self) -> bool {
         self.graph.nodes.iter().any(|node| matches!(node.op, Op::Mutant(_)))
             || self.registers.iter().any(|register| !register.other_resets.is_empty())

@@ -4,7 +4,7 @@ use super::graph::{Graph, Id, low_mask};
 use super::{limb_bits, limbs};
 use std::rc::Rc;
 
-/// A value: one bit, or words of 32 bits of which the last one has zeros above the width.
+/// One bit, or words of 32 bits of which the last one has zeros above the width.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     pub width: u32,
@@ -32,7 +32,7 @@ impl Graph {
         Value::new(width, limbs)
     }
 
-    /// The words, a bit as a word too.
+    /// The words; a bit is a word too.
     pub(super) fn words(&mut self, value: &Value) -> Vec<Id> {
         match value.width {
             1 => vec![self.flag(value.limbs[0])],
@@ -91,7 +91,6 @@ impl Graph {
         all
     }
 
-    /// Sum of two words and a carry, and the carry out of it.
     fn add_with_carry(&mut self, a: Id, b: Id, carry: Option<Id>) -> (Id, Id) {
         let partial = self.add(a, b);
         let out = self.less(partial, a);
@@ -173,7 +172,6 @@ impl Graph {
         below
     }
 
-    /// The first of two values if a bit is set.
     pub(super) fn choose(&mut self, c: Id, a: &Value, b: &Value) -> Value {
         self.new_choice();
         let words: Vec<Id> =
@@ -205,7 +203,7 @@ impl Graph {
         Value::new(width, words)
     }
 
-    /// Parts side by side, the least significant one first.
+    /// Concatenation, least significant part first.
     pub(super) fn concatenation(&mut self, parts: &[Value]) -> Value {
         if let [one] = parts {
             return one.clone();
@@ -218,7 +216,7 @@ impl Graph {
             for (limb, word) in (0..).zip(self.words(part)) {
                 let bits = limb_bits(part.width, limb);
                 let (at, shift) = (((low + 32 * limb) / 32) as usize, (low + 32 * limb) % 32);
-                // What does not fit goes to the next word.
+                // The rest goes to the next word.
                 let here = bits.min(32 - shift);
                 let (kept, by) = (self.field(word, 0, here), self.word(shift));
                 let placed = self.shl(kept, by);
@@ -247,7 +245,7 @@ impl Graph {
         Value::new(count, words)
     }
 
-    /// Shifted by an amount that is known; zeros come in.
+    /// Shifts by a constant amount, zeros shifted in.
     fn moved(&mut self, a: &Value, left: bool, by: u32) -> Value {
         if by >= a.width {
             return self.literal(0, a.width);
@@ -258,7 +256,7 @@ impl Graph {
         self.concatenation(&parts)
     }
 
-    /// Shifted by a variable amount; zeros come in, and of more than the width nothing is left.
+    /// Shifts by a variable amount, zeros shifted in; an amount of the width or more gives zero.
     pub(super) fn shifted(&mut self, a: &Value, left: bool, amount: &Value) -> Value {
         if let [word] = *a.limbs
             && a.width > 1

@@ -12,7 +12,7 @@ fn tool(variable: &str, names: &[&str]) -> PathBuf {
     named.or_else(|| names.iter().find_map(in_path)).unwrap_or_else(|| names[0].into())
 }
 
-/// Runs `program` in `folder` and returns what it printed; panics when it is missing, fails or prints a warning.
+/// Runs `program` in `folder` and returns what it printed; panics if it is missing, fails or prints a warning.
 pub fn run(program: &str, package: &str, arguments: &[&str], folder: &Path) -> String {
     let path = match program {
         "verilator" => tool("VERILATOR", &["verilator"]),
@@ -30,7 +30,8 @@ pub fn run(program: &str, package: &str, arguments: &[&str], folder: &Path) -> S
     out
 }
 
-/// Lints the text with the three tools that the project's Verilog has to pass, warnings being errors; no net is declared by its use.
+/// Lints the text with the three tools that the project's Verilog has to pass. Warnings are errors, and undeclared nets
+/// are refused.
 pub fn lint(verilog: &str, top: &str) {
     let folder = tempfile::tempdir().unwrap();
     let text = format!("`default_nettype none\n{verilog}");
