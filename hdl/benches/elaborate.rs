@@ -1,6 +1,5 @@
-//! Time from a configuration to its Verilog text, checks included.
-//!
-//! `cargo bench -p ndp-hdl`. The bar for `hermes` is half a second, file output included.
+//! Time from a configuration to its Verilog text, checks included: `cargo bench -p ndp-hdl`. The bar for `hermes` is
+//! half a second, file output included.
 
 use divan::{Bencher, black_box};
 use ndp_config::DesignConfig;

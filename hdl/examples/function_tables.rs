@@ -1,16 +1,16 @@
 //! Fits the tables of the function unit and prints them as `hdl/src/blocks/arithmetic/function_tables.rs`.
 //!
 //! `cargo run --release -p ndp-hdl --example function_tables > FILE`. With `q(x) = 1 / (1 + e^x)` for SiLU and
-//! `q(x) = erfc(x / sqrt(2)) / 2` for GELU both functions are `f(-x) = -x q(x)` and `f(x) = x - x q(x)`, for `x >= 0`. The tables hold
-//! `q` as a parabola in each interval. Each entry is changed until all FP16 numbers of its interval, of both signs, have the nearest
-//! FP16 number as the unit's result.
+//! `q(x) = erfc(x / sqrt(2)) / 2` for GELU both functions are `f(-x) = -x q(x)` and `f(x) = x - x q(x)`, for `x >= 0`.
+//! The tables have `q` as a parabola in each interval, fitted until the unit's result is the nearest FP16 number for
+//! all FP16 numbers of the interval, of both signs.
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
 /// Exponents of the binades with four intervals each.
 const LOW: std::ops::RangeInclusive<i32> = -12..=-5;
-/// Slots of 32 intervals each: one for each of these binades, and a last one. A bent binade has its lower half in its own slot and its
-/// upper half in the last one, but for GELU's from 4 on, whose upper half is nothing but zeros.
+/// Slots of 32 intervals each: one for each of these binades, and a last one. A bent binade has its lower half in its
+/// own slot and its upper half in the last one, except for GELU's from 4 upward, whose upper half is only zeros.
 const HIGH: std::ops::RangeInclusive<i32> = -4..=4;
 const PLACE_BITS: u32 = 8;
 const P_BITS: i32 = 24;
@@ -70,7 +70,7 @@ struct Entry {
     scale: i32,
 }
 
-/// One number of an interval: its place, and the values of `p` with which `-x` and `x` have the right results.
+/// One number of an interval: its place, and the values of `p` for which `-x` and `x` have the right results.
 struct Point {
     place: i64,
     least: i64,
@@ -84,7 +84,7 @@ impl Point {
         let tail = |p: u64| nearest(significand * p, unit - scale);
         let rest = |p: u64| nearest(significand * ((1 << 25) - 1 - (p >> scale)), unit);
         let (negative, positive) = (nearest_f64(x * q), nearest_f64(x * (1.0 - q)));
-        // The first p of which something is true that stays true.
+        // The first p for which a monotone condition is true.
         let first = |is: &dyn Fn(u64) -> bool| {
             let (mut low, mut high) = (0, 1 << P_BITS);
             while low < high {
@@ -101,7 +101,7 @@ impl Point {
 }
 
 impl Entry {
-    /// How far all of them are away from being right.
+    /// Sum of the distances of all points from a right result.
     fn misses(&self, points: &[Point]) -> i64 {
         points
             .iter()
@@ -147,7 +147,7 @@ fn fit(q: fn(f64) -> f64, exponent: i32, first: u64, count: u64) -> Entry {
         })
         .collect();
     let p = |place: f64| q(number(place)) * f64::exp2(f64::from(P_BITS + 1 + scale));
-    // Through three places of the interval, as a parabola: the two at its ends are Chebyshev's.
+    // A parabola through three places of the interval: the two at its ends are Chebyshev's.
     let (a, b, c) = (0.067, 0.5, 0.933);
     let (pa, pb, pc) = (p(a), p(b), p(c));
     let (ab, bc) = ((pb - pa) / (b - a), (pc - pb) / (c - b));

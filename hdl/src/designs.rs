@@ -1,6 +1,5 @@
-//! The blocks of a configuration by name: what the generator, the build script and the synthesis flow ask for.
-//!
-//! The tables `CORE` and `MEMORY` are the one place where a block gets its name; all programs and tests go by them.
+//! The blocks of a configuration by name, for the generator, the build script and the synthesis flow. Only the tables
+//! `CORE` and `MEMORY` give names to blocks.
 
 use crate::blocks::memory::rank_intake::RankPorts;
 use crate::blocks::memory::rank_timing::BURST_BITS;
@@ -10,10 +9,9 @@ use ndp_config::{DesignConfig, HbmCommandBuses, HbmConfig};
 use ndp_hdl_language::{Design, HdlError, Module};
 use std::rc::Rc;
 
-/// Elaborates a block of a configuration.
 type Elaborate<C> = fn(&C) -> Result<Rc<Module>, HdlError>;
 
-/// Blocks of a core that can be elaborated alone, the largest first: name, and what elaborates it.
+/// Blocks of a core that can be elaborated alone, the largest first.
 const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("ndp_core", front_end::ndp_core::ndp_core),
     ("ndp_core_axi", front_end::ndp_core_axi::ndp_core_axi),
@@ -138,8 +136,8 @@ pub fn hbm_blocks(config: &HbmConfig) -> impl Iterator<Item = &'static str> {
     HBM_BLOCKS.iter().copied().filter(|block| has_block(config, block))
 }
 
-/// The packages of a release, as preset and block: the core of each preset; channel and controller of each memory, or the pair of channels
-/// if they share command buses.
+/// The packages of a release, as preset and block: the core of each preset; channel and controller of each memory, or
+/// the pair of channels if they share command buses.
 ///
 /// # Errors
 /// If a preset is not valid, which no preset is.
@@ -156,7 +154,6 @@ pub fn packages() -> ndp_config::Result<Vec<(&'static str, &'static str)>> {
 /// Bits of the tags of a rank that is elaborated alone: of segments and of requests. The core's segments need one bit.
 const RANK_TAGS: (u32, u32) = (4, 9);
 
-/// The end of a message about an unknown block: the nearest name, or all of them.
 fn meant(block: &str, blocks: &[&str]) -> String {
     match ndp_config::nearest(block, blocks) {
         nearest if nearest.is_empty() => format!("; the blocks are {}", blocks.join(", ")),
@@ -164,7 +161,6 @@ fn meant(block: &str, blocks: &[&str]) -> String {
     }
 }
 
-/// Why a design could not be elaborated.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// No block of that name.
@@ -195,11 +191,12 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
     Ok(Design::new(&elaborate(config)?)?)
 }
 
-/// Elaborates one block of HBM-PIM, with everything below it.
+/// As [`build`], for a block of HBM-PIM.
 ///
 /// # Errors
-/// [`BuildError::UnknownHbmBlock`] for a name that is not in [`HBM_BLOCKS`]; [`BuildError::SharedBuses`] for a block that is not in
-/// [`hbm_blocks`]; [`BuildError::Hdl`] if the memory is faster than its blocks, or if a generator is wrong.
+/// [`BuildError::UnknownHbmBlock`] for a name that is not in [`HBM_BLOCKS`]; [`BuildError::SharedBuses`] for a block
+/// that is not in [`hbm_blocks`]; [`BuildError::Hdl`] if the memory is faster than its blocks, or if a generator is
+/// wrong.
 pub fn build_hbm(config: &HbmConfig, block: &str) -> Result<Design, BuildError> {
     let unknown = || BuildError::UnknownHbmBlock { block: block.to_owned() };
     let (_, elaborate) = MEMORY.iter().find(|(name, _)| *name == block).ok_or_else(unknown)?;

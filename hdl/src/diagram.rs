@@ -1,11 +1,12 @@
-//! The block diagram of a package: the instances in its top module, and which drives which.
+//! The block diagram of a package: the instances in its top module, and their connections.
 
 use crate::package::Source;
 use ndp_hdl_language::{End, Module};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Instances of one module whose names differ in their numbers, as one box. The first box is the inputs, the last one the outputs.
+/// Instances of one module whose names differ in their numbers, as one box. The first box is the inputs, the last one
+/// the outputs.
 struct Block {
     name: String,
     count: usize,
@@ -13,11 +14,10 @@ struct Block {
     about: String,
 }
 
-/// Size of a box in pixels, and what is between two.
+/// Size of a box and distance between boxes, in pixels.
 const SIZE: (usize, usize) = (216, 84);
 const GAP: (usize, usize) = (96, 22);
 const MARGIN: usize = 24;
-/// Characters in a line of a box.
 const LINE: usize = 34;
 
 /// The name without its numbers: instances that share it are one box.
@@ -26,7 +26,7 @@ fn stem(name: &str) -> String {
     stem.trim_matches('_').replace("__", "_")
 }
 
-/// Boxes, and the bits that go from one to another.
+/// Boxes, and the bits between them.
 fn blocks(top: &Module) -> (Vec<Block>, BTreeMap<(usize, usize), u64>) {
     let port =
         |name: &str| Block { name: name.into(), count: 1, module: String::new(), about: String::new() };
@@ -63,8 +63,8 @@ fn blocks(top: &Module) -> (Vec<Block>, BTreeMap<(usize, usize), u64>) {
     (blocks, lines)
 }
 
-/// The order in which few bits go backwards: first what only drives, last what is only driven, between them what drives most of what is left
-/// (P. Eades, X. Lin, W. F. Smyth, Information Processing Letters 47, 1993).
+/// The order in which few bits go backwards: first pure sources, last pure sinks, between them what drives most of the
+/// rest (P. Eades, X. Lin, W. F. Smyth, Information Processing Letters 47, 1993).
 fn order(count: usize, lines: &BTreeMap<(usize, usize), u64>) -> Vec<usize> {
     let mut left: BTreeSet<usize> = (0..count).collect();
     let (mut first, mut last) = (Vec::new(), Vec::new());
@@ -90,7 +90,6 @@ fn order(count: usize, lines: &BTreeMap<(usize, usize), u64>) -> Vec<usize> {
     first
 }
 
-/// Column and row of each box.
 fn places(count: usize, lines: &BTreeMap<(usize, usize), u64>) -> Vec<(usize, usize)> {
     let order = order(count, lines);
     let mut rank = vec![0; count];
@@ -116,7 +115,6 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The words in lines, at most `count`.
 fn lines_of(text: &str, count: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -132,7 +130,6 @@ fn lines_of(text: &str, count: usize) -> Vec<String> {
     lines
 }
 
-/// The picture.
 pub(crate) fn svg(source: &Source, top: &Module) -> String {
     let (blocks, lines) = blocks(top);
     let places = places(blocks.len(), &lines);

@@ -1,7 +1,7 @@
 //! Emits a block as Verilog: one file per module, a wrapper, a file list, the parameters and the port tables.
 //!
-//! The program `gen-rtl`, which is also `ndp rtl`: puts the texts into the output directory, or compares them with its files.
-//! Files are complete before any of them gets its name, so an interrupted run leaves no half-written file behind.
+//! Texts go into the output directory, or are compared with its files (`gen-rtl`, which is also `ndp rtl`). Files are
+//! complete before any of them gets its name, so an interrupted run leaves no half-written file.
 
 use crate::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm, packages};
 use crate::ip::Manager;
@@ -57,7 +57,6 @@ pub struct Args {
     check: bool,
 }
 
-/// The program.
 pub fn main() -> ExitCode {
     ndp_files::program(
         Args::command(),
@@ -94,12 +93,12 @@ impl From<Package> for Manager {
     }
 }
 
-/// Files that `--check` finds to be others.
+/// Files that `--check` finds to differ.
 #[derive(Debug, thiserror::Error)]
 #[error("'{0}' is out of date: {1}")]
 pub struct Drift(String, String);
 
-/// Does the job; returns the line that says so.
+/// Writes or checks; returns the line that says so.
 ///
 /// # Errors
 /// [`Drift`], a refused configuration or block, and files that cannot be used.
@@ -172,10 +171,10 @@ fn list(config: &str, design: &Design) -> Result<String> {
     Ok(text)
 }
 
-/// Longest name of a file in bytes: file systems take 255, and tools make longer names from it.
+/// Longest name of a file in bytes: file systems allow 255, and tools append to it.
 const LONGEST_NAME: usize = 200;
 
-/// Longest file that is asked whether this program wrote it.
+/// Longest file that is read to see whether this program wrote it.
 const MAX_BYTES: u64 = 64 << 20;
 
 fn present(out: &Path) -> Result<Vec<String>> {
@@ -244,7 +243,6 @@ fn write(out: &Path, files: &BTreeMap<String, String>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file carries the head of a generated one.
 fn ours(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     ndp_files::read_text(path, MAX_BYTES).is_ok_and(|text| is_generated(&name, &text))

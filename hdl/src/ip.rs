@@ -1,10 +1,9 @@
-//! What a package manager for hardware wants beside the Verilog: FuseSoC's core file or Bender's manifest, the licence, and for the core of `tiny` a
-//! bench that checks itself.
+//! Files for hardware package managers besides the Verilog: FuseSoC's core file or Bender's manifest, the licence, and
+//! for the core of `tiny` a self-checking bench.
 //!
-//! The bench and its data are those of `examples/icarus`: inputs and expected outputs of a program, made by the functional model. They fit one
-//! configuration, so other packages have no simulation target.
-//!
-//! Packages of several configurations can be in one design: the names of all modules of a package begin with its name.
+//! The bench and its data are those of `examples/icarus`: inputs and expected outputs of a program, made by the
+//! functional model. They fit one configuration, so other packages have no simulation target. Packages of several
+//! configurations can be in one design: all module names of a package begin with the package's.
 
 use crate::package::Source;
 use ndp_config::DesignConfig;
@@ -12,19 +11,18 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use toml::Table;
 
-/// Who reads the package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manager {
-    /// FuseSoC: a core file of CAPI2 with the targets `lint`, `synth` and perhaps `sim`.
+    /// A core file of CAPI2 with the targets `lint`, `synth` and perhaps `sim`.
     Fusesoc,
-    /// Bender: `Bender.yml`; the bench has the target `test`.
+    /// `Bender.yml`; the bench has the target `test`.
     Bender,
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) const MANIFEST: &str = "Bender.yml";
 const BENCH: &str = "tb";
-/// The bench: Verilog, and what it reads in the folder in which it runs.
+/// The bench: Verilog, and its data in the folder in which it runs.
 const BENCH_FILES: [(&str, &str); 5] = [
     ("ddr4_rank.v", include_str!("../../examples/icarus/ddr4_rank.v")),
     ("bench.v", include_str!("../../examples/icarus/bench.v")),
@@ -33,7 +31,7 @@ const BENCH_FILES: [(&str, &str); 5] = [
     ("expected.hex", include_str!("../../examples/icarus/expected.hex")),
 ];
 
-/// Whether the bench is for this design: the core of `tiny`, whatever its name is.
+/// Whether the bench is for this design: the core of `tiny`, under any name.
 fn has_bench(source: &Source) -> bool {
     let without_name = |mut keys: Table| {
         keys.remove("name");
@@ -43,14 +41,15 @@ fn has_bench(source: &Source) -> bool {
     source.block == "ndp_core" && tiny.map(without_name) == Some(without_name(source.keys.clone()))
 }
 
-/// The name under which others depend on the package: the wrapper's with that of the configuration.
+/// Name of the package for dependents: the wrapper's with that of the configuration.
 pub(crate) fn package_name(source: &Source) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     let config: String = source.config.chars().map(legal).collect();
     format!("{}{}_{config}", source.prefix, source.block)
 }
 
-/// The files that turn Verilog files into a package. `files` lists children first, the wrapper last; `constraints` is a file too.
+/// The files that turn Verilog files into a package. `files` lists children first, the wrapper last; `constraints` is a
+/// file too.
 pub(crate) fn files(
     manager: Manager,
     source: &Source,

@@ -1,8 +1,8 @@
 //! Hardware of the NDP core, described in Rust and emitted as Verilog.
 //!
-//! [`ndp_hdl_language`] is the description language. [`blocks`] holds one hardware block per file, [`designs`] finds them by name,
-//! `package` makes files of them. The software model never imports this crate, nor this crate the model, so that one cannot hide the
-//! other's mistake.
+//! [`ndp_hdl_language`] is the description language. [`blocks`] has one hardware block per file, [`designs`] finds them
+//! by name, `package` makes files of them. This crate and the software model never import each other, so that one
+//! cannot hide the other's mistake.
 
 pub mod blocks;
 pub mod designs;

@@ -1,7 +1,5 @@
-//! What a folder of generated Verilog holds: a file for each module, a wrapper with a stable name, the list of files, the
-//! parameters in three forms and the port tables.
-//!
-//! Texts only; `gen-rtl` puts them into a folder. No text depends on where that folder is.
+//! Texts of a folder of generated Verilog: a file for each module, a wrapper with a stable name, the list of files, the
+//! parameters in three forms and the port tables. No text depends on where the folder is; `gen-rtl` writes it.
 
 use crate::blocks::front_end::axi_subordinate::axi_shape;
 use crate::diagram;
@@ -17,24 +15,23 @@ use toml::{Table, Value};
 /// File with the resolved configuration, every key of it; a configuration for `--config` itself.
 const RESOLVED: &str = "params.toml";
 
-/// The block diagram.
 const DIAGRAM: &str = "diagram.svg";
 
-/// Where a design comes from.
+/// Origin of a design.
 #[derive(Clone, Debug)]
 pub struct Source {
     pub config: String,
-    /// What `--config` was, if that was a preset; otherwise the folder's own `params.toml` is named for regeneration.
+    /// The preset given to `--config`; otherwise the folder's own `params.toml` is named for regeneration.
     pub preset: Option<String>,
     pub block: String,
-    /// What each module's name begins with.
+    /// Prefix of each module's name.
     pub prefix: String,
     /// With Verilator's pragmas, for simulation.
     pub sim: bool,
     pub manager: Option<Manager>,
     /// The configuration, every key of it.
     pub keys: Table,
-    /// Numbers that follow from it, by name.
+    /// Derived numbers, by name.
     pub derived: Vec<(&'static str, u64)>,
     /// Periods in ps: of the core's clock, or the memory's, and of the DRAM's.
     pub periods_ps: [u64; 2],
@@ -78,8 +75,6 @@ impl Source {
         })
     }
 
-    /// The source of a PIM block.
-    ///
     /// # Errors
     /// If the configuration cannot be written as TOML.
     pub fn memory(
@@ -107,14 +102,13 @@ impl Source {
         }
     }
 
-    /// The period of a clock of the block.
     fn period_ps(&self, clock: &str) -> u64 {
         let [own, dram] = self.periods_ps;
         match clock {
             "dram_clk_i" => dram,
             "clk_i" if ["rank_controller", "dfi_port", "dfi_sequencer"].contains(&&*self.block) => dram,
             "clk_i" => own,
-            // Of a FIFO alone: either side may be the faster one.
+            // A FIFO alone: either side may be the faster one.
             _ => own.min(dram),
         }
     }
@@ -145,7 +139,7 @@ impl Source {
         format!("{comment} Generated from {words}. Do not edit; regenerate with\n{comment}   {command}\n")
     }
 
-    /// Name of the wrapper: the same for every configuration, except in a package, as several can be in one design.
+    /// The same for every configuration, except in a package, as several can be in one design.
     pub(crate) fn wrapper_name(&self) -> String {
         match self.manager {
             None => format!("{}{}_top", self.prefix, self.block),
@@ -153,7 +147,7 @@ impl Source {
         }
     }
 
-    /// Every key as `SECTION_KEY`, then what follows from them. Truth values are 0 and 1; names are left out.
+    /// Every key as `SECTION_KEY`, then derived numbers. Truth values are 0 and 1; names are left out.
     fn numbers(&self) -> Vec<(String, u64)> {
         let number = |value: &Value| match value {
             Value::Integer(number) => u64::try_from(*number).ok(),
@@ -171,7 +165,7 @@ impl Source {
     }
 }
 
-/// Everything that belongs into the folder, by file name.
+/// All contents of the folder, by file name.
 ///
 /// # Errors
 /// If the parameters cannot be written as TOML.
@@ -208,7 +202,7 @@ fn verilog(source: &Source, text: &str) -> String {
     format!("{}`default_nettype none\n{text}`default_nettype wire\n", source.head("//"))
 }
 
-/// Whether a file of that name and text is one of those that [`files`] writes.
+/// Whether [`files`] wrote a file of that name and text.
 pub fn is_generated(name: &str, text: &str) -> bool {
     let heads = [
         "// Generated from",
@@ -254,7 +248,7 @@ fn port_tables(source: &Source, design: &Design) -> String {
     text
 }
 
-/// A module with a name that others can rely on, and the ports of the block.
+/// A module with a stable name and the ports of the block.
 fn wrapper_text(source: &Source, top: &str, module: &Module) -> String {
     let ports = module.ports();
     let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
@@ -287,7 +281,7 @@ fn json_text(source: &Source, top: &str, design: &Design) -> String {
         "ports": ports.collect::<Vec<_>>(),
         "rams": rams,
     });
-    // What marks the file as generated comes first, as in the others.
+    // The mark of a generated file comes first, as in the others.
     let rest = serde_json::to_string_pretty(&value).unwrap_or_default();
     let head = json!(source.command());
     format!("{{\n  \"generated\": {head},\n{}\n", rest.trim_start_matches("{\n"))

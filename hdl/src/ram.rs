@@ -9,19 +9,17 @@
 use ndp_hdl_language::{Design, Module};
 use serde_json::{Value, json};
 
-/// A RAM with one write and one read port.
 struct Ram<'a> {
     module: &'a Module,
     depth: u32,
     width: u32,
-    /// Parts of a word that have a write enable each.
     lanes: u32,
     write_clock: &'static str,
     read_clock: &'static str,
 }
 
 impl<'a> Ram<'a> {
-    /// The RAM that a module stands for, if it is one: other memories have other ports, and no body but their own.
+    /// The RAM that a module stands for, if it is one: other memories have other ports, and only their own body.
     fn of(module: &'a Module) -> Option<Self> {
         let info = module.memory()?;
         let port = |name: &str| module.ports().iter().find(|port| port.name == name);
@@ -34,7 +32,6 @@ impl<'a> Ram<'a> {
         Some(Self { module, depth: info.depth, width: info.width, lanes, write_clock, read_clock })
     }
 
-    /// Name of the module that the integrator writes.
     fn cell(&self) -> &'static str {
         if self.write_clock == self.read_clock { "ndp_ram_1clk" } else { "ndp_ram_2clk" }
     }
@@ -71,7 +68,7 @@ impl<'a> Ram<'a> {
     }
 }
 
-/// The text of a module with the bodies of all technologies, if it is a RAM; otherwise as it is.
+/// The text of a module with the bodies of all technologies, if it is a RAM; otherwise unchanged.
 pub(crate) fn with_technologies(module: &Module, text: &str) -> String {
     let parts = text.strip_suffix("endmodule\n").and_then(|text| text.split_once("\n);\n"));
     let Some((ram, (head, body))) = Ram::of(module).zip(parts) else { return text.to_owned() };
@@ -82,7 +79,6 @@ pub(crate) fn with_technologies(module: &Module, text: &str) -> String {
     )
 }
 
-/// The RAMs of a design: shape, cell and number of each.
 pub(crate) fn list(design: &Design) -> Value {
     let rams = design.instance_counts();
     let rams = rams.iter().filter_map(|(module, count)| {

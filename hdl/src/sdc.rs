@@ -1,7 +1,8 @@
 //! Timing constraints of a design, from its clocks and the crossings that its modules declare.
 //!
-//! Two clocks between which nothing crosses are asynchronous groups. Where something crosses there is no group, because it would hide an
-//! exception, and a path that nobody has declared: each declared crossing is an exception, and any other path between the clocks is timed.
+//! Two clocks without a crossing are asynchronous groups. Where something crosses there is no group, because it would
+//! hide an exception, and an undeclared path: each declared crossing is an exception, and any other path between the
+//! clocks is timed.
 
 use crate::package::Source;
 use ndp_hdl_language::{ClockCrossing, Crossing, Design, Direction, Module};
@@ -14,11 +15,11 @@ struct Path {
     kind: Crossing,
     from: Option<String>,
     to: String,
-    /// The module is one that a RAM of another technology does without.
+    /// The module is missing if a RAM of another technology is used.
     in_ram: bool,
 }
 
-/// Goes down the instances with the top's clock behind each clock of the module.
+/// Goes down the instances with the top's clock for each clock of the module.
 fn collect(
     module: &Module,
     path: &str,
@@ -51,7 +52,8 @@ fn clock_ports(module: &Module) -> impl Iterator<Item = &str> {
         .filter(|name| name.ends_with("clk_i") && module.is_clock_or_reset(name))
 }
 
-/// The constraints of the wrapper, in which the block is the instance `inner`. `period_ps` has the period of each clock.
+/// The constraints of the wrapper, in which the block is the instance `inner`. `period_ps` has the period of each
+/// clock.
 pub(crate) fn text(source: &Source, design: &Design, period_ps: impl Fn(&str) -> u64) -> String {
     let top = design.top();
     let clocks: Vec<&str> = clock_ports(top).collect();
@@ -91,7 +93,7 @@ pub(crate) fn text(source: &Source, design: &Design, period_ps: impl Fn(&str) ->
         let from_clock = from.as_deref().map(|from| clock("from", from)).unwrap_or_default();
         let ends = format!("{from_clock} -through [get_pins {{{pin}}}]{}", clock("to", &to));
         let exception = match kind {
-            // The bits have to come in the order in which they were sent: within a period of the clock that sends them.
+            // The bits have to come in the order in which they were sent: within a period of the sender's clock.
             Crossing::Gray => format!(
                 "set_max_delay {}{ends}\nset_false_path -hold{ends}\n",
                 ns(from.as_deref().unwrap_or(&to))

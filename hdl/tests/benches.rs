@@ -12,8 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs a bench of `benches` on packages, each a configuration and a block, of which the last one may have an error; whether it passed, and
-/// what it printed. `argument` sets its length: a macro (`-DCLOCKS=600`) or an argument of the run (`+some`).
+/// Runs a bench of `benches` on packages, each a configuration and a block, of which the last one may have an error.
+/// Returns whether it passed, and its output. `argument` sets its length: a macro (`-DCLOCKS=600`) or an argument of
+/// the run (`+some`).
 fn run(bench: &str, argument: &str, packages: &[(&str, &str)], error: Option<&Mutation>) -> (bool, String) {
     let folder = tempfile::tempdir().unwrap();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -56,7 +57,6 @@ fn run(bench: &str, argument: &str, packages: &[(&str, &str)], error: Option<&Mu
     (passed, printed)
 }
 
-/// The only file of a folder with such a name.
 fn file(folder: &Path, such: impl Fn(&str) -> bool) -> PathBuf {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let found: Vec<_> = files.filter(|path| such(path.file_name().unwrap().to_str().unwrap())).collect();
@@ -64,7 +64,7 @@ fn file(folder: &Path, such: impl Fn(&str) -> bool) -> PathBuf {
     found[0].clone()
 }
 
-/// Writes a package, of a design with an error if there is one.
+/// Writes a package, of a design with `error` if there is one.
 fn write(folder: &Path, file: &Path, config: &str, block: &str, error: Option<&Mutation>) {
     let path = file.to_str().filter(|_| file.is_file()).unwrap_or(config);
     let (source, design) = if HBM_BLOCKS.contains(&block) {
@@ -119,7 +119,7 @@ fn a_reset_at_any_clock_of_a_write_leaves_the_dfi_handshake_whole() {
     assert!(passes("dfi_reset", "+all", &PORT).contains("37 resets"));
 }
 
-/// Changes of the port: enables of writes from the controller's pins, as they were; data that nobody drives; enables and ODT that are short.
+/// Changes of the port: enables of writes from the controller's pins unchanged; undriven data; short enables and ODT.
 #[test]
 fn faults_of_a_dfi_port_around_a_reset_are_caught() {
     let errors: [(Mutation, &str); 6] = [
@@ -146,7 +146,7 @@ fn faults_of_a_dfi_port_around_a_reset_are_caught() {
 const CONTROLLER: [(&str, &str); 1] = [("aim", "pim_controller")];
 const PAIR: [(&str, &str); 1] = [("hbm2-pseudo", "pim_pair")];
 
-/// The bench of a block finds errors in its package, each in these words.
+/// The bench of a block finds each of the errors in its package, in these words.
 fn finds(package: (&str, &str), errors: &[(Mutation, &str)]) {
     for (error, words) in errors {
         let (passed, printed) = run(package.1, "-DCLOCKS=200", &[package], Some(error));

@@ -10,20 +10,18 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use toml::Table;
 
-/// Presets whose core is that of `hermes` but for its rank ports, which are linted alone.
+/// Presets whose core is that of `hermes` except for its rank ports, which are linted alone.
 const OTHER_RANKS: [&str; 5] = ["hermes-2400", "hermes-2666", "hermes-2933", "hermes-x8", "hermes-x16"];
 
-/// Lints a design, and so everything below it.
 fn lint(design: &Design) {
     common::lint(&design.verilog(), design.top().name());
 }
 
-/// Lints the core of a preset.
 fn lint_core(preset: &str) {
     lint(&build(&DesignConfig::preset(preset).unwrap(), "ndp_core").unwrap());
 }
 
-/// Names of the modules of a design, which say what the module is: those of one name are the same.
+/// Names of the modules of a design; modules of one name are the same.
 fn names(design: &Design) -> impl Iterator<Item = String> {
     design.modules().iter().map(|module| module.name().to_owned())
 }
@@ -106,7 +104,8 @@ fn every_block_of_every_preset_passes_all_linters() {
     lint_blocks(&DesignConfig::PRESETS);
 }
 
-/// The preset for a block. A core behind a DFI port has a `t_cl` that is longer by the port's delays, so that devices keep theirs.
+/// The preset for a block. A core with a DFI port has a `t_cl` that is longer by the port's delays, so that devices
+/// keep theirs.
 pub fn of_block(config: &DesignConfig, block: &str) -> DesignConfig {
     if !block.starts_with("dfi_") {
         return config.clone();
@@ -121,7 +120,8 @@ fn lint_blocks(presets: &[&str]) {
     let mut linted = BTreeSet::new();
     for preset in presets {
         let config = DesignConfig::preset(preset).unwrap();
-        // What lies below a core is linted with it, perhaps by `make lint` alone; many other blocks are the same in several presets.
+        // A core is linted with everything below it, perhaps only by `make lint`; many other blocks are the same in
+        // several presets.
         assert_eq!(BLOCKS[0], "ndp_core");
         linted.extend(names(&build(&config, BLOCKS[0]).unwrap()));
         for block in BLOCKS[1..].iter().filter(|block| **block != "ndp_core_axi") {
@@ -159,9 +159,9 @@ fn lint_memories(presets: &[&str]) {
     }
 }
 
-/// A PIM memory that passes validation, with pipelines that fit.
+/// A valid PIM memory, with pipelines that fit.
 fn random_memory(draw: &mut Draw) -> HbmConfig {
-    // Bounded: if no draw can be legal, the test fails instead of going on for ever.
+    // Bounded: if no draw can be legal, the test fails instead of hanging.
     for _ in 0..10_000 {
         let mut one_of = |from: &[u32]| draw.one_of(from);
         let slicing = one_of(&[0, 1]) == 1;
@@ -250,7 +250,7 @@ fn memories_that_are_faster_than_their_blocks_are_refused_with_the_limit() {
     );
 }
 
-/// Two pseudo channels on shared command buses need one controller for both, which there is not.
+/// Two pseudo channels on shared command buses would need one controller for both, which does not exist.
 #[test]
 fn a_controller_without_command_buses_of_its_own_is_refused() {
     let mut refused = 0;
@@ -287,7 +287,7 @@ fn a_release_has_packages_of_what_works_in_each_preset() {
         };
         assert_eq!(blocks.collect::<Vec<_>>(), expected, "{preset}");
     }
-    // `make release` goes by this line.
+    // `make release` uses this line.
     let output = Command::new(env!("CARGO_BIN_EXE_gen-rtl")).arg("--list").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("packages of a release: ")).unwrap();
@@ -341,7 +341,7 @@ fn very_much_of_what_the_limits_allow_elaborates() {
     elaborate_random_configurations(2, 1000, 1);
 }
 
-/// Configurations drawn from all that is legal, or from what is small; each series of tests has seeds of its own.
+/// Configurations drawn from all that is legal, or from what is small; each series of tests has its own seeds.
 fn random_configurations(series: u64, count: u64, extent: Extent) -> impl Iterator<Item = RandomConfig> {
     (0..count).map(move |index| RandomConfig::of(10_000 * series + index, extent))
 }
@@ -368,7 +368,8 @@ fn elaborate_random_configurations(series: u64, count: u64, of: usize) {
     }
 }
 
-/// Configurations with a width of their own in these blocks: short lists and small batches (0 and 20,008), long stripes (20,034).
+/// Configurations with unusual widths in these blocks: short lists and small batches (0 and 20,008), long stripes
+/// (20,034).
 #[test]
 fn the_front_end_of_random_configurations_passes_all_linters() {
     for (seed, extent) in [(0, Extent::Small), (20_008, Extent::All), (20_034, Extent::All)] {
@@ -394,7 +395,6 @@ fn many_random_configurations_pass_all_linters() {
     lint_random_configurations(random_configurations(8, 50, Extent::All), parts);
 }
 
-/// Lints blocks of configurations, except those that were linted with another one.
 fn lint_random_configurations(
     configurations: impl Iterator<Item = RandomConfig>,
     is_linted: impl Fn(&str) -> bool,

@@ -10,13 +10,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// Markdown files of a folder of the repository.
 fn pages_of(folder: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.extension().is_some_and(|e| e == "md")).collect()
 }
 
-/// Those in the root, those of folders, and what lies in `docs`.
+/// Pages in the root, in folders, and in `docs`.
 fn documents() -> Vec<PathBuf> {
     let folders = ["", "docs", "docs/tutorial", "docs/generated", "synth", "golden"];
     let mut pages: Vec<PathBuf> = folders.into_iter().flat_map(pages_of).collect();
@@ -24,7 +23,6 @@ fn documents() -> Vec<PathBuf> {
     pages
 }
 
-/// A path in the repository, as it is written.
 fn name_of(page: &Path) -> String {
     page.strip_prefix(root()).unwrap().display().to_string()
 }
@@ -41,13 +39,13 @@ fn prose(page: &Path) -> Vec<(usize, String)> {
     outside.map(|(number, line)| (number + 1, line.to_owned())).collect()
 }
 
-/// The name of a section in a link, as GitHub makes it of its heading.
+/// A section's name in a link, as GitHub derives it from the heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
-/// The second one of a name has `-1` behind it, and so on.
+/// The second section of a name has suffix `-1`, and so on.
 fn has_section(page: &Path, section: &str) -> bool {
     let headings = prose(page).into_iter().filter(|(_, line)| line.starts_with('#'));
     let names: Vec<String> = headings.map(|(_, line)| anchor(line.trim_start_matches('#'))).collect();
@@ -56,15 +54,15 @@ fn has_section(page: &Path, section: &str) -> bool {
     count(section) > 0 || numbered.is_some_and(|(name, n)| count(name) > n)
 }
 
-/// What stands between backticks, and the text without it.
+/// Texts between backticks, and the line without them.
 fn code_spans(line: &str) -> (Vec<&str>, String) {
     let parts: Vec<&str> = line.split('`').collect();
     let code = parts.iter().skip(1).step_by(2).copied().collect();
     (code, parts.iter().step_by(2).copied().collect())
 }
 
-/// The paths of the repository that a code span names: words that begin with something in its root. `{a,b}` is each of both, and a
-/// module may go without `.rs`. Names with `*` or capital letters for a choice are no paths.
+/// The paths of the repository that a code span names: words that begin with an entry of its root. `{a,b}` is each of
+/// both, and a module may go without `.rs`. Names with `*` or capital letters for a choice are no paths.
 fn paths(span: &str) -> Vec<String> {
     let word = |c: char| c.is_ascii_alphanumeric() || "./_-{},*".contains(c);
     let words = span.split(|c| !word(c)).map(|word| word.trim_end_matches(['.', ',']));
@@ -113,10 +111,10 @@ fn every_path_and_section_in_the_documents_exists() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// Lines of a page that a reader can take in, and bytes of the one that is read first.
+/// Lines of a page that a reader can take in, and bytes of the first page.
 const MOST_LINES: usize = 350;
 const MOST_BYTES: u64 = 8000;
-/// Mean words of a sentence where a reader begins.
+/// Mean words of a sentence on the first pages.
 const MOST_WORDS: f64 = 18.0;
 
 #[test]
@@ -133,7 +131,7 @@ fn no_page_is_too_long() {
     assert!(bytes <= MOST_BYTES, "README.md has {bytes} bytes");
 }
 
-/// Words of each sentence of the running text: no tables, no headings; what a link leads to does not count.
+/// Words of each sentence of the running text, without tables, headings and targets of links.
 fn sentences(page: &Path) -> Vec<usize> {
     let mut text = String::new();
     for (_, line) in prose(page) {
@@ -167,7 +165,7 @@ fn sentences_are_short_where_a_reader_begins() {
     }
 }
 
-/// Words of this project's past that the field does not use.
+/// The project's former words that the field does not use.
 const PRIVATE: [&str; 9] = [
     "planted",
     "memory that computes",
@@ -203,7 +201,7 @@ fn every_page_is_in_the_table_of_contents() {
     }
 }
 
-/// `docs/measured/results.py --check` in a folder with the documents: what it complains of.
+/// Complaints of `docs/measured/results.py --check` in a folder with the documents.
 fn complaint(root: &Path) -> String {
     let script = root.join("docs/measured/results.py");
     let output = Command::new("python3").arg(script).arg("--check").output().expect("python3 starts");
@@ -212,7 +210,6 @@ fn complaint(root: &Path) -> String {
     text
 }
 
-/// A copy of the pages and of what was measured.
 fn copy_of_documents(to: &Path) {
     for folder in ["docs", "docs/tutorial", "docs/generated", "docs/measured"] {
         fs::create_dir_all(to.join(folder)).unwrap();
@@ -254,7 +251,7 @@ fn a_number_that_has_drifted_is_named() {
     change("README.md", "0.994<!--products.most-->", "0.993<!--products.mist-->");
     assert!(complaint(folder.path()).contains("<!--products.mist-->: no such figure"));
     change("README.md", "products.mist", "products.most");
-    // A table, and a result that was stored anew.
+    // A table, and a changed result.
     change("docs/generated/results.md", "| 7.13 |", "| 7.14 |");
     assert!(complaint(folder.path()).contains("docs/generated/results.md is not what"));
     change("docs/generated/results.md", "| 7.14 |", "| 7.13 |");
@@ -263,7 +260,7 @@ fn a_number_that_has_drifted_is_named() {
     assert!(text.contains("docs/results.md:") && text.contains("10,875, expected 10,876"), "{text}");
 }
 
-/// Files of tests: what simulates RTL, what each crate has of its own.
+/// Files of tests: those that simulate RTL, and each crate's own.
 fn test_files() -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut todo = ["hdl", "rust", "synth", "testbenches"].map(PathBuf::from).to_vec();
@@ -291,7 +288,6 @@ fn test_files() -> Vec<PathBuf> {
     files
 }
 
-/// The first paragraph of a file's own comment.
 fn purpose(file: &Path) -> String {
     let text = fs::read_to_string(root().join(file)).unwrap();
     let lines = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);

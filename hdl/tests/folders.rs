@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each folder and what it may use.
 const FOLDERS: [(&str, &[&str]); 8] = [
     ("common", &[]),
     ("arithmetic", &["common"]),
@@ -20,7 +19,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// The folders that a file's code names, however it names them; comments are left out.
+/// The folders that a file's code names in any way, without comments.
 fn used(text: &str) -> BTreeSet<&str> {
     let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     let paths = code.flat_map(|line| line.split("blocks::").skip(1));

@@ -14,12 +14,12 @@ fn tiny(out: &Path, more: &[&str]) -> Output {
     gen_rtl(&[&["--config", "tiny", "--out", out.to_str().unwrap()], more].concat())
 }
 
-/// The message of a run that has to be refused.
+/// The message of a run that must be refused.
 fn refused(output: &Output) -> String {
     fails(output, 2)
 }
 
-/// The message of a run that has to fail with this code.
+/// The message of a run that must fail with this code.
 fn fails(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     assert!(output.stdout.is_empty());
@@ -58,7 +58,7 @@ fn a_block_is_one_file_per_module_with_a_list_and_port_tables() {
     }
 }
 
-/// The command in the second line of a generated file, without what runs the program, `DIR` replaced.
+/// The arguments of the command in the second line of a generated file, with `DIR` replaced.
 fn regenerating(out: &Path, again: &Path) -> Vec<String> {
     let list = fs::read_to_string(out.join("files.f")).unwrap();
     let name = list.lines().find(|line| !line.starts_with('#')).unwrap();
@@ -85,7 +85,7 @@ fn the_command_in_a_file_s_head_writes_the_same_files_again() {
         let arguments = ["--config", config, "--block", "multiplier_unit", "--out", out.to_str().unwrap()];
         assert!(gen_rtl(&arguments).status.success());
         let command = regenerating(&out, &again);
-        // The file may have gone elsewhere since.
+        // The file may be gone by now.
         if config != "tiny" {
             fs::remove_file(&file).unwrap();
         }
@@ -141,7 +141,7 @@ fn check_finds_changed_missing_and_additional_files() {
     for part in [&differs, "files.f is missing", "other.v does not belong to this design"] {
         assert!(message.contains(part), "{message}");
     }
-    // A new run puts it right, and removes what an earlier one had left.
+    // A new run repairs it, and removes what an earlier one had left.
     assert!(tiny(out, &[]).status.success());
     assert!(tiny(out, &["--check"]).status.success());
     assert_eq!(names(out), before);
@@ -215,7 +215,7 @@ fn files_of_the_user_are_not_replaced_whatever_their_names() {
         let message = refused(&tiny(folder.path(), &block));
         assert!(message.contains(&format!("holds {name}, which this program did not write")), "{message}");
         assert_eq!(fs::read_to_string(folder.path().join(&name)).unwrap(), "mine\n");
-        // As a link, it leads to a file of the user.
+        // A link leads to a file of the user.
         fs::rename(folder.path().join(&name), folder.path().join("own")).unwrap();
         std::os::unix::fs::symlink("own", folder.path().join(&name)).unwrap();
         refused(&tiny(folder.path(), &block));
@@ -307,7 +307,7 @@ fn a_name_that_is_too_long_for_a_file_is_refused_before_anything_is_written() {
         assert!(message.contains("at most "), "{message}");
         assert!(!out.exists());
     }
-    // The longest name that a configuration may have.
+    // The longest allowed name of a configuration.
     fs::write(&file, format!("name = \"{}\"\n", "x".repeat(64))).unwrap();
     let output = gen_rtl(&[&config[..], &common].concat());
     assert!(output.status.success(), "{output:?}");

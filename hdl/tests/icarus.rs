@@ -6,10 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Files of the bench.
 const BENCH: [&str; 5] = ["bench.v", "ddr4_rank.v", "data.hex", "program.hex", "expected.hex"];
 
-/// Runs the bench on the core of `tiny` in a folder of its own, which `change` may spoil before; what it prints.
+/// Runs the bench on the core of `tiny` in a folder of its own, after `change`; returns its output.
 fn run(change: impl FnOnce(&Path)) -> String {
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/icarus");
@@ -49,7 +48,7 @@ fn the_bench_finds_wrong_results_and_broken_rules() {
             assert_eq!(text.matches(from).count(), 1, "{name}: {from}");
             fs::write(folder.join(name), text.replace(from, to)).unwrap();
         };
-        // A device that is slower than the one that the controllers were made for: they leave 26 clocks.
+        // A device slower than the controllers allow for: they leave 26 clocks.
         replace("rtl/params.vh", "DRAM_T_RCD = 24;", "DRAM_T_RCD = 27;");
         let expected = fs::read_to_string(folder.join("expected.hex")).unwrap();
         let line = expected.lines().find(|line| line.starts_with("00000311")).unwrap();
@@ -63,7 +62,7 @@ fn the_bench_finds_wrong_results_and_broken_rules() {
     assert!(printed.lines().any(|line| line.starts_with("FAIL: ")), "{printed}");
 }
 
-/// Registers and DRAM begin with X: a register that the reset misses has to show at an output.
+/// Registers and DRAM start as X: a register that the reset misses must show at an output.
 #[test]
 #[ignore = "a core without an error is enough for most changes; run by `make exhaustive`"]
 fn an_unknown_value_at_an_output_is_found() {

@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 
 const PAGE: &str = include_str!("../../docs/integration.md");
 
-/// Texts between backticks.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The ports of the table by block, as they are written.
+/// The ports of the page's table by block, as they are written.
 fn documented() -> BTreeMap<&'static str, Vec<&'static str>> {
     let section = PAGE.split("\n## Ports\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let mut ports: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -25,7 +24,7 @@ fn documented() -> BTreeMap<&'static str, Vec<&'static str>> {
     ports
 }
 
-/// Whether a name is meant: `<n>` and `<p>` are a digit, `*` is any end.
+/// Whether `written` matches a port: `<n>` and `<p>` are a digit, `*` is any end.
 fn means(written: &str, port: &str) -> bool {
     let of = |digit: char| written.replace("<n>", &digit.to_string()).replace("<p>", &digit.to_string());
     match written.strip_suffix('*') {
@@ -34,7 +33,8 @@ fn means(written: &str, port: &str) -> bool {
     }
 }
 
-/// The ports of each package, and of the core with AXI, by preset and block. Presets differ in the widths of AXI only, so two stand for all.
+/// The ports of each package, and of the core with AXI, by preset and block. Presets differ in the widths of AXI only,
+/// so two stand for all.
 fn ports() -> Vec<(&'static str, &'static str, Vec<String>)> {
     let behind_axi = first(2, &DesignConfig::PRESETS).iter().map(|preset| (*preset, "ndp_core_axi"));
     let all = packages().unwrap().into_iter().chain(behind_axi);

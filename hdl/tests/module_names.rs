@@ -56,7 +56,7 @@ fn two_configurations_are_simulated_side_by_side() {
     };
     let configs = [config(16, 64), config(32, 256)];
     let folder = tempfile::tempdir().unwrap();
-    // As a library has it: a file for each name.
+    // As in a library: a file for each name.
     for (config, prefix) in configs.iter().zip(["first", "second"]) {
         let design = build(config, "ndp_core").unwrap();
         let names = design.names(prefix);

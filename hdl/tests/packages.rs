@@ -12,7 +12,7 @@ fn gen_rtl(out: &Path, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gen-rtl")).args([more, &out].concat()).output().unwrap()
 }
 
-/// The package of a block in a folder; what is in the file of that name.
+/// Writes the package of a block; returns the contents of `file`.
 fn package(out: &Path, manager: &str, config: &str, block: &str, file: &str) -> String {
     let output = gen_rtl(out, &["--config", config, "--block", block, "--package", manager]);
     assert!(output.status.success(), "{output:?}");
@@ -258,7 +258,7 @@ fn fusesoc_runs_the_targets() {
         assert!(success, "{target}: {printed}");
         assert_eq!(printed.lines().any(|line| line == "PASS"), target == "sim", "{printed}");
     }
-    // A wrong result fails the command too.
+    // A wrong result makes the command fail, too.
     let expected = folder.path().join("ip/tb/expected.hex");
     let text = fs::read_to_string(&expected).unwrap();
     let (first, rest) = text.split_once('\n').unwrap();

@@ -5,10 +5,9 @@ use ndp_config::DesignConfig;
 use ndp_hdl::designs::build;
 use std::fmt::Write;
 
-/// Bits of the longer significand.
 const SIGNIFICAND_BITS: u32 = 11;
 
-/// Whatever the aligner gets: sums of effective exponents, and 63 for specials, with either sign.
+/// All inputs of the aligner: sums of effective exponents, and 63 for specials, with either sign.
 fn vectors(product_bits: u32) -> Vec<(u32, u32, bool)> {
     let top = (1 << product_bits) - 1;
     let products = [0, 1, 2, 3, top, top - 1, 1 << (product_bits - 1), 0x0015_5555 & top, 0x002A_AAAA & top];

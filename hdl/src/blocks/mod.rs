@@ -1,9 +1,8 @@
 //! Hardware blocks, one per file, in a folder for each part of the machine.
 //!
 //! Every block is a function from parameters to a checked [`ndp_hdl_language::Module`]; widths come from
-//! [`ndp_config::GemvConfig`] and its neighbours. The function and its file have the name of the block.
-//!
-//! Folders in reading order; each uses only those above it, which `tests/folders.rs` checks:
+//! [`ndp_config::GemvConfig`] and its neighbours. The function and its file have the name of the block. Folders in
+//! reading order; each uses only those above it, which `tests/folders.rs` checks:
 //!
 //! | folder | part | uses |
 //! | --- | --- | --- |

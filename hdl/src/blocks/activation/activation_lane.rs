@@ -1,10 +1,11 @@
-//! One of the activation unit's lanes (Hermes, section IV-A2): exponential, adder and multiplier beside a slice of the buffer.
+//! One of the activation unit's lanes (Hermes, section IV-A2): exponential, adder and multiplier beside a slice of the
+//! buffer.
 //!
-//! A word of the slice is taken into a register and leaves it element by element, one in each step. All lanes do the same
-//! in the same step; what they do is decided in [`super::activation_sequencer`]. A lane that several slices share takes a word
-//! of one of them at a time. The operations have a common end, the packer, and
-//! different ways to it. The registers of a rank's lanes are links of a chain, in which the elements go round through the rank's
-//! [`crate::blocks::arithmetic::function_unit`], or through its exponential if the lanes have none.
+//! A word of the slice is taken into a register and leaves it element by element, one in each step. All lanes do the
+//! same in the same step, as [`super::activation_sequencer`] decides. A lane that several slices share takes a word of
+//! one of them at a time. The operations have different paths to a common packer. The registers of a rank's lanes form
+//! a chain, in which the elements go round through the rank's [`crate::blocks::arithmetic::function_unit`], or through
+//! its exponential if the lanes have none.
 
 use super::exponential_path::{Exponential, specials};
 use super::prelude::*;
@@ -15,10 +16,9 @@ pub(crate) const TERM_BITS: u32 = 29;
 /// Bits of a key of the comparator tree.
 pub(crate) const KEY_BITS: u32 = FP16_BITS;
 
-/// Ways to the packer, in the order of `path_i`.
+/// Paths to the packer, in the order of `path_i`.
 pub(crate) const PATHS: [&str; 4] = ["exponential", "sum", "product", "choice"];
 
-/// Steps from an element at the register's end to its result, by path.
 pub(crate) const fn latency(path: usize) -> u32 {
     fp16_packer::LATENCY
         + match path {
@@ -87,7 +87,7 @@ bundle! {
     }
 }
 
-/// What the names of modules have in addition if slices share lanes, or lanes the exponential.
+/// Suffix of module names if slices share lanes, or lanes the exponential.
 pub(crate) fn shared_suffix(config: &GemvConfig) -> String {
     let exponential = if config.shares_exponential() { "_e" } else { "" };
     match config.slices_per_lane() {
@@ -96,13 +96,12 @@ pub(crate) fn shared_suffix(config: &GemvConfig) -> String {
     }
 }
 
-/// A number whose order as an unsigned integer is that of FP16 values, -0 below +0; NaNs mean nothing.
+/// A number that orders FP16 values as an unsigned integer, -0 below +0; meaningless for NaNs.
 fn key(value: &Bits) -> Bits {
     let sign = value.msb();
     value ^ cat!(lit(1, 1), repeat(FP16_BITS - 1, sign))
 }
 
-/// The lane for words of `lanes` values, of one slice or of several that share it.
 #[block(m)]
 pub fn activation_lane(config: &GemvConfig) -> Block {
     let lanes = config.lanes();
@@ -165,7 +164,7 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
     let product = fp16_multiplier::In { advance: *product_moves, a, b, wide, reciprocal, scale };
     let product = product.part(&m, "multiplier", &fp16_multiplier()?);
 
-    // Choice: the larger one, or the element itself if it is not negative. A NaN is the result of either.
+    // Choice: the larger one, or the element itself if it is not negative; NaN if either is one.
     let (a_key, b_key) = (m.wire("a_key", key(&a)), key(&b));
     let larger = mux(a_key.lt(b_key), b, a);
     let positive = a.gated(!a.msb());
@@ -175,7 +174,7 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
     let choice = if exp.is_some() { choice } else { mux(wide, a, choice) };
     let choice = delayed("choice", &choice, 1, choice_moves);
 
-    // The way to the packer. Elements beyond the end carry a mark that takes as long as they do.
+    // The path to the packer. Elements beyond the end carry a mark that takes as long as they do.
     let blanks: Vec<Bits> = paths(config)
         .map(|index| {
             let steps = latency(index) - fp16_packer::LATENCY;

@@ -1,4 +1,4 @@
-//! The activation unit's part in a rank's group: controls of the lanes, and the chain that joins them.
+//! The activation unit's part in a rank's group: controls of the lanes, and their chain.
 
 use super::activation_lane::{LaneElement, LaneResults};
 use super::activation_tree::{RankValues, activation_tree};
@@ -19,22 +19,19 @@ bundle! {
     }
 }
 
-/// Inputs of a group from the activation unit.
 pub(crate) struct Lanes {
     pub re: Bits,
     pub port: LanePort,
-    /// If slices share lanes.
     pub slices: Option<SliceControls>,
     pub controls: LaneControls,
     /// The vectors end in this rank's stripe.
     pub ends: Bits,
     pub counts: Bits,
-    /// If lanes share the exponential.
     pub shared: Option<SharedControls>,
 }
 
 impl Lanes {
-    /// For each tile of a position whether its element is beyond the end if the beat is the vectors' last.
+    /// For each tile of a position, whether its element is beyond the end if the beat is the vectors' last.
     fn cuts(&self, m: &ModuleBuilder, config: &GemvConfig) -> Vec<Bits> {
         let lane_bits = log2(config.lanes());
         let LanePort { element, last_elem, .. } = self.port;
@@ -47,24 +44,20 @@ impl Lanes {
         })
     }
 
-    /// Whether slice `k` of the lanes is read.
     pub fn reads(&self, k: u32) -> Bits {
         self.slices.map_or(self.re, |slices| self.re & slices.read_slice.bit(k))
     }
 
-    /// What is written of slice `k` of the lanes.
     pub fn writes(&self, k: u32) -> Bits {
         self.slices.map_or(self.port.we, |slices| self.port.we.gated(slices.write_slice.bit(k)))
     }
 
-    /// Whether the element of tile `tile` is beyond the vectors' end.
     fn beyond(&self, m: &ModuleBuilder, cuts: &[Bits], tile: u32) -> Bits {
         let (position, tile) = (tile / cuts.len() as u32, tile % cuts.len() as u32);
         let beyond = beyond_end(position, &self.port.last_beat, &cuts[tile as usize]);
         m.wire(format!("lane_beyond{position}_{tile}"), self.ends & beyond)
     }
 
-    /// Whether the element of lane number `lane` is beyond the vectors' end.
     fn blank(&self, m: &ModuleBuilder, cuts: &[Bits], lane: u32) -> Bits {
         let Some(SliceControls { slice, .. }) = self.slices else { return self.beyond(m, cuts, lane) };
         let count = slice.width();
@@ -74,8 +67,8 @@ impl Lanes {
     }
 }
 
-/// The lanes of a group in a chain. Their elements move from lane to lane, from the last one to the first, and around through
-/// the function unit, or through the exponential if they share one.
+/// The lanes of a group in a chain. Their elements move from lane to lane, from the last one to the first, and around
+/// through the function unit, or through the exponential if they share one.
 pub(crate) struct LaneChain {
     pub lanes: Lanes,
     cuts: Vec<Bits>,
@@ -97,7 +90,7 @@ impl LaneChain {
         LaneElement { counts: self.lanes.counts & !blank, blank, chain, chain_other }
     }
 
-    /// Closes the chain, and brings together the results of all lanes.
+    /// Closes the chain, and joins the results of all lanes.
     #[block(m)]
     pub fn closed(
         self,

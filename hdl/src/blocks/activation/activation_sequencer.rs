@@ -1,15 +1,15 @@
-//! Decides what the activation unit's lanes do: which words they read, when elements leave, where results go.
+//! Controls the activation unit's lanes: which words they read, when elements leave, where results go.
 //!
-//! An instruction is one pass over a vector block, softmax three: maxima, exponentials with their sums, products with the
-//! reciprocals. In a pass words follow each other vector by vector. A word is read and taken when the last element of the one before
-//! leaves, so that an element leaves in every step. The lanes move on in cycles in which no sums are written to the slices,
-//! which is known one cycle ahead; then the write port is theirs. Between passes everything comes to its end.
+//! An instruction is one pass over a vector block, softmax three: maxima, exponentials with their sums, products with
+//! the reciprocals. In a pass words follow each other vector by vector. A word is read and taken when the last element
+//! of the one before leaves, so that an element leaves in every step. The lanes move on in cycles in which no sums are
+//! written to the slices, which is known one cycle ahead; then they have the write port. The pipeline drains between
+//! passes. If slices share a lane, they take turns, and a word here is the word of one slice of each lane.
 //!
-//! Slices that share a lane take turns with each word: what is a word here is then the word of one slice of each lane.
-//!
-//! SiLU, GELU and quotients take the elements of a word through the chain of a rank's lanes first, all the way round: out at one end,
-//! through the function unit, and in at the other. The results leave the lanes as choices that change nothing. So do exponentials, if the
-//! lanes have none of their own: the terms of a softmax then come to the sum one by one, as its elements go into the rank's exponential.
+//! SiLU, GELU and quotients take the elements of a word all the way round the chain of a rank's lanes first: out at one
+//! end, through the function unit, and in at the other. The results leave the lanes as choices that change nothing. So
+//! do exponentials, if the lanes have none of their own: the terms of a softmax then come to the sum one by one, as its
+//! elements go into the rank's exponential.
 
 use super::activation_tree;
 use super::exponential_path;
@@ -25,7 +25,7 @@ const EXPONENTIAL: u32 = 0;
 const PRODUCT: u32 = 2;
 const CHOICE: u32 = 3;
 
-/// The sequencer of `config`. The command's fields have to stay while it runs.
+/// The sequencer of `config`. The command's fields must stay while it runs.
 #[block(m, "activation_sequencer_g{}_l{}_a{}{}", config.ranks(), config.lanes(), config.slice_words(),
     shared_suffix(config),
     "Passes over a vector block, word by word, element by element.")]
@@ -123,7 +123,6 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     reading.set_clear(begins, complete & walker_ends);
     let apart = m.hold(other - source, begun);
     let address = walker.word + apart.gated(wants_other);
-    // What is known of a word travels with it.
     let known = |name: &str, value: Bits| {
         let fetched = m.hold(format!("fetched_{name}_q"), value, complete);
         let now = m.hold(format!("{name}_q"), fetched, taken);
@@ -135,7 +134,6 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let (_, counts) = known("counts", walker.counts.q());
     let mut slices = Vec::new();
     if config.slices_per_lane() > 1 {
-        // The word is taken in the cycle after that in which it was read.
         let read = walker.slice.q();
         let taken = m.delay("take_slice_q", read);
         slices = vec![read, taken, known("slice", read).1];
@@ -144,7 +142,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     element.count(leaves, begun);
     let vector_ends = m.wire(all!(leaves, last_word, element.all()));
 
-    // Elements on their way: a bit for each step, as many as their path has.
+    // Elements in flight: a bit for each step, as many as their path has.
     let longest = paths(config).map(activation_lane::latency).max().unwrap_or(1);
     let mut chain: Vec<Bits> = Vec::new();
     let mut lasts: Vec<Bits> = Vec::new();

@@ -1,7 +1,7 @@
-//! What softmax has to know of each vector: its maximum, and the reciprocal of the sum of its exponentials.
+//! Maximum of each vector, and reciprocal of the sum of its exponentials, for softmax.
 //!
-//! Takes what the trees of all ranks put out, cycle by cycle, closes a vector after its last elements, and keeps the results by
-//! the vector's number until the next command. One divider serves all vectors, a quotient bit per cycle.
+//! Takes the outputs of the trees of all ranks cycle by cycle, closes a vector after its last elements, and keeps the
+//! results by the vector's number until the next command. One divider serves all vectors, a quotient bit per cycle.
 
 use super::activation_tree::{RankValues, larger, sum_bits, tree, wider_sum};
 use super::prelude::*;
@@ -15,7 +15,6 @@ const PLACE_BITS: u32 = 4;
 /// Key of minus infinity, recoded.
 const LEAST_KEY: u128 = 0x01ff;
 
-/// The unit for the ranks and vectors of `config`.
 #[block(m, "activation_sums_g{}_v{}_s{}", config.ranks(), vector_bits(config), sum_bits(config),
     "Maximum, sum of exponentials and its reciprocal for each vector.")]
 pub fn activation_sums(config: &GemvConfig) -> Block {
@@ -28,7 +27,6 @@ pub fn activation_sums(config: &GemvConfig) -> Block {
         each(ranks, |g| RankValues::inputs_as(&m, format!("rank{g}_"), format!("rank {g}: "), config));
     let vector = m.input(vector_bits, "vector to look up; what is known of it follows one cycle later");
 
-    // Over all ranks.
     let key = tree(&m, "key", values.iter().map(|rank| rank.key).collect(), |_, a, b| larger(a, b));
     let key = if ranks == 1 { m.delay("key_q", key) } else { key };
     let sum = tree(&m, "sum", values.iter().map(|rank| rank.sum).collect(), |_, a, b| wider_sum(a, b));
@@ -52,7 +50,8 @@ pub fn activation_sums(config: &GemvConfig) -> Block {
     let key_done = m.flag(keys_now & last_now);
     let sum_done = m.flag(sums_now & last_now);
 
-    // A maximum becomes the argument: less its product with log2(e). If there is no finite one, nothing can be said.
+    // A maximum becomes the argument: minus its product with log2(e). Without a finite maximum the result is NaN, which
+    // `hopeless` marks.
     let value = largest ^ cat!(lit(1, 1), repeat(KEY_BITS - 1, !largest.msb()));
     let scaled = Scaled::of(&m, &value).staged(|name, value| m.delay(name, value));
     let negative = m.delay(value.msb());
@@ -74,7 +73,7 @@ pub fn activation_sums(config: &GemvConfig) -> Block {
     let argued = counter("argued_q", &argument_valid);
     arguments.write(argument_valid, entry(&argued), cat!(hopeless, argument));
 
-    // A sum is normalised: 2^16 <= s < 2^17, and its leading one's place.
+    // A sum is normalised: 2^16 <= s < 2^17, and the place of its leading one.
     let (normal, moved) = normalised(&m, "", total.q(), PLACE_BITS, None);
     m.unused(normal.msb(), "the maximum's exponential is in the sum, so the leading one has arrived");
     m.unused(normal.low(SUM_BITS - RECIPROCAL_BITS), "beyond the precision of the quotient");
@@ -112,7 +111,6 @@ pub fn activation_sums(config: &GemvConfig) -> Block {
     let complete = cat!(divided_place, quotient.low(RECIPROCAL_BITS - 1), fits);
     reciprocals.write(ends, entry(&divided), complete);
 
-    // Looking up.
     let known = arguments.read(entry(&vector));
     let share = reciprocals.read(entry(&vector));
     let scale_bits = fp16_packer::EXPONENT_BITS;

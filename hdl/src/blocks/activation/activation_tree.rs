@@ -1,11 +1,10 @@
 //! Comparator tree and adder tree of the activation unit over the lanes of one rank (Hermes, section IV-A2).
 //!
-//! Both are binary trees, two levels between registers. They take something from every lane in every cycle and never stop; whose
-//! turn it is who knows when what comes out means something.
+//! Both are binary trees, two levels between registers. They take something from every lane in every cycle and never
+//! stop; who takes their results knows when these mean something.
 
 use super::prelude::*;
 
-/// Levels between two registers.
 const LEVELS_PER_STAGE: u32 = 2;
 
 /// Cycles from the lanes to the trees' results.
@@ -13,7 +12,7 @@ pub(crate) const fn latency(lanes: u32) -> u32 {
     log2(lanes).div_ceil(LEVELS_PER_STAGE)
 }
 
-/// Bits of the sum that a rank puts out in a cycle: of the terms of all lanes, or of one if they share the exponential.
+/// Bits of a rank's sum in a cycle: of the terms of all lanes, or of one if they share the exponential.
 pub fn sum_bits(config: &GemvConfig) -> u32 {
     TERM_BITS + if config.shares_exponential() { 0 } else { log2(config.activation_lanes_per_rank()) }
 }
@@ -27,7 +26,7 @@ bundle! {
     }
 }
 
-/// A pipelined tree: pairs are joined, the results of every second level and of the last one go through registers.
+/// A pipelined tree that joins pairs; the results of every second level and of the last one are registered.
 pub(crate) fn tree(
     m: &ModuleBuilder,
     name: &str,
@@ -54,7 +53,6 @@ pub(crate) fn larger(a: &Bits, b: &Bits) -> Bits {
     mux(a.lt(b), b, a)
 }
 
-/// The sum of two, one bit wider.
 pub(crate) fn wider_sum(a: &Bits, b: &Bits) -> Bits {
     a.zext(a.width() + 1) + b.zext(b.width() + 1)
 }

@@ -1,5 +1,5 @@
-//! The activation unit (Hermes, section IV-A2) without its lanes, which are beside the slices: sequencer, maxima and sums, and the
-//! command that is in work.
+//! The activation unit (Hermes, section IV-A2) without its lanes, which are beside the slices: sequencer, maxima and
+//! sums, and the present command.
 
 use super::activation_port::LanePort;
 use super::activation_sequencer::activation_sequencer;
@@ -27,7 +27,6 @@ bundle! {
     }
 }
 
-/// The unit of `config`.
 #[block(m, "activation_unit_n{}_l{}_a{}{}", config.multipliers(), config.lanes(), config.slice_words(),
     shared_suffix(config),
     "Softmax and element-wise operations on vector blocks: control of the lanes, maxima and sums.")]
@@ -42,7 +41,7 @@ pub fn activation_unit(config: &GemvConfig) -> Block {
     let target = m.hold(target, start);
     let operation = Operation::inputs(&m, config).held(&m, "", start);
     let Operation { path, softmax, two, subtract, max, scalar, function, gelu, vectors, other } = operation;
-    // An exponential that the lanes have not is a function of another unit in their chain.
+    // An exponential outside of the lanes is a function of another unit in their chain.
     let exponential = path.bit(0);
     let (path, function) = match shared {
         false => (path, function),

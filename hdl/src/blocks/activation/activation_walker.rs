@@ -1,9 +1,6 @@
-//! Walks over the words of a vector block for the activation unit, vector by vector: all words of the first vector, then all of
-//! the second.
-//!
-//! Of slices that share a lane the walk goes to all of the lane's before it goes to the next word.
-//!
-//! Word `i` of vector `v` is word `vectors * i + v` of the block, in the waves and in the tail alike.
+//! Walks over the words of a vector block for the activation unit: all words of the first vector, then all of the
+//! second. Of slices that share a lane it visits all before it goes on to the next word. Word `i` of vector `v` is word
+//! `vectors * i + v` of the block, in the waves and in the tail alike.
 
 use super::prelude::*;
 
@@ -12,8 +9,8 @@ pub(crate) fn vector_bits(config: &GemvConfig) -> u32 {
     bits_for(2 * config.max_batch())
 }
 
-/// The walker. `start_i` puts it on the first word, `step_i` moves it on by one; all outputs come from registers that follow one
-/// cycle later. The fields have to stay.
+/// `start_i` goes to the first word, `step_i` to the next one; all outputs come from registers one cycle later. The
+/// fields must stay.
 #[block(m, "activation_walker_g{}_a{}_v{}{}", config.ranks(), config.slice_words(), vector_bits(config),
     shared_suffix(config),
     "Words of a vector block, vector by vector.")]

@@ -1,23 +1,23 @@
-//! A value's way through the exponential, to the packer and to the sum of exponentials: in each lane, or in a unit that the lanes of a
-//! rank share.
+//! Path of a value through the exponential to the packer and to the sum of exponentials: in each lane, or in a unit
+//! that the lanes of a rank share.
 
 use super::prelude::*;
 
-/// Cycles from a value to its result in the shared unit: those of the function unit, beside which it is in the chain of the lanes.
+/// Cycles from a value to its result in the shared unit: those of the function unit, beside which it is in the chain of
+/// the lanes.
 pub(crate) const LATENCY: u32 = exponential::LATENCY + fp16_packer::LATENCY;
-/// Cycles from a value to its term.
 pub(crate) const TERM_LATENCY: u32 = exponential::LATENCY + 1;
 
-/// What comes out of the exponential: operands of the packer, and the term of the sum.
+/// Outputs of the exponential: operands of the packer, and the term of the sum.
 pub(crate) struct Exponential {
     pub way: Way,
-    /// The result is +0, whatever the magnitude: of minus infinity, which is a masked element for softmax.
+    /// The result is +0, whatever the magnitude: for minus infinity, a masked element of softmax.
     pub vanishes: Bits,
     /// In units of 2^-28; 0 if the element does not count.
     pub term: Bits,
 }
 
-/// A recoded FP16 value: whether it is a NaN, and an infinity.
+/// Whether a recoded FP16 value is a NaN, and an infinity.
 pub(crate) fn specials(m: &ModuleBuilder, value: &Bits) -> (Bits, Bits) {
     let special = value.slice(10, 5).all();
     let nan = m.wire("a_nan", special & value.low(10).is_zero());
@@ -26,7 +26,7 @@ pub(crate) fn specials(m: &ModuleBuilder, value: &Bits) -> (Bits, Bits) {
 }
 
 impl Exponential {
-    /// Of `value`, which `specials` are of, `exponential::LATENCY` cycles later in which `moves` is set.
+    /// Exponential of `value` with these `specials`, after `exponential::LATENCY` cycles in which `moves` is set.
     pub fn of(
         m: &ModuleBuilder,
         moves: &Bits,
@@ -38,7 +38,7 @@ impl Exponential {
         let exp = exponential::In { advance: *moves, value: *value, argument: *argument };
         let exp = exp.part(m, "exponential", &exponential()?);
         let (significand, exponent) = (exp.significand.q(), exp.exponent.q());
-        // Of infinities the sign decides.
+        // For infinities the sign decides.
         let kind = cat!(value.msb(), infinite, nan, counts);
         let kind = (0..exponential::LATENCY)
             .fold(kind, |kind, step| m.hold(format!("exp_kind{step}_q"), kind, moves));
@@ -72,8 +72,8 @@ bundle! {
     }
 }
 
-/// The unit that the lanes of a rank share. Takes a value in each cycle; its result comes [`LATENCY`] cycles later, its term
-/// [`TERM_LATENCY`]. The argument and `wide_i` stay as long as values of one word come.
+/// The unit that the lanes of a rank share. Takes a value in each cycle; its result comes [`LATENCY`] cycles later, its
+/// term [`TERM_LATENCY`]. The argument and `wide_i` must stay while values of one word come.
 #[block(m, "shared_exponential", "Exponentials of FP16 values, for all lanes of a rank in turn.")]
 pub fn shared_exponential() -> Block {
     let value = m.input(FP16_BITS, "recoded FP16 value");

@@ -1,14 +1,13 @@
-//! Adds what the ranks hold of each row, in the order of rows and vectors, and hands the sums to the rounder.
-//!
-//! A rank that has no stripe of a row takes no part in it. Sums are added digit by digit like in the tree. A result is
-//! begun only when there is a place for it at the output, so that nothing behind this block ever has to stop.
+//! Adds the ranks' sums of each row, in the order of rows and vectors, and passes the results to the rounder. A rank
+//! without a stripe of a row takes no part in it. Sums are added digit by digit as in the tree. A result starts only
+//! when it has a place at the output, so that nothing after this block ever has to stop.
 
 use super::fp16_rounder::{fp16_rounder, rounder};
 use super::prelude::*;
 
 /// Results that can wait at the output; the rounder's latency must fit in it twice for full rate.
 const QUEUED_RESULTS: u32 = 8;
-/// Rows whose tail starts the combiner can know ahead: those that a group knows, and those whose sums it has.
+/// Rows whose tail starts the combiner can queue: those that a group knows, and those whose sums it has.
 const QUEUED_ROWS: u32 = 32;
 
 bundle! {
@@ -29,7 +28,6 @@ bundle! {
     }
 }
 
-/// The combiner of `config`, rounder and result queue included.
 #[block(m, "combiner_g{}_k{}_d{}", config.ranks(), config.acc_segments(), config.digit_bits(),
     "Adds the ranks' sums of each row, rounds once, and queues the results in order.")]
 pub fn combiner(config: &GemvConfig) -> Block {
@@ -110,7 +108,6 @@ pub fn combiner(config: &GemvConfig) -> Block {
     }
     .part(&m, "rounder", &fp16_rounder(config)?);
 
-    // Results.
     let result = (rounder.valid.q(), rounder.data.q());
     let (results, places) =
         reserved_queue(&m, ("results", QUEUED_RESULTS), (begins, room), result, result_ready)?;

@@ -1,22 +1,20 @@
 //! One digit-serial significand multiplier: two bits of the weight in each step.
 //!
-//! Takes the place of [`super::serial_lane`] if `multiplier` is `digit-serial`. It is done in half as many steps, and then stands still:
-//! when its product leaves depends on its turn at the aligner, not on the steps.
+//! Replaces [`super::serial_lane`] if `multiplier` is `digit-serial`. It finishes in half as many steps and then waits,
+//! as its turn at the aligner decides when its product leaves.
 
 use super::prelude::*;
 
-/// Bits of the weight in a step.
 const DIGIT_BITS: u32 = 2;
 
-/// Steps of a lane for weights of `bits` significand bits.
 pub(crate) const fn steps(bits: u32) -> u32 {
     bits.div_ceil(DIGIT_BITS)
 }
 
 /// A lane for weights of `bits` significand bits, at least 2.
 ///
-/// Product `sig_w * sig_x`: [11 + bits], complete after [`steps`] cycles in which `move_i` is set, the one with `load_i` included. Only
-/// then it stays: further steps would move it on.
+/// Product `sig_w * sig_x`: [11 + bits], complete after [`steps`] cycles with `move_i`, including the one with
+/// `load_i`. Further steps would change it.
 #[block(
     m,
     "digit_serial_lane_s{bits}",
@@ -29,7 +27,8 @@ pub fn digit_serial_lane(bits: u32) -> Block {
     let sig_x = m.input(SIGNIFICAND_BITS, "significand of the activation");
 
     let multiplicand = m.hold(sig_x, load);
-    // Upper part: the running sum, below the multiplicand. Lower part: what is left of the weight, then the product's low end.
+    // Upper part: the running sum, below the multiplicand. Lower part: the rest of the weight, then the product's low
+    // end.
     let low_bits = steps(bits) * DIGIT_BITS;
     let sum_bits = SIGNIFICAND_BITS + DIGIT_BITS;
     let product = m.reg(SIGNIFICAND_BITS + low_bits).enable(moves);

@@ -1,18 +1,16 @@
 //! Exponential of FP16 values: `exp(x)`, and `exp(x - m)` for softmax, as significand and exponent.
 //!
-//! `x * log2(e)` in fixed point, less the same of `m`, splits into an integer `k` and a fraction; two to the fraction is a
-//! quadratic in one of 64 intervals. Rounded to FP16 by [`super::fp16_packer`] the result is the correctly rounded `exp` of every
-//! finite FP16 number. Definition and error bound: `docs/numerics.md`.
+//! `x * log2(e)` in fixed point, minus the same for `m`, splits into an integer `k` and a fraction; two to the fraction
+//! is a quadratic in one of 64 intervals. Rounded to FP16 by [`super::fp16_packer`], the result is the correctly
+//! rounded `exp` of every finite FP16 number. Definition and error bound: `docs/numerics.md`.
 
 use super::prelude::*;
 
-/// Fraction bits of `x * log2(e)`.
 const FRACTION_BITS: u32 = 24;
 /// `log2(e)` with 25 fraction bits.
 const LOG2_E: u128 = 48_408_813;
 const LOG2_E_BITS: u32 = 26;
 const PRODUCT_BITS: u32 = 11 + LOG2_E_BITS;
-/// Bits of the number of an interval.
 const INTERVAL_BITS: u32 = 6;
 /// Bits of the place in an interval, and how many of them the quadratic term uses.
 const PLACE_BITS: u32 = FRACTION_BITS - INTERVAL_BITS;
@@ -30,11 +28,10 @@ pub(crate) const ARGUMENT_BITS: u32 = MAGNITUDE_BITS + 2;
 pub(crate) const SIGNIFICAND_BITS: u32 = FRACTION_BITS + 1;
 /// Bits of the exponent, two's complement; it saturates.
 pub(crate) const EXPONENT_BITS: u32 = 6;
-/// Cycles from a value to its exponential.
 pub(crate) const LATENCY: u32 = 7;
 
-/// The quadratic through both ends and the middle of each interval, in units of 2^-24. No coefficient lies closer than 0.001 to the
-/// middle between two integers, so that they do not depend on the last bits of `exp2`.
+/// The quadratic through both ends and the middle of each interval, in units of 2^-24. No coefficient lies closer than
+/// 0.001 to the middle between two integers, so they do not depend on the last bits of `exp2`.
 fn coefficients() -> [Vec<u128>; 3] {
     let intervals = f64::from(1 << INTERVAL_BITS);
     let power = |at: f64| (at / intervals).exp2() * f64::from(1 << FRACTION_BITS);
@@ -53,8 +50,8 @@ fn coefficients() -> [Vec<u128>; 3] {
     ]
 }
 
-/// `|x| * log2(e)` of a finite FP16 value, in two steps: the product of the significands with the exponent of its unit, and what that
-/// stands for.
+/// `|x| * log2(e)` of a finite FP16 value, in two steps: the product of the significands with the exponent of its unit,
+/// then the value.
 pub(crate) struct Scaled {
     product: Bits,
     /// Exponent field, at least 1.
@@ -71,7 +68,6 @@ impl Scaled {
         Self { product: m.wire("product", product), exponent }
     }
 
-    /// The same, through registers.
     pub fn staged(&self, stage: impl Fn(&str, &Bits) -> Bits) -> Self {
         Self { product: stage("product_q", &self.product), exponent: stage("power_q", &self.exponent) }
     }
@@ -85,10 +81,9 @@ impl Scaled {
     }
 }
 
-/// The exponential. Everything moves on while `advance_i` is set, `LATENCY` steps from a value to its result.
-///
-/// `significand_o * 2^(exponent_o - 24)` is `exp(value_i)` times two to `argument_i`; the exponent saturates at -32 and 31, where the
-/// significand means nothing.
+/// Everything moves on while `advance_i` is set, `LATENCY` steps from a value to its result.
+/// `significand_o * 2^(exponent_o - 24)` is `exp(value_i)` times two to `argument_i`; the exponent saturates at -32 and
+/// 31, where the significand means nothing.
 #[block(m, "exponential", "Exponential of FP16 values as significand and exponent.")]
 pub fn exponential() -> Block {
     let advance = m.input(1, "all stages move on");
@@ -96,15 +91,15 @@ pub fn exponential() -> Block {
     let argument = m.input(ARGUMENT_BITS, "what is added to its product with log2(e), in units of 2^-24");
     let stage = |name: &str, value: &Bits| m.hold(name, value, advance);
 
-    // Stage 1: |x| * log2(e), not yet in its place.
+    // Stage 1: |x| * log2(e), not yet shifted.
     let scaled = Scaled::of(&m, &value).staged(stage);
     let negative = stage("negative_q", &value.msb());
 
     // Stages 2 and 3: the argument of the power of two.
     let signed = scaled.magnitude(&m).zext(ARGUMENT_BITS) ^ repeat(ARGUMENT_BITS, negative);
     let signed = stage("signed_q", &signed);
-    // The sign comes in as carry. The upper half is there for both carries out of the lower one: one long sum would take
-    // longer than the multiplier's stages.
+    // The sign is the carry in. The upper half is computed for both carries out of the lower one: one long sum would be
+    // slower than the multiplier's stages.
     let low_bits = ARGUMENT_BITS / 2;
     let sum_with = |name: &str, a: &Bits, b: &Bits, carry: &Bits| {
         let bits = a.width() + 2;
@@ -146,7 +141,8 @@ pub fn exponential() -> Block {
     let place = stage("place1_q", &place);
     let exponent = stage("exponent2_q", &exponent);
 
-    // Stages 6 and 7: the value at the place. A product of this size takes two stages, each half of the place by itself first.
+    // Stages 6 and 7: the value at the place. A product of this size takes two stages: each half of the place is
+    // multiplied first.
     let half = PLACE_BITS / 2;
     let part_bits = SLOPE_BITS + half;
     let part = |name: &str, place: Bits| {

@@ -1,14 +1,14 @@
-//! Sum of two FP16 values, before rounding: the larger one stays, the smaller one moves to its place.
+//! Sum of two FP16 values, before rounding: the larger one stays, the smaller one is shifted into place.
 
 use super::fp16_packer::{EXPONENT_BITS, MAGNITUDE_BITS};
 use super::prelude::*;
 
 /// Cycles from operands to what [`super::fp16_packer`] rounds.
 pub(crate) const LATENCY: u32 = 2;
-/// Bits below the significand: guard, round, and one for everything that is lost.
+/// Bits below the significand: guard, round, and one for all lost bits.
 const EXTRA_BITS: u32 = 3;
 
-/// The adder. Operands are recoded ([`super::operand_recoder`]). Everything moves on while `advance_i` is set.
+/// Operands are recoded ([`super::operand_recoder`]). Everything moves on while `advance_i` is set.
 #[block(m, "fp16_adder", "Adds two FP16 values, exactly as far as rounding needs it.")]
 pub fn fp16_adder() -> Block {
     let advance = m.input(1, "all stages move on");
@@ -34,7 +34,7 @@ pub fn fp16_adder() -> Block {
     let either = special(&a) | special(&b);
     let opposite = all!(special(&a), special(&b), differs);
     let no_number = m.wire(any!(nan(&a), nan(&b), opposite));
-    // Of an infinity and a finite value the infinity is the larger one, a NaN of recoded fraction 0 never counts.
+    // Of an infinity and a finite value the infinity is the larger one; a NaN of recoded fraction 0 never counts.
     let significand = stage("significand_q", &significand_of(&large));
     let smaller = stage("smaller_q", &significand_of(&small));
     let exponent = stage("exponent_q", &large_exponent);
@@ -43,7 +43,7 @@ pub fn fp16_adder() -> Block {
     let sign = stage("sign_q", &large.msb());
     let kind = stage("kind_q", &cat!(either & !no_number, no_number));
 
-    // Stage 2: align and add. What falls below is kept as one bit.
+    // Stage 2: align and add. All bits shifted out are kept as one.
     let bits = SIGNIFICAND_BITS + EXTRA_BITS;
     let wide = cat!(smaller, zeros(EXTRA_BITS));
     let moved = m.wire(wide.shr(distance));

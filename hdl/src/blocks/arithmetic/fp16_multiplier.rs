@@ -8,10 +8,9 @@ pub(crate) const LATENCY: u32 = 2;
 /// Bits of a reciprocal: 2^15 < r <= 2^16.
 pub(crate) const RECIPROCAL_BITS: u32 = 17;
 
-/// The multiplier. FP16 operands are recoded ([`super::operand_recoder`]).
-///
-/// With `wide_i` the first operand is a wide value of [`super::fp16_packer`] and exponent field `e`, the second one `reciprocal_i`;
-/// the uppermost bit of their product has the exponent `e + scale_i`, `e` being at least 1.
+/// FP16 operands are recoded ([`super::operand_recoder`]). With `wide_i` the first operand is a wide value of
+/// [`super::fp16_packer`] with exponent field `e`, at least 1, the second one `reciprocal_i`; the uppermost bit of
+/// their product has the exponent `e + scale_i`.
 #[block(m, "fp16_multiplier", "Multiplies two FP16 values exactly.")]
 pub fn fp16_multiplier() -> Block {
     let advance = m.input(1, "the result moves on");
@@ -39,7 +38,7 @@ pub fn fp16_multiplier() -> Block {
     let b_significand = m.wire(significand_of(&b, &b_field, &b_special));
     let left = m.wire(mux(wide, wide_significand, cat!(a_significand, zeros(2))));
     let right = m.wire(mux(wide, reciprocal, cat!(b_significand, zeros(6))));
-    // In two stages, each half of the second operand by itself first.
+    // In two stages: each half of the second operand is multiplied first.
     let (low_bits, high_bits) = (RECIPROCAL_BITS / 2, RECIPROCAL_BITS.div_ceil(2));
     let part = |name: &str, right: Bits| {
         let bits = left.width() + right.width();

@@ -1,17 +1,16 @@
-//! Rounds a magnitude with an exponent to FP16, to nearest even: the common end of the activation unit's operations.
+//! Rounds a magnitude with an exponent to FP16, to nearest even: the last stage of all the activation unit's
+//! operations.
 
 use super::prelude::*;
 
 pub(crate) const MAGNITUDE_BITS: u32 = 30;
-/// Bits of the exponent of its uppermost bit, two's complement.
+/// Bits of the exponent of the magnitude's uppermost bit, two's complement.
 pub(crate) const EXPONENT_BITS: u32 = 7;
-/// Cycles from a magnitude to its FP16 value.
 pub(crate) const LATENCY: u32 = 3;
 /// Fraction bits of a wide value: softmax keeps its exponentials in 4 exponent and 12 fraction bits.
 pub(crate) const WIDE_FRACTION_BITS: u32 = 12;
 const FRACTION_BITS: u32 = 10;
 const BIAS: u128 = 15;
-/// Exponent of the smallest normal number.
 const MIN_EXPONENT: i32 = -14;
 
 fn signed(value: i32, bits: u32) -> Bits {
@@ -29,8 +28,8 @@ bundle! {
     }
 }
 
-/// The packer. Everything moves on while `advance_i` is set, `LATENCY` steps from a magnitude to its value. `raw_i` goes before NaN,
-/// that before infinity, that before the magnitude. The result is recoded ([`super::operand_recoder`]).
+/// Everything moves on while `advance_i` is set, `LATENCY` steps from a magnitude to its value. `raw_i` has priority
+/// over NaN, that over infinity, that over the magnitude. The result is recoded ([`super::operand_recoder`]).
 #[block(m, "fp16_packer", "Normalises and rounds to FP16, to nearest even.")]
 pub fn fp16_packer() -> Block {
     let advance = m.input(1, "all stages move on");
@@ -41,7 +40,7 @@ pub fn fp16_packer() -> Block {
         .input(1, "round to 12 fraction bits: no sign, 4 exponent bits; stays while values are on their way");
     let stage = |name: &str, value: &Bits| m.hold(name, value, advance);
 
-    // Stage 1: the leading one to the top.
+    // Stage 1: shift the leading one to the top.
     let (normal, moved) = normalised(&m, "", magnitude, 5, Some(raw));
     let top = exponent.sext(EXPONENT_BITS + 1) - moved.zext(EXPONENT_BITS + 1);
     let normal = stage("normal_q", &normal);
@@ -49,7 +48,7 @@ pub fn fp16_packer() -> Block {
     let sign = stage("sign_q", &sign);
     let kind = stage("kind_q", &cat!(blank, raw, infinite, nan));
 
-    // Stage 2: subnormal results move down.
+    // Stage 2: shift subnormal results down.
     let bits = EXPONENT_BITS + 1;
     let below = m.wire(signed(MIN_EXPONENT, bits) - exponent);
     let subnormal = m.wire(!below.msb() & below.any());

@@ -1,9 +1,9 @@
 //! Rounds an exact sum to FP16 once: to nearest, ties to even.
 //!
 //! The sum arrives as digits, least significant first. Its negative is formed digit by digit beside it, so that the
-//! magnitude is there when the last digit is, without a wide carry chain. Then: find the leading one, shift, round, pack.
-//! The sum's least significant bit weighs 2^-48 and FP16's smallest step is 2^-24, so bit 24 is the lowest that can
-//! be kept; a leading one at bit 64 or above is at least 2^16 and overflows.
+//! magnitude is complete with the last digit, without a wide carry chain. Then: find the leading one, shift, round,
+//! pack. The sum's least significant bit weighs 2^-48 and FP16's smallest step is 2^-24, so bit 24 is the lowest that
+//! can be kept; a leading one at bit 64 or above is at least 2^16 and overflows.
 
 use super::prelude::*;
 
@@ -14,11 +14,10 @@ const MAX_SHIFT: u32 = 29;
 /// Lowest position of a leading one that is too large: 2^16.
 const OVERFLOW: u32 = (16 - ACC_LSB_EXPONENT) as u32;
 const NAN: u128 = 0x7e00;
-/// Infinity without its sign.
 const INFINITY: u128 = 0x7c00;
 
-/// The rounder for the accumulator of `config`. One result every `acc_segments` cycles; latency four cycles from the last
-/// digit. NaN seen, or both infinities: `0x7E00`; one infinity: that; an exact zero: `+0`.
+/// One result every `acc_segments` cycles; latency four cycles from the last digit. NaN seen, or both infinities:
+/// `0x7E00`; one infinity: that; an exact zero: `+0`.
 pub fn fp16_rounder(config: &GemvConfig) -> Block {
     rounder(config.acc_bits(), config.acc_segments())
 }
@@ -95,7 +94,7 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Block {
     let special = m.hold(value_special, shift_valid);
 
     // Stage 5: round and pack. The significand with its hidden bit is added to the exponent less one, so a carry out of
-    // the fraction raises the exponent by itself, up to infinity.
+    // the fraction raises the exponent, up to infinity.
     let guard = kept.bit(0);
     let significand = kept.high(SIGNIFICAND_BITS);
     let up = m.wire(guard & (sticky | significand.bit(0)));

@@ -1,8 +1,9 @@
 //! SiLU, GELU and quotients of FP16 values, correctly rounded: one value in each cycle.
 //!
-//! With `q(x) = 1 / (1 + e^x)` for SiLU, half of `erfc(x / sqrt(2))` for GELU, and `x >= 0`, both functions are `f(-x) = -x q(x)`
-//! and `f(x) = x - x q(x)`. In each of some hundred intervals `q` is a parabola, whose coefficients were fitted so that all 65,536
-//! results are right (`hdl/examples/function_tables.rs`); a test compares all of them. Quotients come three bits per stage.
+//! With `q(x) = 1 / (1 + e^x)` for SiLU, half of `erfc(x / sqrt(2))` for GELU, and `x >= 0`, both functions are
+//! `f(-x) = -x q(x)` and `f(x) = x - x q(x)`. In each of some hundred intervals `q` is a parabola, with coefficients
+//! fitted so that all 65,536 results are right (`hdl/examples/function_tables.rs`); a test compares them all. Quotients
+//! take three bits per stage.
 
 use super::fp16_packer::{EXPONENT_BITS, MAGNITUDE_BITS, Way, fp16_packer};
 use super::function_tables::{GELU_HIGH, GELU_LOW, SILU_HIGH, SILU_LOW};
@@ -23,10 +24,9 @@ const FACTOR_BITS: u32 = 25;
 /// Stages that divide, and quotient bits of each.
 const DIVISION_STAGES: u32 = 5;
 const BITS_PER_STAGE: u32 = 3;
-/// Cycles from a value to its result.
 pub const LATENCY: u32 = 2 + DIVISION_STAGES + fp16_packer::LATENCY;
 
-/// An operand: sign, exponent field, significand with its leading bit, and what it is beside a number.
+/// An operand: sign, exponent field, significand with its leading bit, and its special cases.
 struct Operand {
     sign: Bits,
     field: Bits,
@@ -52,7 +52,7 @@ impl Operand {
         }
     }
 
-    /// Significand with its leading one on top, and the exponent field that goes with it, two's complement.
+    /// Significand with its leading one on top, and its exponent field, two's complement.
     fn normalised(&self, m: &ModuleBuilder, name: &str) -> (Bits, Bits) {
         let (normal, moved) = normalised(m, &format!("{name}_"), self.significand, 4, None);
         (normal, self.exponent.zext(EXPONENT_BITS) - moved.zext(EXPONENT_BITS))
@@ -100,7 +100,7 @@ fn coefficients(m: &ModuleBuilder, a: &Operand, gelu: &Bits) -> ([Bits; 4], Bits
     (parts, place)
 }
 
-/// The unit. Takes a value in each cycle; its result comes `LATENCY` cycles later. The two flags stay meanwhile.
+/// Takes a value in each cycle; its result comes `LATENCY` cycles later. The two flags must stay until then.
 #[block(m, "function_unit", "SiLU, GELU and quotients of FP16 values.")]
 pub fn function_unit() -> Block {
     let gelu = m.input(1, "GELU; otherwise SiLU");
@@ -138,7 +138,7 @@ pub fn function_unit() -> Block {
     let infinite = stage("infinite", &infinite);
     let sign = stage("sign", &(a.sign ^ (b.sign & divide)));
 
-    // Stages 3 to 5: the parabola, and the factor that the significand has: q in units of 2^-25, or 1 - q.
+    // Stages 3 to 5: the parabola, and the significand's factor: q in units of 2^-25, or 1 - q.
     let product = |x: &Bits, y: &Bits| {
         let bits = x.width() + y.width();
         x.zext(bits) * y.zext(bits)
@@ -159,7 +159,7 @@ pub fn function_unit() -> Block {
     let exponent = stages("biased", &biased, 2) - lit(15, EXPONENT_BITS) - lower;
     let exponent = stages("exponent", &stage("exponent", &exponent), 2);
 
-    // Stages 6 and 7: the product, each half of the factor by itself first.
+    // Stages 6 and 7: the product, each half of the factor first.
     let significand = stages("significand", &significand, 3);
     let (low_bits, high_bits) = (FACTOR_BITS / 2, FACTOR_BITS.div_ceil(2));
     let part = |name: &str, factor: Bits| stage(name, &product(&significand, &factor));

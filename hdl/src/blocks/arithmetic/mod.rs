@@ -1,10 +1,10 @@
 //! Units that compute: FP16 products, their exact sums, the rounding of sums, and FP16 arithmetic of the activation unit.
 //!
-//! Reading order: [`number_format`] (what the numbers look like), [`operand_recoder`], [`weight_scaler`] and [`place_scaler`]
-//! (quantised weights), [`serial_lane`] and [`digit_serial_lane`], [`product_aligner`], [`multiplier_unit`];
-//! from there a sum passes [`reduction_tree`], [`row_accumulator`], [`combiner`] and [`fp16_rounder`]. Kept sums leave by
-//! [`sum_reader`] (for rounding) or [`sum_resolver`] (for an export). With results in FP16: [`exponential`], [`fp16_adder`],
-//! [`fp16_multiplier`] and their common end, [`fp16_packer`]; [`function_unit`] with its tables.
+//! Reading order: [`number_format`], [`operand_recoder`], [`weight_scaler`] and [`place_scaler`] (quantised weights),
+//! [`serial_lane`] and [`digit_serial_lane`], [`product_aligner`], [`multiplier_unit`]; then a sum passes
+//! [`reduction_tree`], [`row_accumulator`], [`combiner`] and [`fp16_rounder`]. Kept sums leave by [`sum_reader`] (for
+//! rounding) or [`sum_resolver`] (for an export). With results in FP16: [`exponential`], [`fp16_adder`],
+//! [`fp16_multiplier`] and, after all of them, [`fp16_packer`]; [`function_unit`] with its tables.
 
 pub mod combiner;
 pub mod digit_serial_lane;
@@ -27,7 +27,7 @@ pub mod sum_reader;
 pub mod sum_resolver;
 pub mod weight_scaler;
 
-/// Names of this folder and of `common` that blocks of later folders use.
+/// Names of this folder and of `common` for blocks of later folders.
 pub(crate) mod prelude {
     pub(crate) use super::combiner::{SumDigit, SumTake, combiner};
     pub(crate) use super::exponential::{ARGUMENT_BITS, Scaled, exponential};

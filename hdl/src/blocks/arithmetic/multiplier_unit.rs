@@ -1,26 +1,25 @@
 //! Multiplier unit: eight lanes, one aligner ([`super::product_aligner`]), one exact accumulator (Hermes, section IV-A2).
 //!
-//! Lanes load one phase apart. In phase `i` bit-serial lane `i` takes weight `i` and activation `i` while its previous product
-//! leaves to the aligner, so that neither operands nor products are held anywhere else. A digit-serial lane does the same, but is done earlier and
-//! waits for its turn. With one multiplier for all lanes
-//! (`shared-parallel`) lane `i` is no more than a turn: its operands are registered in the phase before phase `i`, and their product leaves
-//! in phase `i`.
+//! Lanes load one phase apart. In phase `i` bit-serial lane `i` takes weight `i` and activation `i` while its previous
+//! product leaves to the aligner, so that operands and products are held nowhere else. A digit-serial lane does the
+//! same, but finishes earlier and waits for its turn. With one multiplier for all lanes (`shared-parallel`) lane `i` is
+//! only a turn: its operands are registered in the phase before phase `i`, and their product leaves in phase `i`.
 //!
-//! The product is shifted to
-//! its place above 2^-48 and added to the accumulator, whose segments pass carries on one segment per cycle; the
-//! phases in which no product arrives resolve the last carries. A window's digits are read while the next window's
-//! products are on their way: segment `k` in phase `lanes + 1 + k`. Registers stand still while nothing is in them that somebody
-//! will read: a job's window moves the lanes and the delay line, the window in which its products leave the line and the term, and all but
-//! its first cycle and the cycle behind it the sum. What comes before (buffers, window control) is
-//! `compute_tile`'s and `window_sequencer`'s business.
+//! The product is shifted to its place above 2^-48 and added to the accumulator, whose segments pass carries on one
+//! segment per cycle; the phases without a product resolve the last carries. A window's digits are read while the next
+//! window's products are in flight: segment `k` in phase `lanes + 1 + k`.
+//!
+//! To save power, a register is enabled only while it holds a value that a later stage reads: lanes and delay line in a
+//! job's window, line and term in the window in which its products leave, the sum in all of that but the first cycle,
+//! and in the cycle after it.
 
 use super::digit_serial_lane::digit_serial_lane;
 use super::prelude::*;
 use super::product_aligner::product_aligner;
 use super::serial_lane::serial_lane;
 
-/// The phase of the window in which digit `k` of a sum is on `digit_o`, counted from the start of the window in which
-/// the lanes hand their products over: `lanes + 1 + k`; beyond the window's end it lies in the next one.
+/// The phase in which digit `k` of a sum is on `digit_o`, counted from the start of the window in which the lanes hand
+/// their products over: `lanes + 1 + k`; past the window's end it lies in the next one.
 pub(crate) fn digit_phase(config: &GemvConfig, k: u32) -> u32 {
     config.lanes() + 1 + k
 }
@@ -38,7 +37,7 @@ bundle! {
     }
 }
 
-/// What titles of modules end in.
+/// Suffix of the module title for the configured multiplier.
 pub(crate) fn multiplier_suffix(config: &GemvConfig) -> &'static str {
     match config.multiplier() {
         Multiplier::BitSerial => "",
@@ -47,23 +46,20 @@ pub(crate) fn multiplier_suffix(config: &GemvConfig) -> &'static str {
     }
 }
 
-/// The multiplier unit in titles of modules.
 pub(crate) fn multiplier_name(config: &GemvConfig) -> String {
     let suffix = multiplier_suffix(config);
     format!("l{}_s{}_w{}{suffix}", config.lanes(), config.serial_steps(), config.acc_bits())
 }
 
-/// A recoded operand taken apart.
 pub(crate) struct Operand {
     pub sign: Bits,
     pub special: Bits,
     /// Effective exponent, 1..=30.
     pub exp: Bits,
-    /// With the hidden bit; of specials as [`super::operand_recoder`] says.
+    /// With the hidden bit; for specials see [`super::operand_recoder`].
     pub significand: Bits,
 }
 
-/// Takes a recoded operand apart.
 pub(crate) fn decode(m: &ModuleBuilder, name: &str, value: &Bits) -> Operand {
     let raw = value.slice(10, 5);
     let special = m.wire(format!("{name}_special"), raw.all());
@@ -74,7 +70,8 @@ pub(crate) fn decode(m: &ModuleBuilder, name: &str, value: &Bits) -> Operand {
     Operand { sign: value.msb(), special, exp, significand: cat!(hidden, value.low(10)) }
 }
 
-/// `value` delayed by `stages` cycles in which `moves` is set. Several stages share a register, of at most 64 bits: that is one word in simulation.
+/// `value` delayed by `stages` cycles with `moves`. Several stages share a register of at most 64 bits, which is one
+/// word in simulation.
 fn delay_line(m: &ModuleBuilder, name: &str, value: &Bits, stages: u32, moves: &Bits) -> Bits {
     let widest = 64 / stages;
     let delayed = |low: u32| {
@@ -89,9 +86,9 @@ fn delay_line(m: &ModuleBuilder, name: &str, value: &Bits, stages: u32, moves: &
 
 /// The unit for `lanes`, `serial_steps`, `acc_bits` and `acc_segments` of `config`.
 ///
-/// Operands `w_i`, `x_i`: `lanes` recoded FP16 values, element `i` read `operand_lead` cycles before phase `i` only. The sum over a
-/// window is exact: a multiple of 2^-48 in `acc_bits`-bit two's complement. Latency: operands of one window, digits from phase
-/// `lanes + 1` of the `product_windows`-th one after it.
+/// Operands `w_i`, `x_i`: `lanes` recoded FP16 values, element `i` read `operand_lead` cycles before phase `i` only.
+/// The sum over a window is exact: a multiple of 2^-48 in `acc_bits`-bit two's complement. Latency: operands of one
+/// window, digits from phase `lanes + 1` of the `product_windows`-th one after it.
 #[block(m)]
 pub fn multiplier_unit(config: &GemvConfig) -> Block {
     let (lanes, steps, window) = (config.lanes(), config.serial_steps(), config.window_cycles());
@@ -136,8 +133,8 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
     };
     let elements = |v: &Bits| each(lanes, |i| v.slice(i * FP16_BITS, FP16_BITS));
     let w_now = decode(&m, "w", &m.wire("w_now", one_hot_mux(turn, elements(&w))));
-    // In a phase without an operand nothing may be sent: the scalar's sign would be that of a negative zero, whose carries nobody
-    // waits for.
+    // In a phase without an operand nothing may be sent: the scalar's sign would be that of a negative zero, whose
+    // carries nobody waits for.
     let shared = broadcast & !phase.slice(lanes - lead, window - lanes).any();
     let x_now = m.wire(mux(shared, scalar, one_hot_mux(turn, elements(&x))));
     let x_now = decode(&m, "x", &x_now);
@@ -174,9 +171,9 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
                 .part(&m, format!("lane{i}"), &lane);
                 leaving.push(lane.product.q());
             }
-            // A product leaves exactly one window after its operands came, so exponent and sign need no place in the lanes: a
-            // delay line of a window's length brings them to the aligner in the same cycle. Phases without an operand send
-            // zeros.
+            // A product leaves exactly one window after its operands came, so exponent and sign need no place in the
+            // lanes: a delay line of a window's length brings them to the aligner in the same cycle. Phases without an
+            // operand send zeros.
             (one_hot_mux(turn, &leaving), delay_line(&m, "line", &passed, window + 1, &line_moves))
         }
         None => {
@@ -245,14 +242,13 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
     m.finish()
 }
 
-/// Bits of a sum that is kept between products: its digits, the carries pending between them, its flags.
+/// Bits of a sum kept between products: its digits, the carries pending between them, its flags.
 pub(crate) fn sum_bits(config: &GemvConfig) -> u32 {
     config.acc_bits() + config.acc_segments() - 1 + FLAG_BITS
 }
 
-/// A kept sum taken apart.
 pub(crate) struct StoredSum {
-    /// Digits, the least significant one first.
+    /// Least significant first.
     pub digits: Vec<Bits>,
     /// Carry `k` still has to be added to digit `k + 1`.
     pub carries: Bits,
@@ -261,7 +257,6 @@ pub(crate) struct StoredSum {
 }
 
 impl StoredSum {
-    /// The parts of a word of [`sum_bits`] bits.
     pub fn of(config: &GemvConfig, word: &Bits) -> Self {
         let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
         Self {

@@ -1,15 +1,13 @@
 //! The numbers that blocks exchange: FP16, recoded FP16, exact sums.
 //!
-//! Two conventions hold everywhere. **Recoded FP16**: [`super::operand_recoder`] rewrites infinities and NaNs so that the
-//! multiplier can tell them by its product. **Digits**: an exact sum travels as `acc_segments` digits of
-//! `digit_bits`, least significant first, one per cycle, two's complement, with three sticky flags ([`FLAG_BITS`])
-//! that are valid with the last digit.
+//! **Recoded FP16**: [`super::operand_recoder`] rewrites infinities and NaNs so that the multiplier can tell them by
+//! its product. **Digits**: an exact sum travels as `acc_segments` digits of `digit_bits`, least significant first, one
+//! per cycle, two's complement, with three sticky flags ([`FLAG_BITS`]) that are valid with the last digit.
 
 use super::prelude::*;
 
-/// Bits of an FP16 value.
 pub const FP16_BITS: u32 = 16;
-/// Significand bits of an FP16 value, the hidden one included.
+/// Including the hidden bit.
 pub const SIGNIFICAND_BITS: u32 = 11;
 /// Bits of the sum of two effective exponents (2..=60; 63 marks a special operand).
 pub const EXPONENT_SUM_BITS: u32 = 6;

@@ -1,12 +1,12 @@
-//! Recoding of FP16 operands on their way into the buffers, and masking beyond the end of a row.
+//! Recodes FP16 operands on their way into the buffers, and masks them beyond the end of a row.
 //!
-//! Zero, subnormal and normal values stay as they are. An infinity gets the fraction 0x200, a NaN the fraction 0, both keep
+//! Zero, subnormal and normal values stay. An infinity gets the fraction 0x200, a NaN the fraction 0, both keep
 //! exponent 31. With the hidden bit of exponent 31 taken as 0, the significand product of special operands is then zero
 //! exactly when the result is NaN, which saves the multiplier unit every other test.
 
 use super::prelude::*;
 
-/// A beat of 32 values; those with index above `last_i` come out as +0 when `cut_i` is set, all of them when `clear_i` is.
+/// A beat of 32 values; those with index above `last_i` come out as +0 when `cut_i` is set, all when `clear_i` is.
 /// Combinational.
 #[block(m, "operand_recoder_{BEAT_ELEMS}", "Recodes and masks one beat of FP16 operands.")]
 pub fn operand_recoder() -> Block {
@@ -30,13 +30,12 @@ pub fn operand_recoder() -> Block {
     m.output(data = cat(elements.into_iter().rev()), "recoded values");
 }
 
-/// An FP16 value as [`operand_recoder`] rewrites it.
 pub(crate) fn recoded(value: &Bits) -> Bits {
     let (special, infinite) = (value.slice(10, 5).all(), value.low(10).is_zero());
     cat!(value.high(6), mux(special, cat!(infinite, zeros(9)), value.low(10)))
 }
 
-/// The FP16 value behind a recoded one; NaNs become the canonical one.
+/// Inverse of [`recoded`]; NaNs become the canonical one.
 pub(crate) fn restored(value: &Bits) -> Bits {
     let special = value.slice(10, 5).all();
     let nan = value.low(10).is_zero();

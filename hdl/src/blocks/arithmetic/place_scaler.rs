@@ -1,9 +1,9 @@
-//! The 32 weights of a place: numbers that share a scale.
+//! The 32 weights of a place, whose numbers share a scale.
 
 use super::prelude::*;
 use super::weight_scaler::{Scale, weight_scaler};
 
-/// The weights of a place, of `bits` bits each, a cycle after their numbers.
+/// Weights of `bits` bits, a cycle after their numbers.
 #[block(m, "place_scaler_{bits}", "32 numbers times their FP16 scale.")]
 pub fn place_scaler(bits: u32) -> Block {
     let step = m.input(1, "take the numbers of a place");

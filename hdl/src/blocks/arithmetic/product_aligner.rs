@@ -1,15 +1,15 @@
 //! Shifts a product of two significands to its place in the accumulator, and complements it if it is negative.
 //!
-//! Sits once in a [`super::multiplier_unit`], which brings exponent and sign of a product in the cycle in which the product
-//! leaves its lane. A negative product comes out as its ones' complement: the accumulator adds the missing one as a carry.
-//! The product of a special operand has no meaning here; the unit raises a flag instead.
+//! Each [`super::multiplier_unit`] has one, and brings exponent and sign of a product in the cycle in which the product
+//! leaves its lane. A negative product comes out as its ones' complement: the accumulator adds the missing one as a
+//! carry. The product of a special operand means nothing here; the unit raises a flag instead.
 
 use super::prelude::*;
 
 /// Bits of an exponent sum that the fine shift uses; the last bit is the coarse shift.
 pub(crate) const FINE_SHIFT_BITS: u32 = EXPONENT_SUM_BITS - 1;
 
-/// A value whose bit 0 stands at bit `offset` of the accumulator.
+/// A value with its bit 0 at bit `offset` of the accumulator.
 struct Placed {
     value: Bits,
     offset: u32,
@@ -35,8 +35,7 @@ impl Placed {
 }
 
 /// The aligner for products of `serial_steps` and 11 bits, and an accumulator of `acc_segments` digits. Combinational.
-///
-/// Outputs `digit<k>_o`, the least significant one first: `product_i * 2^(11 - serial_steps) * 2^(exp_i - 50)` as a multiple of
+/// Outputs `digit<k>_o`, least significant first: `product_i * 2^(11 - serial_steps) * 2^(exp_i - 50)` as a multiple of
 /// 2^-48, all bits inverted if `negative_i`.
 #[block(m, "product_aligner_s{}_k{}_d{}", config.serial_steps(), config.acc_segments(), config.digit_bits(),
     "Shifts a product to its place in the accumulator.")]
@@ -47,8 +46,8 @@ pub fn product_aligner(config: &GemvConfig) -> Block {
         m.input(EXPONENT_SUM_BITS, "sum of the effective exponents; at least 2 unless the product is zero");
     let negative = m.input(1, "sign of the product");
 
-    // The product of exponent sum e stands at 2^(e - 50). It is complemented before it is shifted, with the sign filled in
-    // on both sides: that takes far fewer gates than complementing the aligned value. The smallest sum is 2, at the
+    // The product of exponent sum e stands at 2^(e - 50). It is complemented before it is shifted, with the sign filled
+    // in on both sides: that takes far fewer gates than complementing the aligned value. The smallest sum is 2, at the
     // accumulator's end; below it nothing is kept. In two parts, so that simulation needs no more than 64 bits.
     let padded = match SIGNIFICAND_BITS - steps {
         0 => product,

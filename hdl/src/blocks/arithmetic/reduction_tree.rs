@@ -1,10 +1,8 @@
 //! Reduction tree: adds the digits of a rank's tiles, level by level.
 //!
-//! A tile sends one sum per window, so a node needs to add one digit per cycle only: one narrow adder and a carry
-//! register instead of a full-width adder. Levels are registered; the strobes travel beside the digits.
-//!
-//! A product with several heads wants the sums of equal parts of the stripe. These are on the nodes of an inner level;
-//! taps lead them out.
+//! A tile sends one sum per window, so a node adds only one digit per cycle: one narrow adder and a carry register
+//! instead of a full-width adder. Levels are registered; the strobes travel beside the digits. A product with several
+//! heads needs the sums of equal parts of the stripe: taps lead them out of the nodes of an inner level.
 
 use super::prelude::*;
 
@@ -28,13 +26,13 @@ fn tree_node(digit_bits: u32) -> Block {
     m.output(flags, "flags of either");
 }
 
-/// A tree over `leaves` (a power of two) digit streams. Latency: `log2(leaves)` cycles, the strobes included.
+/// A tree over `leaves` (a power of two) digit streams. Latency: `log2(leaves)` cycles, also of the strobes.
 pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Block {
     tapped_tree(leaves, digit_bits, 1)
 }
 
-/// Chooses by the logarithm of the number of heads, `values` being those of the last `values.len()` logarithms; the last
-/// one for any other.
+/// Chooses by the logarithm of the number of heads: `values` belong to the last `values.len()` logarithms, the last one
+/// also to any other.
 fn of_heads(heads: &Bits, most: u32, values: &[Bits]) -> Bits {
     let first = u128::from(log2(most)) + 1 - values.len() as u128;
     let last = &values[values.len() - 1];
@@ -42,9 +40,9 @@ fn of_heads(heads: &Bits, most: u32, values: &[Bits]) -> Bits {
     others.iter().rev().fold(*last, |rest, (h, value)| mux(heads.eq_lit(*h), value, rest))
 }
 
-/// The same tree with taps for up to `heads` (a power of two, at most `leaves`) sums: with `2^heads_i` heads tap `s` has the
-/// sum of the leaves of head `s`, `heads_i` levels, and so cycles, before the whole sum. Without heads the taps have
-/// digits that mean nothing.
+/// The tree with taps for up to `heads` (a power of two, at most `leaves`) sums: with `2^heads_i` heads tap `s` has the
+/// sum of the leaves of head `s`, `heads_i` levels, and so cycles, before the whole sum. Without heads the taps' digits
+/// mean nothing.
 #[block(m, "reduction_tree_n{leaves}_d{digit_bits}{}",
     if heads > 1 { format!("_h{heads}") } else { String::new() },
     "Pipelined binary tree of digit-serial adders.")]
@@ -80,7 +78,7 @@ pub fn tapped_tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
     m.output(flags = streams[0].1, "whole sum: flags; valid with the last digit");
     if heads > 1 {
         let count = m.input(heads = bits_for(log2(heads)), "logarithm of the number of heads");
-        // From the level of two nodes upwards to that of `heads`.
+        // From the level of two nodes up to that of `heads`.
         inner.reverse();
         inner_strobes.reverse();
         let strobes = m.wire("tap_strobes", of_heads(&count, heads, &inner_strobes));

@@ -1,7 +1,6 @@
 //! Adds the windows of one row: a rank's tiles see a row stripe by stripe, and each stripe's sum comes out of the tree.
-//!
-//! Sums of all vectors of the batch are kept, because the weights of a stripe are used for the whole batch before the
-//! next stripe. The last stripe's sum is passed on instead of being kept.
+//! Sums of all vectors of the batch are kept, because the weights of a stripe serve the whole batch before the next
+//! stripe. The last stripe's sum is passed on instead.
 
 use super::prelude::*;
 

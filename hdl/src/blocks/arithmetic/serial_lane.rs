@@ -1,16 +1,16 @@
 //! One bit-serial significand multiplier.
 //!
-//! Sits eight times in a [`super::multiplier_unit`], which decodes the operands it loads and collects what leaves.
-//! The weight's significand is consumed one bit per cycle from the low half of the product register, which the
-//! product itself fills from above (the classic shift-add multiplier, one register for both). Exponents and signs pass
-//! the lanes by in the unit's delay line.
+//! Each [`super::multiplier_unit`] has eight, decodes the operands that they load and collects their products. The
+//! weight's significand is consumed one bit per cycle from the low half of the product register, which the product
+//! fills from above (the classic shift-add multiplier, one register for both). Exponents and signs bypass the lanes in
+//! the unit's delay line.
 
 use super::prelude::*;
 
 /// A lane for weights of `steps` significand bits in a window of `window` cycles (`window >= steps`).
 ///
-/// Product `sig_w * sig_x`: [11 + steps bits], complete `window` cycles after `load_i`, that is when the next load
-/// comes, if the lane moves in all of them. The first step is part of the load (it adds to zero, so it needs no adder).
+/// Product `sig_w * sig_x`: [11 + steps bits], complete `window` cycles after `load_i`, when the next load comes, if
+/// the lane moves in all of them. The first step is part of the load (it adds to zero, so it needs no adder).
 #[block(m, "serial_lane_s{steps}{}", if steps == window { String::new() } else { format!("_p{window}") },
     "Bit-serial multiplier of two significands.")]
 pub fn serial_lane(steps: u32, window: u32) -> Block {

@@ -1,12 +1,12 @@
-//! Resolves the carries that kept sums have pending, on the way of an export.
+//! Resolves the pending carries of kept sums for an export.
 //!
-//! A sum in the buffer is a number plus a carry above each of its digits but the last, and how much of it is in the carries
-//! depends on what was added last. What leaves the core has none: one form for each number, and 0 for what its flags decide.
+//! A sum in the buffer is a number plus a carry above each of its digits but the last, and the carries depend on what
+//! was added last. What leaves the core has none: one form for each number, and 0 for what its flags decide.
 
 use super::multiplier_unit::{StoredSum, sum_bits};
 use super::prelude::*;
 
-/// The resolver for a beat of words with a sum each. A beat per cycle; one digit per cycle, so it takes `acc_segments - 1`.
+/// A beat of words with a sum each, per cycle; one digit per stage, so it takes `acc_segments - 1` cycles.
 #[block(m, "sum_resolver_w{}_s{}_l{}", config.acc_bits(), config.acc_segments(), config.lanes(),
     "Sums without pending carries.")]
 pub fn sum_resolver(config: &GemvConfig) -> Block {
@@ -24,7 +24,7 @@ pub fn sum_resolver(config: &GemvConfig) -> Block {
         if chunk_bits > sum_bits(config) {
             m.unused(word.high(chunk_bits - sum_bits(config)), "a sum does not fill its word");
         }
-        // In stage k digit k takes the carry that was left below it, and the one of the digit below: that makes up to 2.
+        // In stage k digit k takes the carry that was left below it, and the one of the digit below: up to 2 together.
         let mut overflow = zeros(1);
         for k in 1..segments {
             let keep = |name: &str, value: &Bits| m.delay(format!("{name}{i}_{k}_q"), value);
@@ -43,7 +43,7 @@ pub fn sum_resolver(config: &GemvConfig) -> Block {
                 m.unused(sum.msb(), "two's complement: the carry out of the top is dropped");
             }
         }
-        // Infinities leave something in the digits that means nothing, since the flags decide.
+        // Infinities leave meaningless digits, since the flags decide.
         let number = cat(digits.into_iter().rev()).gated(!m.wire(format!("special{i}"), flags.any()));
         let sum = cat!(flags, zeros(segments - 1), number);
         words.push(sum.zext(chunk_bits));

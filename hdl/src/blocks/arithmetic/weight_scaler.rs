@@ -1,16 +1,15 @@
 //! A quantised weight: a small integer times an FP16 scale, rounded once to FP16.
 //!
-//! Below 2^-14 the product is a multiple of the least subnormal number, so it is exact, and only larger ones are rounded. No product is
-//! smaller than its scale, so nothing ever moves up: a normal scale's leading one stays where it is or leaves by up to seven bits.
+//! Below 2^-14 the product is a multiple of the least subnormal number, so it is exact; only larger ones are rounded.
+//! No product is smaller than its scale, so nothing moves up: a normal scale's leading one stays or moves by up to
+//! seven bits.
 
 use super::prelude::*;
 
-/// Fraction bits of an FP16 value.
 const FRACTION_BITS: u32 = SIGNIFICAND_BITS - 1;
 const EXPONENT_BITS: u32 = 5;
 
 bundle! {
-    /// Parts of a scale: sign and significand for the products, the others for the cycle after.
     pub(crate) struct Scale {
         sign: 1, "sign of the scale";
         significand: SIGNIFICAND_BITS, "significand of the scale";
@@ -21,7 +20,7 @@ bundle! {
 }
 
 impl Scale {
-    /// Takes a scale apart; what is needed in the cycle after waits in registers.
+    /// Decodes a scale; registers hold what the next cycle needs.
     pub(crate) fn new(m: &ModuleBuilder, name: &str, scale: &Bits, step: &Bits) -> Self {
         let field = scale.slice(FRACTION_BITS, EXPONENT_BITS);
         let normal = m.wire(format!("{name}_normal"), field.any());
@@ -37,7 +36,6 @@ impl Scale {
     }
 }
 
-/// A weight of `bits` bits.
 #[block(m, "weight_scaler_{bits}", "A number times an FP16 scale, rounded to nearest even.")]
 pub fn weight_scaler(bits: u32) -> Block {
     m.share_code();
@@ -55,7 +53,8 @@ pub fn weight_scaler(bits: u32) -> Block {
     let product = m.hold(magnitude.zext(wide) * significand.zext(wide), step);
     let sign = m.hold(negative ^ scale.sign, step);
 
-    // Second cycle: the leading one to its place, which is at most `bits - 1` bits lower: 2^(bits - 1) is the largest magnitude.
+    // Second cycle: moves the leading one to its place, at most `bits - 1` bits lower: 2^(bits - 1) is the largest
+    // magnitude.
     m.unused(product.msb(), "the magnitude has one value with its uppermost bit, a power of two");
     let leading = each(bits, |by| {
         let above = product.slice(SIGNIFICAND_BITS + by, wide - SIGNIFICAND_BITS - by);

@@ -1,11 +1,9 @@
 //! FIFO between two clocks.
 //!
-//! Each side has a pointer of its own, one bit longer than an address, and sends it to the other side in Gray code: one
-//! bit changes per step, so a synchroniser that catches it in between yields the old or the new value. Two flip-flops
-//! per synchroniser. What a side sees of the other is late but never wrong: full and empty are left a little later than
-//! they could be.
-//!
-//! Both resets have to be active together. Valid and ready come from registers.
+//! Each side has a pointer, one bit longer than an address, and sends it to the other side in Gray code: one bit
+//! changes per step, so a synchroniser (two flip-flops) that catches it in between yields the old or the new value.
+//! What a side sees of the other is late but never wrong: full and empty end a little later than they could. Both
+//! resets must be active together. Valid and ready come from registers.
 
 use super::prelude::*;
 use super::synchroniser::synchroniser;
@@ -13,18 +11,17 @@ use super::two_clock_sram::{storage as two_clocks, two_clock_sram, two_clock_wor
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// Flip-flops: small FIFOs. The head is in the register behind them.
+    /// For small FIFOs. The head is in a register after them.
     FlipFlops,
-    /// An SRAM macro, whose output is moved on to a register, so that its access time is in no other path.
+    /// An SRAM macro, whose output moves on to a register, so that its access time is in no other path.
     Sram,
 }
 
-/// `value` in Gray code.
 fn gray(value: &Bits) -> Bits {
     value ^ cat!(lit(0, 1), value.high(value.width() - 1))
 }
 
-/// The value behind a Gray code: bit `i` is the parity of the bits from `i` up.
+/// Inverse of [`gray`]: bit `i` is the parity of the bits from `i` upward.
 fn binary(gray: &Bits) -> Bits {
     let parity = |low: u32| (low + 1..gray.width()).fold(gray.bit(low), |sum, bit| sum ^ gray.bit(bit));
     cat((0..gray.width()).rev().map(parity))
@@ -35,7 +32,6 @@ fn synchronised(m: &ModuleBuilder, name: &str, value: &Bits) -> Result<Bits, Hdl
     Ok(synchroniser::In { value: *value }.part(m, name, &synchroniser(value.width())?).value.q())
 }
 
-/// The side that appends.
 #[block(m, "async_fifo_writer_{depth}", "Write pointer of a FIFO between two clocks.")]
 fn writer(depth: u32) -> Block {
     let (addr_bits, bits) = (log2(depth), log2(depth) + 1);
@@ -62,7 +58,7 @@ fn writer(depth: u32) -> Block {
     m.output(taken, "words that have left the storage, as far as this side knows; modulo twice the depth");
 }
 
-/// The side that takes; with `moves` the head is moved on from the storage's output to a register.
+/// The reading side; with `moves` the head moves on from the storage's output to a register.
 #[block(m, "async_fifo_reader_{depth}{}", if moves { "_moving" } else { "" },
     "Read pointer and prefetch of a FIFO between two clocks.")]
 fn reader(depth: u32, moves: bool) -> Block {
@@ -96,7 +92,7 @@ fn reader(depth: u32, moves: bool) -> Block {
     m.output(valid, "there is a head");
 }
 
-/// `depth` words (a power of two) of `width` bits from the domain `write` to the domain `read`, beside those in the
+/// `depth` words (a power of two) of `width` bits from the domain `write` to the domain `read`, besides those in the
 /// registers at its head. A push while not ready and a pop while not valid do nothing.
 #[block(m, "async_fifo{}_{depth}x{width}", if storage == Storage::Sram { "_sram" } else { "" },
     "FIFO from one clock to another.")]

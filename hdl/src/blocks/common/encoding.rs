@@ -1,4 +1,4 @@
-//! Numbers as bits: how many a number needs, and one-hot codes.
+//! Encodings of numbers: their bits, and one-hot codes.
 
 use super::prelude::*;
 
@@ -7,7 +7,6 @@ pub(crate) const fn bits_for(max: u32) -> u32 {
     if max == 0 { 1 } else { 32 - max.leading_zeros() }
 }
 
-/// `log2` of a power of two.
 pub(crate) const fn log2(value: u32) -> u32 {
     value.trailing_zeros()
 }
@@ -18,7 +17,8 @@ pub(crate) fn number_of(count: u32, line: impl Fn(u32) -> Bits) -> Bits {
     cat((0..bits_for(count - 1)).rev().map(bit))
 }
 
-/// Moves the leading one up to the top, over at most `2^levels - 1` places, unless `stays`; and over how many. Names of signals begin with
+/// Moves the leading one up to the top, over at most `2^levels - 1` places, unless `stays`. Returns also the number of
+/// places. Names of signals begin with `prefix`.
 /// `prefix`.
 pub(crate) fn normalised(
     m: &ModuleBuilder,
@@ -40,7 +40,6 @@ pub(crate) fn normalised(
     (normal, moved)
 }
 
-/// One bit for each value below `count`.
 pub(crate) fn one_hot(index: &Bits, count: u32) -> Bits {
     cat((0..count).rev().map(|value| index.eq_lit(value.into())))
 }

@@ -2,8 +2,8 @@
 
 use super::prelude::*;
 
-/// Properties of a queue in a ring of places: a word that is pushed, any one, stays in its place until it is popped, and is popped in its turn.
-/// `stored` reads a place.
+/// Properties of a queue in a ring of places: any pushed word stays in its place until it is popped, and is popped in
+/// its turn. `stored` reads a place.
 fn remembers(
     m: &ModuleBuilder,
     [pushes, tail, data]: [&Bits; 3],
@@ -23,8 +23,8 @@ fn remembers(
     m.assert("keeps", !watched | kept, "a word that was pushed is in its place until its turn has come");
 }
 
-/// `depth` words (a power of two) of `width` bits. `valid_o` and `ready_o` depend on state alone; the head is on `data_o`
-/// while `valid_o` is set. Pushing when not ready or popping when not valid is refused (nothing happens).
+/// `depth` words (a power of two) of `width` bits. `valid_o` and `ready_o` depend only on state; the head is on
+/// `data_o` while `valid_o` is set. A push while not ready and a pop while not valid do nothing.
 #[block(m, "fifo_{depth}x{width}", "First-in first-out queue.")]
 pub fn fifo(width: u32, depth: u32) -> Block {
     let push = m.input(1, "append `data_i`");
@@ -53,7 +53,6 @@ pub fn fifo(width: u32, depth: u32) -> Block {
     m.output(ready, "there is room");
 }
 
-/// An instance of [`fifo`] in the module of `m`, as wide as `data`.
 pub(crate) fn fifo_of(
     m: &ModuleBuilder,
     name: &str,
@@ -66,8 +65,8 @@ pub(crate) fn fifo_of(
     Ok(fifo::In { push, data, pop }.part(m, name, &fifo(data.width(), depth)?))
 }
 
-/// A queue whose words have a place from the time when they are asked for: `begins` reserves one, and is set only with `room`. With
-/// `ready` the head is taken. Gives the number of places that are reserved or have a word, too.
+/// A queue whose words have a place as soon as they are requested: `begins` reserves one, and is set only with `room`.
+/// With `ready` the head is taken. Returns also the number of places that are reserved or full.
 pub(crate) fn reserved_queue(
     m: &ModuleBuilder,
     (name, depth): (&str, u32),

@@ -1,12 +1,10 @@
-//! Arbitration among a few: of those that want, the one whose last turn is the longest ago (a matrix arbiter).
-//!
-//! The order changes with turns only, never with time, so nobody starves whatever rhythm the others have: who wants is passed over
-//! by each of the others at most once.
+//! A matrix arbiter: grants the requester whose last turn is the longest ago. The order changes only with turns, never
+//! with time, so none starves: a requester is passed over by each of the others at most once.
 
 use super::prelude::*;
 
-/// Who gets its turn in a cycle, one bit each: exactly one of those in `wants` if there are any. After reset the first one is the
-/// oldest.
+/// The granted requester, one bit each: exactly one of those in `wants` if there are any. After reset the first one is
+/// the oldest.
 pub fn matrix_arbiter(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec<Bits> {
     let count = wants.len();
     // Whether the first of a pair is older than the second.
@@ -43,19 +41,17 @@ pub fn matrix_arbiter(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec<Bits
     );
     for (i, row) in older.iter().enumerate() {
         for (j, reg) in (i + 1..).zip(row) {
-            // The one that had its turn is younger than all others.
+            // The granted one is younger than all others.
             reg.next((reg | turns[j]) & !turns[i]);
         }
     }
     turns
 }
 
-/// Three different ones of `count`, in order.
 fn triples(count: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     (0..count).flat_map(move |i| (i + 1..count).flat_map(move |j| (j + 1..count).map(move |k| (i, j, k))))
 }
 
-/// No two bits are set.
 fn at_most_one(bits: &[Bits]) -> Bits {
     let pairs = (0..bits.len()).flat_map(|i| (i + 1..bits.len()).map(move |j| (i, j)));
     pairs.fold(lit(1, 1), |all, (i, j)| all & !(bits[i] & bits[j]))

@@ -1,7 +1,8 @@
-//! What blocks of all parts are built from. Knows no other folder.
+//! Building blocks of all parts. Uses no other folder.
 //!
-//! Reading order: `encoding`, `row_layout` and `weight_format` (widths and signals, no modules), [`sram`], [`fifo`], [`sram_fifo`],
-//! [`phase_ring`], [`matrix_arbiter`] (an arbiter); between two clocks: [`synchroniser`], [`two_clock_sram`], [`async_fifo`].
+//! Reading order: `encoding`, `row_layout` and `weight_format` (widths and signals, no modules), [`sram`], [`fifo`],
+//! [`sram_fifo`], [`phase_ring`], [`matrix_arbiter`]; between two clocks: [`synchroniser`], [`two_clock_sram`],
+//! [`async_fifo`].
 
 pub mod async_fifo;
 pub(crate) mod encoding;
@@ -15,7 +16,6 @@ pub mod synchroniser;
 pub mod two_clock_sram;
 pub(crate) mod weight_format;
 
-/// Names that blocks of all folders use.
 pub(crate) mod prelude {
     pub(crate) use super::async_fifo::{Storage, async_fifo};
     pub(crate) use super::encoding::{bits_for, log2, normalised, number_of, one_hot};

@@ -1,11 +1,10 @@
-//! How a row of elements is cut over the ranks: widths of the numbers that say so, and these numbers as signals.
+//! How a row of elements is divided among the ranks: widths of the numbers, and the numbers as signals.
 //!
-//! A row is cut into stripes of `stripe_elems`. A wave is a stripe for every rank; what is left over is the tail. The front end's
-//! command decoder computes the cut once, and whoever walks over a row is told it.
+//! A row is cut into stripes of `stripe_elems`. A wave is a stripe for every rank; the rest is the tail. The front
+//! end's command decoder computes the cut once, for all that walk over a row.
 
 use super::prelude::*;
 
-/// Bits of a wave count of one row.
 pub(crate) fn wave_bits(config: &GemvConfig) -> u32 {
     config.col_bits() - log2(config.stripe_elems()) - log2(config.ranks()) + 1
 }
@@ -15,7 +14,6 @@ pub(crate) fn rank_bits(config: &GemvConfig) -> u32 {
     bits_for(config.ranks() - 1)
 }
 
-/// Bits of the position of a beat in its stripe.
 pub(crate) fn position_bits(config: &GemvConfig) -> u32 {
     bits_for(config.beats_per_stripe() - 1)
 }
@@ -30,7 +28,8 @@ bundle! {
     }
 }
 
-/// Whether an element of the beat at `position` is beyond the row's end in the row's last stripe; `cut` says it of the row's last beat.
+/// Whether an element of the beat at `position` is beyond the row's end in the row's last stripe; `cut`: whether it is
+/// in the row's last beat.
 pub(crate) fn beyond_end(position: u32, last_beat: &Bits, cut: &Bits) -> Bits {
     let here = lit(position.into(), last_beat.width());
     match position {
@@ -39,8 +38,8 @@ pub(crate) fn beyond_end(position: u32, last_beat: &Bits, cut: &Bits) -> Bits {
     }
 }
 
-/// Ranks in whose stripe vectors end: the last rank in their last wave, or those that hold the last tail stripe. With `two` tail stripes
-/// each rank holds one of them, otherwise the tail stripe number `stripe` is in all.
+/// Ranks in whose stripe vectors end: the last rank in their last wave, or those that hold the last tail stripe. With
+/// `two` tail stripes each rank holds one of them, otherwise all hold tail stripe `stripe`.
 pub(crate) fn ranks_at_end(
     config: &GemvConfig,
     last_wave: Bits,
@@ -55,7 +54,7 @@ pub(crate) fn ranks_at_end(
     cat(ends.into_iter().rev())
 }
 
-/// A number of slice words in the width of a slice address, modulo which it counts.
+/// A number of slice words modulo the words of a slice.
 pub(crate) fn words(m: &ModuleBuilder, value: &Bits, addr_bits: u32) -> Bits {
     m.fit(value, addr_bits, "addresses count modulo the words of a slice")
 }

@@ -3,10 +3,10 @@
 use super::prelude::*;
 
 /// `depth` words of `width` bits, a read and a write per cycle. Each of `lanes` equal parts of a word has its own write
-/// enable. Read data come one cycle later and are held until the next read; reading the word that is being written gives the old
-/// one.
+/// enable. Read data come one cycle later and are held until the next read; reading the word that is being written
+/// gives the old one.
 ///
-/// The module stands for a macro: synthesis replaces it by a black box and counts its bits apart.
+/// The module stands for a macro: synthesis replaces it by a black box and counts its bits separately.
 #[block(m, "sram_{depth}x{width}{}", if lanes == 1 { String::new() } else { format!("_e{lanes}") },
     "SRAM with one read and one write port.")]
 pub fn sram(depth: u32, width: u32, lanes: u32) -> Block {

@@ -3,9 +3,9 @@
 use super::prelude::*;
 use super::sram::sram;
 
-/// `depth` words (a power of two) of `width` bits, and the head besides. A word comes out two cycles after it was pushed, then one
-/// per cycle. `valid_o` and `ready_o` depend on state alone. Pushing when not ready or popping when not valid is refused
-/// (nothing happens).
+/// `depth` words (a power of two) of `width` bits, and the head besides. A word comes out two cycles after its push,
+/// then one per cycle. `valid_o` and `ready_o` depend only on state. A push while not ready and a pop while not valid
+/// do nothing.
 #[block(m, "sram_fifo_{depth}x{width}", "First-in first-out queue in an SRAM.")]
 pub fn sram_fifo(width: u32, depth: u32) -> Block {
     let push = m.input(1, "append `data_i`");

@@ -1,10 +1,10 @@
-//! Synchronisers: the registers that catch a signal of another clock. They are modules of their own, so that a library's cells can
-//! replace them, and constraints find them.
+//! Synchronisers: registers that catch a signal of another clock. They are modules of their own, so that a library's
+//! cells can replace them, and constraints find them.
 
 use super::prelude::*;
 
-/// Two flip-flops in a row for each of `width` bits, cleared by reset: the value comes two cycles later. Each bit is caught by itself, so
-/// that a number has to come in Gray code.
+/// Two flip-flops in a row for each of `width` bits, cleared by reset: the value comes two cycles later. Each bit is
+/// caught separately, so a number must be in Gray code.
 #[block(m, "synchroniser_{width}", "Two flip-flops in a row.")]
 pub fn synchroniser(width: u32) -> Block {
     m.synchroniser();
@@ -13,8 +13,8 @@ pub fn synchroniser(width: u32) -> Block {
     m.output(value = second, "the signal on this clock");
 }
 
-/// Brings a reset into step with a clock, for designs around the core: low two cycles after the input, or as soon as the clock runs,
-/// and high two cycles after the input. No block has it; the core takes resets that are in step.
+/// Brings a reset into step with a clock, for designs around the core: low two cycles after the input, or as soon as
+/// the clock runs, and high two cycles after the input. No block uses it; the core takes resets that are in step.
 #[block(m, "reset_synchroniser", "Brings a reset into step with a clock.")]
 pub fn reset_synchroniser() -> Block {
     m.synchroniser();

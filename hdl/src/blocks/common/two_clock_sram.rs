@@ -1,15 +1,14 @@
 //! Storage between two clocks: one port writes, one reads.
 //!
-//! [`two_clock_sram`] stands for a macro, [`two_clock_words`] is flip-flops. Both know nothing of who may read when:
-//! the pointers of [`super::async_fifo`] see to it that a word is not read before it has been still for two cycles of
-//! the reader.
+//! [`two_clock_sram`] stands for a macro, [`two_clock_words`] is flip-flops. The pointers of [`super::async_fifo`]
+//! ensure that a word is not read before it has been stable for two cycles of the reader.
 
 use super::prelude::*;
 
 /// Why the words may be read with another clock than the one that writes them.
 const STILL: &str = "the word was written before its pointer came through the synchroniser";
 
-/// A register of `width` bits with an enable: the read port's side of a storage.
+/// A register with an enable: the read port's side of a storage.
 #[block(m, "word_register_{width}", "A word, taken over when enabled.")]
 pub(super) fn word_register(width: u32) -> Block {
     let en = m.input(1, "take `data_i`");
@@ -18,7 +17,7 @@ pub(super) fn word_register(width: u32) -> Block {
     m.output(word, "the word taken last");
 }
 
-/// The words themselves, on the clock that writes them; reads are combinational.
+/// The words, on the clock that writes them; reads are combinational.
 #[block(m, "fifo_words_{depth}x{width}", "Words with one write and one read port.")]
 fn words(depth: u32, width: u32) -> Block {
     let we = m.input(1, "write `waddr_i`");
@@ -30,14 +29,14 @@ fn words(depth: u32, width: u32) -> Block {
     m.output(rdata = memory.read(raddr), "its value");
 }
 
-/// `depth` words of `width` bits in flip-flops, written in the domain `write`, read in `read`: read data one cycle
-/// later and held until the next read.
+/// `depth` words of `width` bits in flip-flops, written in the domain `write`, read in `read`: read data come one cycle
+/// later and are held until the next read.
 pub fn two_clock_words(depth: u32, width: u32) -> Block {
     let name = format!("two_clock_words_{depth}x{width}");
     storage(ModuleBuilder::new(name, "Words that one clock writes and another reads."), depth, width)
 }
 
-/// The same as an SRAM macro: synthesis replaces it by a black box and counts its bits apart.
+/// As [`two_clock_words`], as an SRAM macro: synthesis replaces it by a black box and counts its bits separately.
 pub fn two_clock_sram(depth: u32, width: u32) -> Block {
     let name = format!("two_clock_sram_{depth}x{width}");
     let m = ModuleBuilder::new(name, "SRAM that one clock writes and another reads.");
@@ -45,7 +44,6 @@ pub fn two_clock_sram(depth: u32, width: u32) -> Block {
     storage(m, depth, width)
 }
 
-/// The ports of both.
 #[block(m)]
 pub(super) fn storage(m: ModuleBuilder, depth: u32, width: u32) -> Block {
     let (write, read) = (m.clock_domain("write"), m.clock_domain("read"));

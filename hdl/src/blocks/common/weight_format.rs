@@ -1,31 +1,26 @@
 //! Formats of weights as signals: FP16, or numbers of 8 or 4 bits of which 32 share an FP16 scale.
 //!
-//! A place is 32 weights of a row. Of quantised weights the bursts of a row on a rank are, for each 32 places, one with their scales
-//! and then those with the numbers, two (8 bits) or four (4 bits) places each. FP16 weights have a burst for each place.
+//! A place is 32 weights of a row. FP16 weights have a burst for each place. Quantised weights have for every 32 places
+//! of a row on a rank one burst with their scales, then bursts of numbers, two (8 bits) or four (4 bits) places each.
 
 use super::prelude::*;
 
 pub(crate) const FORMAT_BITS: u32 = 2;
 /// Places that share a burst of scales.
 pub(crate) const SCALED_PLACES: u32 = 32;
-/// What the ports of a format say.
 pub(crate) const FORMAT_DOC: &str = "format of the weights: 0 FP16, 1 INT8, 2 INT4";
 
-/// Whether a configuration has other weights than FP16.
 pub(crate) fn is_quantised(config: &GemvConfig) -> bool {
     config.weight_formats().len() > 1
 }
 
 #[derive(Clone)]
 pub(crate) struct Format {
-    /// Weights have scales.
     pub quantised: Bits,
-    /// They have 4 bits.
     pub int4: Bits,
 }
 
 impl Format {
-    /// The format that a number stands for.
     pub fn of(m: &ModuleBuilder, format: Bits) -> Self {
         Self { quantised: m.wire("quantised", format.any()), int4: format.bit(1) }
     }
@@ -43,7 +38,7 @@ fn ceiling(value: &Bits, by: u32) -> Bits {
     value.high(bits - by).zext(bits) + value.low(by).any().zext(bits)
 }
 
-/// Bursts of so many places of quantised weights that begin a row, in a bit more than their number has.
+/// Bursts of these places of quantised weights at the beginning of a row, in a bit more than their number has.
 pub(crate) fn quantised_bursts(m: &ModuleBuilder, places: &Bits, int4: &Bits) -> Bits {
     let bits = places.width() + 1;
     let places = places.zext(bits);
@@ -51,15 +46,15 @@ pub(crate) fn quantised_bursts(m: &ModuleBuilder, places: &Bits, int4: &Bits) ->
     m.wire("quantised_bursts", ceiling(&places, log2(SCALED_PLACES)) + numbers)
 }
 
-/// Bursts of quantised weights that so many tail stripes add to the full waves of their rows, modulo the width of `tails`. What a
-/// stripe adds to a row of `waves` stripes does not depend on the row.
+/// Bursts of quantised weights that these tail stripes add to the full waves of their rows, modulo the width of
+/// `tails`. What a stripe adds to a row of `waves` stripes does not depend on the row.
 pub(crate) fn quantised_tails(
     m: &ModuleBuilder,
     config: &GemvConfig,
     (tails, waves, int4): (&Bits, &Bits, &Bits),
 ) -> Bits {
     let beats = log2(config.beats_per_stripe());
-    // A burst of `2^holds` places more for each stripe, or for each of which the first place begins one.
+    // A burst of `2^holds` places more for each stripe, or for each stripe whose first place begins one.
     let more = |holds: u32| {
         if beats >= holds {
             let by = beats - holds;

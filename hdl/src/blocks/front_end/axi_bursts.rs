@@ -1,6 +1,5 @@
-//! Bursts of an AXI4 manager (Arm IHI 0022, A3.4): fields of an address channel, what is wrong with them, and the addresses of their beats.
-//!
-//! What both directions of [`super::axi_subordinate`] share. No module of its own.
+//! Bursts of an AXI4 manager (Arm IHI 0022, A3.4), for both directions of [`super::axi_subordinate`]: fields of an
+//! address channel, their errors, and the addresses of the beats. No module of its own.
 
 use super::prelude::*;
 
@@ -18,18 +17,16 @@ pub(super) const DECERR: u128 = 3;
 const PAGE_BITS: u32 = 12;
 const WAITING: u32 = 4;
 
-/// Sizes at both sides of the subordinate. A line is a burst of DRAM or a register: what the host's port takes at once.
+/// Sizes at both sides of the subordinate. A line is a burst of DRAM or a register: the unit of the host's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxiShape {
     pub line_bits: u32,
-    /// Bits of WDATA and RDATA.
     pub data_bits: u32,
     pub id_bits: u32,
     /// Bits of a line's number, the uppermost of which selects the registers.
     pub line_number_bits: u32,
-    /// Bits of a register's number.
     pub register_bits: u32,
-    /// Lines under way in each direction, a power of two.
+    /// Lines in flight in each direction, a power of two.
     pub outstanding: u32,
 }
 
@@ -38,27 +35,23 @@ impl AxiShape {
         self.line_bits / 8
     }
 
-    /// Bytes of a beat.
     pub(super) fn data_bytes(&self) -> u32 {
         self.data_bits / 8
     }
 
-    /// Bits of the address of a byte in a line.
     pub(super) fn byte_bits(&self) -> u32 {
         log2(self.line_bytes())
     }
 
-    /// Bits of AxADDR.
     pub fn addr_bits(&self) -> u32 {
         self.line_number_bits + self.byte_bits()
     }
 
-    /// Bits of an address that change within a burst.
     pub(super) fn offset_bits(&self) -> u32 {
         PAGE_BITS.min(self.addr_bits() - 1)
     }
 
-    /// Bits of the number of a line under way.
+    /// Bits of the number of a line in flight.
     pub(super) fn slot_bits(&self) -> u32 {
         log2(self.outstanding)
     }
@@ -69,7 +62,6 @@ impl AxiShape {
     }
 }
 
-/// The burst in work, beat by beat.
 pub(super) struct Burst {
     pub active: Bits,
     pub id: Bits,
@@ -82,11 +74,10 @@ pub(super) struct Burst {
     pub moves: Bits,
     /// Bytes of a full beat, one-hot in the bits of an address in a line; 0 if that is a line or more.
     pub step: Bits,
-    /// The beat is the burst's last one.
     pub last: Bits,
-    /// The next beat needs the line anew.
+    /// The next beat needs another line.
     pub line_ends: Bits,
-    /// For properties: a burst is taken into the queue, and its AxLEN.
+    /// For properties: a burst enters the queue, and its AxLEN.
     pub comes: Bits,
     pub comes_len: Bits,
 }
@@ -98,13 +89,13 @@ pub(super) fn next_byte(offset: &Bits, step: &Bits, moves: &Bits) -> Bits {
     (offset & !moves) | (onward & moves)
 }
 
-/// The bit of a place under way, of so many.
+/// One-hot number of one of `places` lines in flight.
 pub(super) fn place(number: &Bits, places: u32) -> Bits {
     lit(1, places).shl(number)
 }
 
-/// Ports of an address channel (`s_axi_<channel>...`), a queue for it, and the walk over the beats of the oldest burst, which goes on when
-/// `advances`.
+/// Ports of an address channel (`s_axi_<channel>...`), a queue for it, and the walk over the beats of the oldest burst,
+/// which goes on with `advances`.
 pub(super) fn bursts(
     m: &ModuleBuilder,
     shape: &AxiShape,
@@ -132,7 +123,6 @@ pub(super) fn bursts(
         head.slice(low, width)
     });
 
-    // What it is.
     let bits = shape.offset_bits();
     let fixed = m.wire("fixed", kind.eq_lit(FIXED));
     let wraps = m.wire("wraps", kind.eq_lit(WRAP));
@@ -158,14 +148,13 @@ pub(super) fn bursts(
     let unmapped = m.wire("unmapped", unmapped);
     let resp = mux(unmapped, lit(DECERR, RESP_BITS), lit(SLVERR, RESP_BITS).gated(illegal));
 
-    // The walk.
     let ends = m.forward("ends", 1);
     let active = m.reg("active_q", 1).reset(0);
     load.drive(waits & (!active | ends));
     active.set_clear(load, ends);
     let held = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, load);
     let (id, resp, step) = (held("id", &id), held("resp", &resp), held("step", &step));
-    // Addresses of a burst that is refused may stay in one line for longer than a line has bytes.
+    // Addresses of a refused burst may stay in one line for longer than a line has bytes.
     let moves = held("moves", &moves);
     let alone = held("alone", &any!(fixed, illegal, unmapped));
     let page = held("page", &addr.high(shape.addr_bits() - bits));

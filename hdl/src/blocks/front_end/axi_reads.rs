@@ -1,14 +1,14 @@
-//! Reads of an AXI4 manager: asks for the lines of its bursts, and gives out beats in the order of the bursts, whatever order the lines come in.
+//! Reads of an AXI4 manager: requests the lines of its bursts, and returns beats in the order of the bursts, whatever
+//! order the lines come in.
 //!
-//! A line is asked for once for all beats of a burst that follow each other in it. A place is reserved for it before, so lines that come are
-//! always taken. One beat per cycle; RVALID and all with it come from registers.
+//! One request covers all beats of a burst that follow each other in a line. A place is reserved first, so lines that
+//! come are always taken. One beat per cycle; RVALID and all with it come from registers.
 
 use super::prelude::*;
 
-/// Bits that count all bursts, or all beats, that can be under way.
+/// Bits that count all bursts, or all beats, that can be in flight.
 const COUNT_BITS: u32 = 16;
 
-/// The channels AR and R.
 #[block(m, "axi_reads_{}", shape.name(), "Bursts of reads, a line at a time, in order.")]
 pub fn axi_reads(shape: &AxiShape) -> Block {
     let (byte_bits, slot_bits, slots) = (shape.byte_bits(), shape.slot_bits(), shape.outstanding);
@@ -108,7 +108,7 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     let (r_id, r_resp, r_last) =
         (out("id_out", id), out("resp_out", resp), out("last_out", last_line & last_beat));
 
-    // What surroundings keep, and what is kept.
+    // Assumptions and assertions.
     let asked = m.ghost(slots).reset(0);
     let asking = place(&here, slots).gated(asks & req_ready);
     asked.next((asked | asking) & !arrived);

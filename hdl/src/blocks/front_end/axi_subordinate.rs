@@ -1,7 +1,6 @@
-//! An AXI4 subordinate (Arm IHI 0022) for the core's host port: DRAM from address 0 on, and the core's registers above it.
-//!
-//! Reads and writes take turns at the host port. Its responses come in any order; tags say whose they are. `docs/axi.md` says which bursts do
-//! what.
+//! An AXI4 subordinate (Arm IHI 0022) for the core's host port: DRAM from address 0 upward, and the core's registers
+//! above it. Reads and writes take turns at the host port. Its responses come in any order; tags say whose they are.
+//! `docs/axi.md` specifies the effect of each burst.
 
 use super::axi_reads::axi_reads;
 use super::axi_writes::axi_writes;
@@ -14,7 +13,6 @@ const READ: u128 = 0;
 const MERGE: u128 = 1;
 const WRITE: u128 = 2;
 
-/// What all ports of the manager's side begin with.
 pub(super) const PREFIX: &str = "s_axi_";
 
 pub fn axi_shape(config: &DesignConfig) -> AxiShape {

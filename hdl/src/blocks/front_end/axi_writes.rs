@@ -1,15 +1,15 @@
-//! Writes of an AXI4 manager: gathers the beats of a burst that follow each other in a line, and answers a burst when all its lines are written.
+//! Writes of an AXI4 manager: gathers the beats of a burst that follow each other in a line, and answers a burst when
+//! all its lines are written.
 //!
-//! A line with all strobes is one write. One of DRAM with some is read, merged and written; one of a register is refused. Answers come in the
-//! order of the bursts, whatever order those of the lines come in. One beat per cycle while strobes are complete.
+//! A line with all strobes is one write. One of DRAM with some strobes is read, merged and written; one of a register
+//! is refused. Answers come in the order of the bursts, whatever order those of the lines come in. One beat per cycle
+//! while strobes are complete.
 
 use super::prelude::*;
 
 const WAITING: u32 = 2;
-/// Bits that count all bursts under way.
 const COUNT_BITS: u32 = 8;
 
-/// The channels AW, W and B.
 #[block(m, "axi_writes_{}", shape.name(), "Bursts of writes, a line at a time, answered in order.")]
 pub fn axi_writes(shape: &AxiShape) -> Block {
     let (slot_bits, slots, bytes) = (shape.slot_bits(), shape.outstanding, shape.data_bytes());
@@ -114,7 +114,7 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     b_valid.set_clear(answers, taken);
     let b = m.hold(note.low(RESP_BITS + shape.id_bits), answers);
 
-    // What surroundings keep, and what is kept.
+    // Assumptions and assertions.
     let open = m.ghost(slots).reset(0);
     let opening = place(&here, slots).gated(opens & !skips);
     open.next((open | opening) & !arrived);

@@ -1,21 +1,20 @@
-//! What a row of `cols` elements means for the ranks: how many stripes, and where the last one ends.
-//!
-//! A row is cut into stripes of `stripe_elems`; stripe `j` of the full waves goes to rank `j mod ranks`, the stripes that
-//! are left over are the tail. Both numbers of elements are powers of two, so the cut is a slice of bits.
+//! Divides a row of `cols` elements among the ranks: how many stripes, and where the last one ends. Stripe `j` of the
+//! full waves goes to rank `j mod ranks`; the stripes that are left over are the tail. Stripes and beats have powers of
+//! two of elements, so the cut is a slice of bits.
 
 use super::prelude::*;
 
 /// Whether a number is in `1..=max`.
 fn in_limit(value: &Bits, max: u32) -> Bits {
-    // What the width cannot exceed needs no comparator, and linters want none there.
+    // A limit that the width cannot exceed needs no comparator, and linters want none there.
     if bits_for(max) == value.width() && (max + 1).is_power_of_two() {
         return value.any();
     }
     value.any() & !lit(max.into(), value.width()).lt(value)
 }
 
-/// Cuts a row of `cols_i` elements, and says whether the command makes sense: at least one column and vector, at most
-/// `max_cols` and `max_batch` of them. Combinational.
+/// Cuts a row of `cols_i` elements, and checks the command: at least one column and vector, at most `max_cols` and
+/// `max_batch` of them. Combinational.
 #[block(m, "command_decoder_c{}_e{}_g{}", config.col_bits(), config.stripe_elems(), config.ranks(),
     "Cuts a row over the ranks and checks a command's sizes.")]
 pub fn command_decoder(config: &GemvConfig) -> Block {

@@ -1,14 +1,14 @@
-//! Reads consecutive bursts of the DIMM from all ranks, and puts them back into their order.
+//! Reads consecutive bursts of the DIMM from all ranks, and restores their order.
 //!
-//! Bursts go round the ranks, so each rank reads a run of its own. What comes back waits in a queue for each rank, whose places
-//! are reserved before a segment is asked for: these beats never stand in the way of weights that come behind them.
+//! Bursts go round the ranks, so each rank reads a run of its own. Beats wait in a queue for each rank, with places
+//! reserved before a segment is requested: these beats never block weights that come after them.
 
 use super::prelude::*;
 
-/// Beats that can be on their way to or wait in one rank's queue: two segments, because beside a product each is under way for long.
+/// Beats that wait in, or are on their way to, one rank's queue: two segments, because beside a product each takes
+/// long.
 const QUEUED_BEATS: u32 = 32;
 
-/// Bits of a number of places.
 const PLACE_BITS: u32 = SEGMENT_BITS + 1;
 
 /// Bits of a number of beats: a vector block of the largest size.
@@ -19,7 +19,7 @@ pub(crate) fn beat_count_bits(config: &DesignConfig) -> u32 {
     bits_for(block.max(list))
 }
 
-/// The reader. At most one beat per cycle.
+/// At most one beat per cycle.
 #[block(m, "dma_reader_g{}_a{}_c{}", config.gemv().ranks(), config.dram().burst_bits(),
     beat_count_bits(config),
     "Reads consecutive bursts of the DIMM in order.")]
@@ -47,7 +47,7 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
         let push =
             m.input(format!("beat{g}_valid_i"), 1, format!("rank {g}: a beat comes; a place is reserved"));
         let data = m.input(format!("beat{g}_data_i"), BEAT_BITS, format!("rank {g}: the beat"));
-        // Of `first_rank .. first_rank + count` those that are `g` modulo the ranks, and the first of them.
+        // Of `first_rank .. first_rank + count` those congruent to `g` modulo the ranks, and the first of them.
         let (own_first, own_count) = if ranks == 1 {
             (first_burst, count)
         } else {
@@ -64,7 +64,7 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
         let own_left = m.reg(format!("left{g}_q"), count_bits).reset(0);
         let places = m.reg(format!("places{g}_q"), PLACE_BITS).reset(QUEUED_BEATS.into());
         let length = {
-            // Named wires of the helper have to differ from rank to rank.
+            // Named wires of the helper have to differ between ranks.
             let cutter = segment_cutter::In { addr: *addr, left: *own_left };
             cutter.part(&m, format!("length{g}"), &segment_cutter(addr_bits, count_bits)?).length.q()
         };

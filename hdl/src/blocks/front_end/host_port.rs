@@ -1,19 +1,19 @@
-//! The host's way into the DIMM: ordinary reads and writes pass through to the ranks, those of the upper half of the address space
-//! are for the core itself (docs/isa.md, "Addresses that the host sees").
+//! The host's access to the DIMM: ordinary reads and writes pass through to the ranks, those of the upper half of the
+//! address space are for the core itself (docs/isa.md, "Addresses that the host sees").
 //!
-//! Shares the ranks' request ports with the core's stores and with transfers: of those whose rank has room, the one whose last turn
-//! is the longest ago. Responses carry the request's tag; they come in order from one rank, and take turns among ranks.
+//! It shares the ranks' request ports with the core's stores and with transfers: among those whose rank has room, the
+//! one whose last turn is the longest ago goes first. Responses carry the request's tag; they come in order from one
+//! rank, and take turns among ranks.
 
 use super::prelude::*;
 use crate::blocks::link::transfer_unit::{CONTROL_BITS, TransferRequest};
 
-/// Bits of a host's tag.
 pub(crate) const HOST_TAG_BITS: u32 = 8;
-/// Bits of a request's tag at the ranks: the host's, whether it is a store's, and with a link whether it is a transfer's.
+/// Bits of a request's tag at the ranks: the host's, whether it is a store's, and with a link whether it is a
+/// transfer's.
 pub(crate) fn request_tag_bits(config: &DesignConfig) -> u32 {
     HOST_TAG_BITS + 1 + u32::from(config.core().link())
 }
-/// Bits of a register's number.
 pub(crate) const REGISTER_BITS: u32 = 8;
 const BURST_INSTRUCTIONS: u32 = BEAT_BITS / INSTRUCTION_BITS;
 pub(crate) const LINK_REGISTER: u128 = 2;
@@ -50,7 +50,7 @@ bundle! {
     }
 }
 
-/// The port. A request is passed on in the cycle after it was taken.
+/// A request is passed on in the cycle after it was taken.
 #[block(m, "host_port_g{}_a{}{}", config.gemv().ranks(), config.dimm_burst_bits(), link_suffix(config),
     "Passes the host's requests to the ranks and to the core.")]
 pub fn host_port(config: &DesignConfig) -> Block {
@@ -127,7 +127,8 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let before = m.fit(before, burst_bits, "addresses count modulo the rank");
     let row_burst = m.wire(store_addr.low(burst_bits) + before);
 
-    // One request per cycle goes to the ranks, of those whose rank has room: a rank's ready depends on what it holds alone.
+    // One request per cycle goes to the ranks, of those whose rank has room: a rank's ready depends only on what it
+    // holds.
     let split = |address: &Bits| match rank_log2 {
         0 => (lit(1, 1), address.low(burst_bits)),
         bits => (one_hot(&address.low(bits), ranks), address.slice(bits, burst_bits)),

@@ -1,16 +1,13 @@
-//! Takes an instruction apart and finds what is wrong with it as far as the word alone tells (docs/isa.md).
+//! Decodes an instruction and finds its errors as far as the word alone tells (docs/isa.md).
 
 use super::command_decoder::command_decoder;
 use super::prelude::*;
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
 
 pub(crate) const INSTRUCTION_BITS: u32 = 128;
-/// Bits of an error code.
 pub(crate) const ERROR_BITS: u32 = 8;
-/// Bits of a signal's tag.
 pub(crate) const TAG_BITS: u32 = 32;
 
-/// Bits of the number of a DIMM.
 pub(crate) const NODE_BITS: u32 = LinkConfig::NODE_BITS;
 
 /// Lowest bit and width of a field.
@@ -26,11 +23,11 @@ const LIST: Field = (108, 12);
 const LISTED: Field = (8, 1);
 const SELECTED: Field = (31, 1);
 const ROW: Field = (64, COUNT_BITS);
-/// The part of a row's number that an entry of the list memory has instead.
+/// Entries of the list memory have this part of a row's number instead.
 const FROM: Field = (64, 12);
 const TAG: Field = (32, 32);
 const HEADS: Field = (120, 3);
-/// Of a configuration with FP16 alone these bits belong to no field.
+/// In a configuration with only FP16 these bits belong to no field.
 const WEIGHTS: Field = (123, FORMAT_BITS);
 const OTHER: Field = (108, 10);
 const SCALAR: Field = (64, 16);
@@ -77,7 +74,7 @@ pub(crate) const ACTIVATIONS: [&str; 11] =
     ["relu", "exp", "softmax", "scale", "add", "sub", "mul", "max", "silu", "gelu", "div"];
 pub(crate) const SOFTMAX_ELEMS: u32 = 16384;
 
-/// What moves data over the link.
+/// Instructions that move data over the link.
 pub(crate) const TRANSFERS: [&str; 2] = ["send", "receive"];
 
 /// Strobes of the decoder, in the order of the opcodes.
@@ -85,7 +82,7 @@ pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
     INSTRUCTIONS.iter().map(|(name, ..)| *name)
 }
 
-/// The decoder. Combinational; who uses it registers what it needs.
+/// Combinational; its users register what they need.
 #[block(m, "instruction_decoder_c{}_a{}{}", config.gemv().col_bits(), config.dimm_burst_bits(),
     link_suffix(config),
     "Fields of an instruction, and what is wrong with them.")]
@@ -102,7 +99,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
     let one_of = |names: &[&str]| any_named(&kinds, names);
     let unknown = m.wire(!any_of(&is));
 
-    // Bits that no field of the instruction covers have to be 0.
+    // Bits that no field of the instruction covers must be 0.
     let used = |fields: &[Field]| {
         let mask = |(low, bits): Field| ((1u128 << bits) - 1) << low;
         [&[OPCODE], fields].concat().into_iter().map(mask).fold(0, |all, bits| all | bits)
@@ -121,7 +118,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
     let products = m.wire(one_of(&["dot", "axpy"]));
     let activations = m.wire(one_of(&ACTIVATIONS));
     let appends = m.wire(one_of(&["append"]));
-    // What moves partial results: sums as rows of one wave, or FP16 as a row for each vector.
+    // Moves of partial results: sums as rows of one wave, or FP16 as a row for each vector.
     let (exports, imports, merges) = (one_of(&["export"]), one_of(&["import"]), one_of(&["merge"]));
     let moves = m.wire(exports | imports);
     let transfers = m.wire(one_of(&TRANSFERS));
@@ -138,7 +135,6 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
     }
     let reserved = m.wire(any_of(&reserved));
 
-    // Sizes.
     let over = |value: &Bits, bits: u32| {
         if value.width() > bits { value.high(value.width() - bits).any() } else { zeros(1) }
     };
@@ -172,7 +168,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
     );
     let bad_heads = m.wire(with_heads & bad_heads);
     let too_long = m.wire(one_of(&["softmax"]) & lit(SOFTMAX_ELEMS.into(), COLS.1).lt(field(COLS)));
-    // A transfer names ranks that there are.
+    // A transfer names existing ranks.
     let ranks = field(RANKS);
     let others = ranks.high(RANKS.1 - gemv.ranks()).any();
     let bad_ranks = m.wire(transfers & any!(count.is_zero(), ranks.is_zero(), others));
@@ -189,7 +185,6 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
         lists & bad_entries
     ));
 
-    // Addresses, entries.
     let address = field(ADDRESS);
     let dimm = over(&address, config.dimm_burst_bits()) & one_of(&["load", "store", "list"]);
     let in_rank = any!(products, appends, moves, merges);
@@ -200,7 +195,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
     let list = field(LIST);
     let end = m.wire("list_end", list.zext(COUNT.1 + 1) + count.zext(COUNT.1 + 1));
     let odd = (one_of(&["list"]) | selects) & list.low(log2(WORD_ENTRIES)).any();
-    // A selection writes at most as many entries as there are elements, and reads so many of them if it is listed.
+    // A selection writes at most one entry per element, and reads one per element if it is listed.
     let end_bits = COLS.1 + 1;
     let end_of = |first: &Bits| first.zext(end_bits) + field(COLS).zext(end_bits);
     let from = field(FROM);
@@ -228,7 +223,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
             m.output(format!("{name}_o"), bit, format!("it is a {name}"));
         }
     }
-    // Words that are moved are whole waves: all of them as one vector to read, one of them as a row to add.
+    // Moved words are whole waves: all of them as one vector to read, one of them as a row to add.
     let wave_count = count.fit(wave_bits(gemv));
     let waves = mux(imports, lit(1, wave_bits(gemv)), wave_count);
     let cols_layout = cols.layout.q().map(|name, value| match name {
@@ -260,13 +255,12 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
     m.output(tag = field(TAG), "tag of a signal");
 }
 
-/// The ranks, DIMM and slot that a transfer names.
 pub(crate) fn transfer_fields(word: &Bits, config: &DesignConfig) -> [Bits; 3] {
     let field = |(low, bits): Field| word.slice(low, bits);
     [field(RANKS).low(config.gemv().ranks()), field(NODE), field(SLOT)]
 }
 
-/// Part of the names of modules that a link changes.
+/// Suffix of modules that a link changes.
 pub(crate) fn link_suffix(config: &DesignConfig) -> &'static str {
     if config.core().link() { "_link" } else { "" }
 }

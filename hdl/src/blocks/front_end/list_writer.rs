@@ -1,18 +1,17 @@
 //! Writes the numbers of selected elements into the list memory, and counts them.
 //!
-//! A number is the element's own and that of the first row, or what a list says of the element. Entries are written one by one.
-//! The entry that is written is never behind the one that is read for it, if the target does not begin inside the source
-//! behind its first entry; so a list can be worked on in place.
+//! A number is the sum of the element's and that of the first row, or a list's entry for the element. Entries are
+//! written one by one. The written entry is never past the one that is read for it, unless the target begins inside the
+//! source after its first entry; so a list can be worked on in place.
 
 use super::prelude::*;
 
-/// Bits of the number of selected elements.
 pub(crate) fn selection_bits(config: &DesignConfig) -> u32 {
     bits_for(config.core().list_entries())
 }
 
-/// The writer. One element per cycle; its entry is written in the cycle in which it comes, a listed one a cycle later: before the
-/// selector has handed on the element's first value.
+/// One element per cycle; its entry is written in the cycle in which it comes, a listed one a cycle later: before the
+/// selector has passed on the element's first value.
 #[block(m, "list_writer_e{}", config.core().list_entries(),
     "Numbers of selected elements to the list memory.")]
 pub fn list_writer(config: &DesignConfig) -> Block {

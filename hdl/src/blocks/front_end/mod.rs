@@ -1,4 +1,4 @@
-//! From the host's port to the units: instructions are decoded and issued, rows are asked for, ranks are fed. The core itself.
+//! From the host's port to the units: decodes and issues instructions, requests rows, feeds ranks. The core itself.
 //!
 //! Reading order: [`instruction_decoder`] with [`command_decoder`], [`issue`], [`row_generator`], [`rank_feeder`],
 //! [`list_writer`], [`dma_reader`], [`segment_arbiter`], [`host_port`], [`monitor`], [`ndp_core`];
@@ -21,7 +21,6 @@ pub mod rank_feeder;
 pub mod row_generator;
 pub mod segment_arbiter;
 
-/// Names that several blocks of this folder use.
 mod prelude {
     pub(super) use super::axi_bursts::{AxiShape, RESP_BITS, SLVERR, bursts, next_byte, place};
     pub(super) use super::host_port::{

@@ -1,19 +1,17 @@
-//! Counts what the host's scheduler and predictor want to know: activations per neuron, which were selected, and where the cycles go.
+//! Counters for the host's scheduler and predictor: activations per neuron, which were selected, and where the cycles
+//! go.
 
 use super::issue::Busy;
 use super::prelude::*;
 
 pub(crate) const COUNTER_BITS: u32 = 32;
 pub(crate) const COUNTERS: u32 = BEAT_BITS / COUNTER_BITS;
-/// Bits of an activation count.
 const ACTIVATION_BITS: u32 = 8;
-/// Neurons whose activations are kept.
 const NEURONS: u32 = 4096;
-/// What a group does in a cycle.
 const CAUSES: u32 = 4;
 
-/// The monitor: register 0 is `status_i`, register 1 the counters, registers 64..127 the activations of the last DOT, and over them the
-/// masks of all selections since.
+/// Register 0 is `status_i`, register 1 the counters, registers 64..127 the activations of the last DOT, overwritten by
+/// the masks of all selections since.
 #[block(m, "monitor_g{}_b{}{}", config.gemv().ranks(), config.gemv().max_batch(), link_suffix(config),
     "Counters and status for the host.")]
 pub fn monitor(config: &DesignConfig) -> Block {
@@ -53,8 +51,8 @@ pub fn monitor(config: &DesignConfig) -> Block {
         let sum = each.fold(zeros(share_bits), |sum, one| sum + one);
         m.flag(format!("cause{cause}_step_q"), sum)
     });
-    // With these two the counters account for every cycle of every group (docs/ndp-core.md, "Counters"). They are counted on
-    // their own, not as what the others leave over.
+    // With these two the counters account for every cycle of every group (docs/ndp-core.md, "Counters"). They are
+    // counted directly, not as a remainder.
     let fills = causes.iter().map(|of_group| (busy.gemv_busy & !of_group.any()).zext(share_bits));
     let filling = m.flag("filling_step_q", fills.fold(zeros(share_bits), |sum, one| sum + one));
     let outside = m.wire(!(busy.gemv_busy | busy.round_busy));

@@ -1,6 +1,6 @@
 //! The NDP core of a DIMM (Hermes, section IV-A2): GEMV unit, rank ports, and the front end that drives them by instructions.
 //!
-//! Two clocks: the core's own, and `dram` for what lies behind the rank ports. Everything enters and leaves through the host's port
+//! Two clocks: the core's own, and `dram` beyond the rank ports. Everything enters and leaves through the host's port
 //! and the pins of the ranks; the host's normal accesses pass through while the core works.
 
 use super::dma_reader::dma_reader;
@@ -17,7 +17,6 @@ use crate::blocks::memory::rank_port::{Pins, rank_port};
 use crate::blocks::memory::rank_timing::BUS_BITS;
 use std::iter::once;
 
-/// Rows that the unit's distributor can find waiting.
 const QUEUED_TOKENS: u32 = 16;
 
 /// Children of the core. Their outputs can be read before their inputs are connected.
@@ -43,15 +42,15 @@ struct Rank {
     port: rank_port::Out,
 }
 
-/// Rows of a product, and where each rank finds them. They change with the next product, whose rows are fetched as soon as all rows of
-/// this one are requested.
+/// Rows of a product, and where each rank finds them. They change with the next product, whose rows are fetched as soon
+/// as all rows of this one are requested.
 struct Rows {
     /// Rows of the instruction, limited to the number of selected ones.
     count: Bits,
     /// The product does not start: no row is selected.
     none: Bits,
     listed: Bits,
-    /// The count; of a selection the number of its first row.
+    /// The count; for a selection the number of its first row.
     first: Bits,
     list: Bits,
     layout: Layout,
@@ -60,7 +59,6 @@ struct Rows {
     taken: Bits,
 }
 
-/// The core of `config`.
 #[block(m, "ndp_core_n{}_{}{}", config.gemv().multipliers(), multiplier_name(config.gemv()),
     shared_suffix(config.gemv()),
     "NDP core of a DIMM: executes instructions on data in DRAM.")]
@@ -125,7 +123,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     let in_work = m.wire("core_busy", any!(issue.busy, queue.valid, host.unpacking.any()));
     parts.monitor(&m, config, busy, product, in_work);
 
-    // What a trace shows, a cycle late. Nothing depends on it.
+    // Trace outputs, a cycle late. Nothing depends on them.
     let seen = |name: &str, value: Bits| m.flag(format!("{name}_seen_q"), value);
     let busy_parts = cat(busy.values().into_iter().rev()).zext(PARTS.len() as u32);
     m.output(
@@ -173,12 +171,10 @@ impl Parts {
         })
     }
 
-    /// One value for each rank.
     fn each<T>(&self, of: impl Fn(&Rank) -> T) -> Vec<T> {
         self.ranks.iter().map(of).collect()
     }
 
-    /// Generates the rows of a product.
     #[block(m)]
     fn rows(&self, m: &ModuleBuilder, config: &DesignConfig) -> Rows {
         let Self { issue, generator, writer, tokens, .. } = self;
@@ -218,7 +214,8 @@ impl Parts {
         Rows { count: rows, none, listed, first, list, layout, weight_format, matrix, taken: row_taken }
     }
 
-    /// Reads loads and lists from the DRAM; the list memory. Returns whether the reader is busy, and whether with a list.
+    /// Reads loads and lists from the DRAM; the list memory. Returns whether the reader is busy, and whether with a
+    /// list.
     #[block(m)]
     fn lists(&self, m: &ModuleBuilder, config: &DesignConfig, rows: &Rows) -> (Bits, Bits) {
         let Self { issue, generator, reader, writer, unit, .. } = self;
@@ -332,7 +329,6 @@ impl Parts {
         });
     }
 
-    /// Transfers of a core with a link.
     fn transfers(&self, unit: &transfer_unit::Out, config: &DesignConfig, lanes: Bits, own: Bits) {
         let Self { issue, host, .. } = self;
         unit.connect(transfer_unit::In {
@@ -351,7 +347,7 @@ impl Parts {
         });
     }
 
-    /// The way to a rank. The reader reserves places before it requests a segment, so only weights have to wait.
+    /// The path to a rank. The reader reserves places before it requests a segment, so only weights have to wait.
     #[block(m)]
     fn rank(&self, m: &ModuleBuilder, config: &DesignConfig, rows: &Rows, g: usize, dq: Bits) {
         let Self { generator, reader, host, .. } = self;
@@ -398,7 +394,7 @@ impl Parts {
         let Self { queue, issue, unit, host, transfer, .. } = self;
         let word = |bits: &Bits| bits.zext(COUNTER_BITS);
         let cycles = m.counter(COUNTER_BITS, lit(1, 1));
-        // Places of instructions that are still on their way are not free.
+        // Places of instructions on their way are not free.
         let on_their_way = each(host.unpacking.width(), |i| word(&host.unpacking.bit(i)));
         let entries = lit(config.core().queue_entries().into(), COUNTER_BITS);
         let free = on_their_way.iter().fold(entries - word(&queue.count), |free, one| free - one);

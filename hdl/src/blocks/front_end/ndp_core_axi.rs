@@ -5,7 +5,7 @@ use super::ndp_core::ndp_core;
 use super::prelude::*;
 use ndp_hdl_language::Direction;
 
-/// What the ports of the core that the subordinate has begin with.
+/// Prefixes of the core's ports that the subordinate uses.
 const HOST: [&str; 2] = ["host_", "response_"];
 
 /// The core behind AXI4; all other ports are those of [`ndp_core`].

@@ -2,14 +2,13 @@
 //!
 //! A rank holds of each row its full waves and, if the row's tail reaches it, a tail stripe; rows follow each other
 //! without gaps. So the first burst of a row is `base + beats_per_stripe * (waves * row + tails before the row)`, and
-//! the tails before it can be counted without a loop, because they go round the ranks. A segment ends at a multiple of 16 bursts, so
-//! that it never leaves an open row. Rows of quantised weights are shorter, but follow each other in the same way: each tail stripe adds as
-//! many bursts to its row.
+//! the tails before it can be counted without a loop, because they go round the ranks. Rows of quantised weights are
+//! shorter, but each tail stripe adds a fixed number of bursts there, too. A segment ends at a multiple of 16 bursts,
+//! so that it never leaves an open row.
 
 use super::prelude::*;
 
 pub(crate) const SEGMENT_BURSTS: u32 = 16;
-/// Bits of a segment's length.
 pub(crate) const SEGMENT_BITS: u32 = 5;
 const QUEUED_ROWS: u32 = 2;
 
@@ -22,7 +21,7 @@ bundle! {
     }
 }
 
-/// Length of the next segment: up to the next multiple of 16 bursts, but not more than is left.
+/// Length of the next segment: up to the next multiple of 16 bursts, at most `left`.
 pub(crate) fn segment_length(m: &ModuleBuilder, addr: &Bits, left: &Bits) -> Bits {
     let to_end = lit(SEGMENT_BURSTS.into(), SEGMENT_BITS) - addr.low(SEGMENT_BITS - 1).zext(SEGMENT_BITS);
     let to_end = m.wire("to_end", to_end);
@@ -35,14 +34,13 @@ pub(crate) fn segment_length(m: &ModuleBuilder, addr: &Bits, left: &Bits) -> Bit
     m.wire("length", mux(m.wire("fits", fits), left_low, to_end))
 }
 
-/// Where the segment after the one at `addr` begins: at the next multiple of 16 bursts. After the last one this is not used.
+/// Address after the segment at `addr`: the next multiple of 16 bursts. Unused after the last segment.
 pub(crate) fn after_segment(addr: &Bits) -> Bits {
     let within = SEGMENT_BITS - 1;
     cat!(addr.high(addr.width() - within).plus_one(), zeros(within))
 }
 
-/// The feeder of one rank. A row takes three cycles and one for each segment. The command's fields have to stay until all is
-/// read.
+/// A row takes three cycles and one for each segment. The command's fields must stay until all is read.
 #[block(m, "rank_feeder_g{}_p{}_a{}", config.gemv().ranks(), config.gemv().beats_per_stripe(),
     config.dram().burst_bits(),
     "Segments of DRAM that a rank reads for a product.")]

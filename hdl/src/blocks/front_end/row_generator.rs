@@ -1,10 +1,9 @@
-//! Names the rows of a product one after the other, counted or from the list memory, and multiplies each by the row's length.
+//! Names the rows of a product one after the other, counted or from the list memory, and multiplies each by the row's
+//! length.
 
 use super::prelude::*;
 
-/// Bits of an entry of the list memory.
 pub(crate) const ENTRY_BITS: u32 = 32;
-/// Entries of one word of the list memory.
 pub(crate) const WORD_ENTRIES: u32 = BEAT_BITS / ENTRY_BITS;
 
 /// Bits of an address of the list memory, a beat per word.
@@ -12,7 +11,7 @@ pub(crate) fn list_addr_bits(config: &DesignConfig) -> u32 {
     bits_for(config.core().list_entries() / WORD_ENTRIES - 1)
 }
 
-/// Bits of the stripes of a rank that lie before a row; of its bursts, if weights may be quantised.
+/// Bits of a rank's stripes before a row; of its bursts, if weights may be quantised.
 pub(crate) fn row_offset_bits(config: &DesignConfig) -> u32 {
     let stripe = if is_quantised(config.gemv()) { 0 } else { log2(config.gemv().beats_per_stripe()) };
     config.dram().burst_bits() - stripe
@@ -24,8 +23,8 @@ fn length_bits(config: &GemvConfig) -> u32 {
     bits_for(places.div_ceil(SCALED_PLACES) + places / 2).max(wave_bits(config))
 }
 
-/// The generator: a counted row per cycle, a listed one every `max(n + 1, 2)` cycles, `n` being the bits of what it is multiplied by, one
-/// at least. The command's fields have to stay while it runs.
+/// A counted row per cycle, a listed one every `max(n + 1, 2)` cycles, `n` being the bits of its factor, at least one.
+/// The command's fields must stay while it runs.
 #[block(m, "row_generator_g{}_o{}_v{}", config.gemv().ranks(), row_offset_bits(config),
     wave_bits(config.gemv()),
     "Rows of a product, with the stripes that lie before them.")]
@@ -76,7 +75,7 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     m.unused(cat(unread), "a row index has 24 bits");
     let ahead = m.hold(chosen, chooses);
     let next = m.wire(mux(chooses, chosen, ahead));
-    // What a row is long: its waves, or their bursts.
+    // Length of a row: its waves, or their bursts.
     let beats = log2(gemv.beats_per_stripe());
     let step_bits = if format.is_some() { length_bits(gemv) } else { wave_width };
     let (factor, length) = match &format {

@@ -1,8 +1,8 @@
 //! Chooses between the segments of loads and lists and those of a product, for one rank.
 //!
-//! The reader's go first: they are few, and a product waits for what they bring. But a segment that needs another row of the banks
-//! that the one before has left open keeps the rank waiting for precharge and activate, with nothing to hide them behind. So where
-//! that would be so before or behind the reader's, it lets segments of the feeder pass, [`PASSED`] of them at most.
+//! The reader's go first: they are few, and a product waits for their data. But a segment that needs another row of the
+//! banks that the previous one left open keeps the rank waiting for precharge and activate, with nothing to hide them.
+//! Where the reader's segment would cause that, before or after it, up to [`PASSED`] segments of the feeder go first.
 
 use super::prelude::*;
 use crate::blocks::memory::rank_timing::pairs;
@@ -12,7 +12,6 @@ const PASSED: u32 = 7;
 /// Address bits within the bursts that share an open row in each of two banks.
 const BLOCK_BITS: u32 = 8;
 
-/// The choice for a rank.
 #[block(m, "segment_arbiter_a{}_p{}", config.dram().burst_bits(), log2(pairs(config.dram()) as u32),
     "Whose segment a rank takes: the reader's, or one of the feeder as long as a row would be in the way.")]
 pub fn segment_arbiter(config: &DesignConfig) -> Block {

@@ -1,18 +1,16 @@
-//! Compute tile: a multiplier unit with its weight buffer and its slice of the buffer.
+//! Compute tile, one of 256: a multiplier unit with its weight buffer and its slice of the buffer.
 //!
-//! The unit that is repeated 256 times. Weights are double-buffered: `next` fills beat by beat while the lanes work from
-//! `current`; the step from one to the other happens for all tiles of a rank at once. In DOT the activations come from
-//! the slice and the products of a window are summed; in AXPY all lanes share one activation and each product is added to a
-//! sum of its own, which the slice holds. When to fill, to step, to read and to write is decided in
-//! [`super::fill_sequencer`] and [`super::window_sequencer`]. Beside them a lane of the activation unit works on the slice's
-//! words; if slices share lanes, it is outside of the tiles.
+//! Weights are double-buffered: `next` fills beat by beat while the lanes work from `current`; all tiles of a rank step
+//! from one to the other at once. In DOT the activations come from the slice and the products of a window are summed;
+//! in AXPY all lanes share one activation and each product is added to a sum of its own, which the slice holds.
+//! [`super::fill_sequencer`] and [`super::window_sequencer`] decide when to fill, to step, to read and to write. A lane
+//! of the activation unit works on the slice's words; if slices share lanes, it is outside of the tiles.
 
 use super::prelude::*;
 use crate::blocks::activation::activation_lane::{
     LaneControls, LaneElement, LaneResults, activation_lane, shared_suffix,
 };
 
-/// The tile of `config`.
 #[block(m, "compute_tile_{}_a{}{}", multiplier_name(config), config.slice_words(), shared_suffix(config),
     "Multiplier unit with double-buffered weights and its slice of the buffer.")]
 pub fn compute_tile(config: &GemvConfig) -> Block {

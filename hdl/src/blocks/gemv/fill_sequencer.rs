@@ -1,12 +1,11 @@
-//! Decides what becomes of each beat of weights that a rank delivers.
+//! Places each beat of weights that a rank delivers.
 //!
-//! Knows the order in which a rank sends a matrix: row by row, in a row the full waves and then the tail stripe if the
-//! rank has one, which depends on where the row's tail starts. Gives each beat its position among the tiles, cuts the row's
-//! end, fills up what the row does not reach with zeros, and describes the finished stripe to
-//! [`super::window_sequencer`].
+//! It knows the order in which a rank sends a matrix: row by row, in a row the full waves and then the tail stripe if
+//! the rank has one, which depends on where the row's tail starts. It gives each beat its position among the tiles,
+//! cuts the row's end, fills up with zeros, and describes the finished stripe to [`super::window_sequencer`].
 //!
-//! Of quantised weights a beat is taken in two halves, which are a place each (INT8) or two (INT4), and before each 32 places of a row comes a
-//! beat with their scales. That one is taken as soon as its stripe is planned.
+//! A beat of quantised weights is taken in two halves, which are a place each (INT8) or two (INT4). Before every 32
+//! places of a row comes a beat with their scales, which is taken as soon as its stripe is planned.
 
 use super::prelude::*;
 
@@ -39,9 +38,8 @@ bundle! {
     }
 }
 
-/// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
-/// cycle, and one more cycle for the zeros if the row ends before the stripe does. The command's fields have to stay while it
-/// runs.
+/// A plan (one stripe) is made in the cycle before its first beat; after that one beat per cycle, and one more cycle
+/// for the zeros if the row ends before the stripe does. The command's fields must stay while it runs.
 #[block(m, "fill_sequencer_g{}_p{}", config.ranks(), config.beats_per_stripe(),
     "Places a rank's beats of weights and describes each stripe.")]
 pub fn fill_sequencer(config: &GemvConfig) -> Block {
@@ -74,8 +72,8 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let ends_tail = tail_at.plus_one().eq(layout.tail) & layout.tail.any();
     let ends_wave = layout.tail.is_zero() & last_wave & rank.eq_lit((config.ranks() - 1).into());
     let row_end = m.wire(mux(in_waves, ends_wave, ends_tail));
-    // Three tail stripes over four ranks: a rank meets all three in turn and its slice holds all three; with one or
-    // two tail stripes it always meets the same.
+    // Three tail stripes over four ranks: a rank meets all three in turn and its slice holds all three; with one or two
+    // tail stripes it always meets the same.
     let skip = if config.ranks() == 4 {
         let three = layout.tail.eq_lit(3);
         tail_at.gated(three & !in_waves)
@@ -107,7 +105,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let beyond = m.wire(plan_end & layout.last_beat.lt(position));
     let ready = m.wire(plan_valid & !full);
     let at_end = position.eq_lit((positions - 1).into());
-    // Of quantised weights: the beat is scales; a step with weights; both places of a pair.
+    // With quantised weights: the beat is scales; a step with weights; both places of a pair.
     let scaled = format.as_ref().map(|_| m.reg("scaled_q", 1).reset(0));
     let beat_ready = match (&format, &scaled) {
         (Some(format), Some(scaled)) => m.wire("beat_ready", beat_valid & (scaled | !format.quantised)),
@@ -120,7 +118,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     });
     let pop = m.wire(ready & !beyond & beat_ready);
     let step = m.wire(ready & (beyond | beat_ready));
-    // All that lies beyond the row's end is blanked in one step.
+    // What lies beyond the row's end is blanked in one step.
     let stripe_end = pair_end.map_or(at_end, |pair_end| at_end | pair_end);
     let last_step = m.wire(beyond | stripe_end);
     let finish = m.wire(step & last_step);

@@ -1,8 +1,10 @@
-//! The GEMV unit (Hermes, section IV-A2): rank groups with the buffer in their slices, and all that moves data in and out of it.
+//! The GEMV unit (Hermes, section IV-A2): rank groups with the buffer in their slices, and all that moves data in and
+//! out of it.
 //!
-//! Six parts work side by side: loads; stores of vector blocks and exports of sums; zeroing; products (DOT, AXPY, partial
-//! results that are added as such, and the selection of elements); rounding; the activation unit. Each takes one command at a time; that commands which run
-//! together do not touch the same words is the business of who starts them (`issue`). Rounding excludes products and the activation unit.
+//! Six parts work side by side: loads; stores of vector blocks and exports of sums; zeroing; products (DOT, AXPY,
+//! partial results that are added as such, and the selection of elements); rounding; the activation unit. Each takes
+//! one command at a time; `issue` ensures that simultaneous commands do not touch the same words. Rounding excludes
+//! products and the activation unit.
 
 use super::head_results::head_results;
 use super::prelude::*;
@@ -40,14 +42,13 @@ struct Reads {
     store: vector_reader::Out,
     rows: row_distributor::Out,
     selecting: selector::Out,
-    /// Every group can take a row.
     rows_room: Wire,
     now: Bits,
     place: BufferRead,
     at_rank: Bits,
     store_now: Bits,
     lanes_now: Bits,
-    /// The beat that comes back, the rank that it comes from, and whether it is a store's.
+    /// The beat that comes back, its rank, and whether it is a store's.
     beat: Wire,
     back: [Bits; 2],
 }
@@ -55,7 +56,6 @@ struct Reads {
 /// Groups of all ranks, with placeholders for inputs from later stages.
 struct Groups {
     groups: Vec<rank_group::Out>,
-    /// By column and rank.
     rounded: Vec<Vec<Bits>>,
     takes: Vec<SumTake>,
 }
@@ -208,7 +208,6 @@ impl Unit<'_> {
         selector_ready.drive(rank_free & selector_reads);
         let now = m.wire("reads_now", rank_free & any!(scalar_reads, store_reads, selector_reads));
         let lanes_now = m.wire("lanes_read_now", all!(lanes_read, free.all(), !scalar_reads, !store_reads));
-        // What was read comes back after READ_LATENCY cycles.
         let delayed = |name: &str, value: Bits| {
             (0..READ_LATENCY).fold(value, |value, k| m.flag(format!("{name}{k}_q"), value))
         };
@@ -224,8 +223,8 @@ impl Unit<'_> {
     fn stored(&self, reads: &Reads, room: Wire, y_ready: Bits) -> Result<(fifo::Out, Reg), HdlError> {
         let Self { m, config, store, exports, .. } = self;
         let (beat, back_store) = (*reads.beat, reads.back[1]);
-        // Elements beyond the vectors' end are stored as +0. The buffer may have old values there: a result that ends early, such as a
-        // selection, leaves the stripes that it does not reach as they were.
+        // Elements beyond the vectors' end are stored as +0. The buffer may have old values there: a result that ends
+        // early, such as a selection, leaves the stripes that it does not reach unchanged.
         let back_last = (1..READ_LATENCY)
             .fold(reads.store.read_last.q(), |last, k| m.delay(format!("back_last{k}_q"), last));
         let last_elem = &store.cols.last_elem;
@@ -299,8 +298,8 @@ impl Unit<'_> {
         Ok(Groups { groups: groups.collect(), rounded, takes })
     }
 
-    /// Rounding columns: one for each position, over all ranks. In a DOT one for each head: windows are in step in all ranks. Gives
-    /// `rounded` its values, by column and rank.
+    /// Rounding columns: one for each position, over all ranks. In a DOT one for each head: windows are in step in all
+    /// ranks. Gives `rounded` its values, by column and rank.
     fn columns(&self, rounding: &round_sequencer::Out, groups: &Groups) -> Result<Bits, HdlError> {
         let (Self { m, headed, .. }, Groups { groups, rounded, .. }) = (self, groups);
         let [pairs, all, result_pairs, result_all] =
@@ -325,7 +324,8 @@ impl Unit<'_> {
         Ok(valid.unwrap_or_else(|| zeros(1)))
     }
 
-    /// Results on their way to the buffer: rows' sums over all ranks, or what each rank has for the heads of its rows, which ranks do not share.
+    /// Results on their way to the buffer: rows' sums over all ranks, or each rank's results for the heads of its own
+    /// rows.
     #[block(m)]
     fn results(&self, reads: &Reads, writes: &Writes, groups: &Groups) -> Result<combiner::Out, HdlError> {
         let Self { m, config, gemv, kind, heads, headed, .. } = self;
@@ -363,7 +363,6 @@ impl Unit<'_> {
     }
 }
 
-/// The unit of `config`.
 #[block(m, "gemv_unit_n{}_{}{}", config.multipliers(), multiplier_name(config), shared_suffix(config),
     "Exact FP16 products of matrices and vectors, weights from the ranks, everything else in the buffer.")]
 pub fn gemv_unit(config: &GemvConfig) -> Block {
@@ -466,7 +465,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let (selecting, groups_idle) = (reads.selecting, groups.all(|group| group.idle.q()).all());
     let busy = [!selecting.idle, !groups_idle, !combine.idle, !reads.rows.idle];
     let working = m.wire(any!(unit.gemv_start, unit.select_start, any_of(busy)));
-    // Fewer results than the block has elements come if rows or elements were selected. Heads' results wait where nobody counts.
+    // Fewer results than the block has elements come if rows or elements were selected. Heads' results wait uncounted.
     writes.items[2].drive(!(working | unit.headed));
     m.output(gemv_busy = working | !writes.result.idle, "a product or a selection is running");
     m.output(element_valid = selecting.element_valid, "select: an element is selected");

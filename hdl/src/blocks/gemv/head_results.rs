@@ -1,9 +1,9 @@
-//! Collects what the ranks have for the heads of a DOT: consecutive rows lie in consecutive ranks, so that for each vector
+//! Collects the ranks' results for the heads of a DOT: consecutive rows lie in consecutive ranks, so for each vector
 //! and head one value of every rank makes an item of [`super::vector_writer`].
 
 use super::prelude::*;
 
-/// The collector. Combinational: an item is offered when all of its ranks have a result, and taken from them together.
+/// Combinational: an item is offered when all of its ranks have a result, and taken from them together.
 #[block(m, "head_results_g{}_h{}", config.ranks(), config.max_heads(),
     "Puts the ranks' results of a head side by side.")]
 pub fn head_results(config: &GemvConfig) -> Block {

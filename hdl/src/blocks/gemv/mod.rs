@@ -1,9 +1,10 @@
 //! The GEMV unit: products of matrix rows from the ranks with vectors in the buffer.
 //!
-//! Reading order: [`compute_tile`]; [`fill_sequencer`], [`weight_unpacker`] and [`window_sequencer`] (what a rank's group of tiles does when),
-//! [`rank_group`]. The buffer's ways in and out: [`vector_walker`], [`vector_writer`], [`vector_reader`], [`row_distributor`],
-//! [`round_sequencer`], [`round_column`]. What products of several heads need: [`scalar_banks`], [`head_sender`],
-//! [`head_results`]. Elements that are positive: [`selector`]. All together: `unit_commands` and [`gemv_unit`].
+//! Reading order: [`compute_tile`]; [`fill_sequencer`], [`weight_unpacker`] and [`window_sequencer`] (timing of a
+//! rank's group of tiles), [`rank_group`]. The buffer's ways in and out: [`vector_walker`], [`vector_writer`],
+//! [`vector_reader`], [`row_distributor`], [`round_sequencer`], [`round_column`]. For products of several heads:
+//! [`scalar_banks`], [`head_sender`], [`head_results`]. Positive elements: [`selector`]. All together: `unit_commands`
+//! and [`gemv_unit`].
 
 pub mod compute_tile;
 pub mod fill_sequencer;
@@ -23,7 +24,6 @@ pub mod vector_writer;
 pub mod weight_unpacker;
 pub mod window_sequencer;
 
-/// Names that several blocks of this folder use.
 mod prelude {
     pub(super) use super::scalar_banks::{scalar_banks, scalar_slot_bits};
     pub(super) use super::vector_reader::{BufferRead, vector_reader};

@@ -1,11 +1,11 @@
-//! Everything that works for one DRAM rank: its tiles, their tree, and what feeds and drains them.
+//! The parts that work for one DRAM rank: its tiles, their tree, and what feeds and drains them.
 //!
-//! Groups share nothing but rows, commands and the ports of the buffer: each takes the weights of its own rank at its own pace
-//! and queues complete rows for `combiner`, so a rank that lags holds up nobody until its queue runs full
-//! elsewhere. The slices' ports belong to the windows first; what is left is offered to readers and writers of the buffer,
-//! and to rounding, during which no window is in work.
+//! Groups share only rows, commands and the ports of the buffer: each takes the weights of its own rank at its own pace
+//! and queues complete rows for `combiner`, so a rank that lags delays the others only when a queue is full. Windows
+//! have priority at the slices' ports; then come readers and writers of the buffer, and rounding, during which no
+//! window is active.
 //!
-//! A DOT with several heads takes the sums of the heads from inside the tree. They go to the rounding columns in the place
+//! A DOT with several heads takes the sums of the heads from inside the tree. They go to the rounding columns in place
 //! of kept sums, and come back as results into the queue that otherwise has the digits of complete rows.
 
 use super::compute_tile::compute_tile;
@@ -26,14 +26,14 @@ use crate::blocks::activation::exponential_path::SharedControls;
 
 /// 1 in FP16, the factor of partial results.
 const ONE: u16 = 0x3C00;
-/// Rows whose tail starts a group can know ahead.
+/// Rows whose tail starts a group can queue.
 const QUEUED_ROWS: u32 = 16;
 
 /// Position of a beat in a stripe of `count` beats, one-hot; with `rest` also all positions after it.
 fn one_hot_position(index: &Bits, rest: &Bits, count: u32) -> Bits {
     let at = |i: u32| {
         let here = index.eq_lit(i.into());
-        // Nothing lies before the first and behind the last position, and linters want no comparison that cannot fail.
+        // Nothing lies before the first and past the last position, and linters want no comparison that cannot fail.
         let before = match i {
             i if i + 1 == count => return here | rest,
             0 => return here,
@@ -44,7 +44,6 @@ fn one_hot_position(index: &Bits, rest: &Bits, count: u32) -> Bits {
     cat((0..count).rev().map(at))
 }
 
-/// Sums of rows that a group can queue.
 fn queued_sums(config: &GemvConfig) -> u32 {
     // From a job's issue until its sum is drained pass about four windows; eight keep a job per window going.
     config.max_batch().max(8)
@@ -73,15 +72,13 @@ struct RowsAhead {
     /// Where the tail of the next row starts.
     queue: fifo::Out,
     pop: Wire,
-    /// A scalar is stored at place `slot`.
     stores: Bits,
     slot: Bits,
-    /// A row's scalars were used.
     slot_free: Wire,
     room: Bits,
 }
 
-/// Next weights of the tiles: positions, one-hot or all from one upwards, and the beats at even and odd ones.
+/// Next weights of the tiles: positions, one-hot or all from one upward, and the beats at even and odd ones.
 struct Placing {
     at: Bits,
     even: Bits,
@@ -98,7 +95,6 @@ struct SlicePorts {
     raddr: Bits,
     waddr: Bits,
     we: Vec<Bits>,
-    /// For each position.
     data: Vec<Bits>,
     read_free: Bits,
     write_free: Bits,
@@ -115,7 +111,8 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// With heads the scalars of a row for each rank come first, then the rows; what a rank without a row stores is never used.
+    /// With heads the scalars of a row for each rank come first, then the rows; what a rank without a row stores is
+    /// never used.
     #[block(m)]
     fn rows_ahead(&self, start: Bits, row: RowPush, takes_part: Bits) -> Result<RowsAhead, HdlError> {
         let Self { m, kind, headed, .. } = self;
@@ -199,7 +196,8 @@ impl Group<'_> {
         Ok((placed, place, first, Some((PlacedNext { pair, ..next }, unpacker.second.q()))))
     }
 
-    /// Recodes and masks what is placed: beats of FP16 weights and of sums as they come, or two places of quantised weights at a time.
+    /// Recodes and masks what is placed: beats of FP16 weights and of sums as they come, or two places of quantised
+    /// weights at a time.
     #[block(m)]
     fn placing(
         &self,
@@ -234,7 +232,7 @@ impl Group<'_> {
         Ok(Placing { at: place_at.q(), even: placed, odd: placed_odd })
     }
 
-    /// Windows go before all others; these do not meet. Rounded sums beyond the vectors' end are written as zeros.
+    /// Windows go before all others, which never coincide. Rounded sums beyond the vectors' end are written as zeros.
     #[block(m)]
     fn slice_ports(
         &self,
@@ -387,8 +385,8 @@ impl Group<'_> {
         m.hold("beat_q", one_hot_mux(reading_at, beats), reading)
     }
 
-    /// Sums of rows on their way out: the job that a sum belongs to waits for it in a queue, and complete sums wait for the combiner
-    /// in another, in which there are the rounded results of heads instead while `headed`.
+    /// Sums of rows on their way out: the job that a sum belongs to waits for it in a queue, and complete sums wait for
+    /// the combiner in another, which has the rounded results of heads instead while `headed`.
     #[block(m)]
     fn queued_rows(
         &self,
@@ -420,7 +418,8 @@ impl Group<'_> {
         let queued = m.wire(mux(headed, result, cat!(rows.flags, rows.digit)));
         let out = fifo_of(m, "sums", queue_depth(config), rows.valid | results.push, queued, take.pop)?;
         out.ready.ignore("a place is reserved before the job is issued");
-        // Places reserved: from the issue of a row's last job until its sum, or the last of its heads' results, has left.
+        // Places reserved: from the issue of a row's last job until its sum, or the last of its heads' results, has
+        // left.
         let most_sums = queued_sums(config);
         let count_bits = bits_for(most_sums);
         let reserved = m.reg(count_bits).reset(0);
@@ -440,7 +439,6 @@ impl Group<'_> {
     }
 }
 
-/// The group of one rank of `config`.
 #[block(m, "rank_group_n{}_{}{}", config.units_per_rank(), multiplier_name(config), shared_suffix(config),
     "The tiles of one DRAM rank with their sequencers, reduction tree and row accumulator.")]
 pub fn rank_group(config: &GemvConfig) -> Block {
@@ -534,7 +532,7 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let tree = tree.part(&m, "tree", &tree_module);
     let words: Vec<Bits> = tiles.iter().map(|tile| tile.word.q()).collect();
 
-    // What leaves: digits for the columns, rows' sums or heads' results for the combiner, beats.
+    // Outputs: digits for the columns, rows' sums or heads' results for the combiner, beats.
     let head = tree.tap.map(|name, strobe| m.wire(format!("head_{name}"), strobe & headed));
     Strobes::outputs_as(&m, "head_", "digits of heads: ", (), head);
     let kept = group.column_digits(sums, &words, &tree)?;

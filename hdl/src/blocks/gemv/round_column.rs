@@ -1,13 +1,12 @@
 //! Rounds the kept sums of one position in all ranks.
 //!
-//! A column of a full wave has its sum in one rank, and every rank rounds its own. The columns of a tail were
-//! summed in several ranks, as tails move from rank to rank with the row: two ranks apart with two tail stripes, all ranks else. Then
-//! their sums are added, digit by digit, and all of these ranks get the same result.
+//! A column of a full wave has its sum in one rank, and every rank rounds its own. The columns of a tail are summed in
+//! several ranks, as tails move from rank to rank with the row: in every second rank with two tail stripes, else in
+//! all. Their sums are added, digit by digit, and all of these ranks get the same result.
 
 use super::prelude::*;
 
-/// The column for the ranks of `config`. One sum of each rank every `acc_segments` cycles; latency: six cycles from the last
-/// digit.
+/// One sum of each rank every `acc_segments` cycles; latency: six cycles from the last digit.
 #[block(m, "round_column_g{}_d{}_w{}", config.ranks(), config.digit_bits(), config.acc_bits(),
     "Adds the kept sums of the ranks that share a column, and rounds.")]
 pub fn round_column(config: &GemvConfig) -> Block {

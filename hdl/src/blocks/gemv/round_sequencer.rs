@@ -1,7 +1,6 @@
-//! Walks over kept sums for rounding: reads them in all ranks at once, and says where the results go.
-//!
-//! For each word of a vector block and each vector: tile by tile of a position, lane by lane. Reads run ahead of writes by the
-//! latency of the path in between; both count by themselves.
+//! Walks over kept sums for rounding: reads them in all ranks at once, and places the results. For each word of a
+//! vector block and each vector: tile by tile of a position, lane by lane. Reads run ahead of writes by the latency of
+//! the path in between; each side has its own counters.
 
 use super::prelude::*;
 
@@ -27,7 +26,7 @@ bundle! {
     }
 }
 
-/// Where one side stands: the element of a beat, the vector, the word of the vector.
+/// Position of one side: the element of a beat, the vector, the word of the vector.
 struct Walk {
     element: Bits,
     in_tail: Bits,
@@ -36,7 +35,7 @@ struct Walk {
     end: Bits,
 }
 
-/// Counts elements, vectors and words, `step` by `step`.
+/// Counts elements, vectors and words, one per `step`.
 fn walk(m: &ModuleBuilder, config: &GemvConfig, side: &str, start: &Bits, step: &Bits, at: &Command) -> Walk {
     let rank_width = rank_bits(config);
     let name = |what: &str| format!("{side}_{what}_q");
@@ -64,15 +63,14 @@ fn walk(m: &ModuleBuilder, config: &GemvConfig, side: &str, start: &Bits, step: 
     }
 }
 
-/// Fields of the command that both sides need.
+/// Fields of the command for both sides.
 struct Command {
     batch: Bits,
     waves: Bits,
     tail_words: Bits,
 }
 
-/// The sequencer. One kept sum of each position and rank every `acc_segments` cycles. The command's fields have to stay
-/// while it runs.
+/// One kept sum of each position and rank every `acc_segments` cycles. The command's fields must stay while it runs.
 #[block(m, "round_sequencer_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words(),
     "Reads kept sums and places their rounded values.")]
 pub fn round_sequencer(config: &GemvConfig) -> Block {

@@ -1,12 +1,12 @@
-//! Tells the rank groups which rows come, and for AXPY with which scalars.
+//! Hands rows to the rank groups and, for AXPY, their scalars.
 //!
-//! A row of DOT is one transfer: where its tail starts. A row of AXPY is one transfer per vector, each with the vector's
-//! scalar `a[b][k]`. These lie in the buffer as a vector block, beat by beat for all vectors; the beats of 32 rows are
-//! read into one half of a small memory while the rows of the other half are on their way.
+//! A row of DOT is one transfer: where its tail starts. A row of AXPY is one transfer per vector, each with the
+//! vector's scalar `a[b][k]`. These lie in the buffer as a vector block, beat by beat for all vectors; the beats of 32
+//! rows are read into one half of a small memory while the rows of the other half are handed out.
 //!
-//! With several heads a row has as many scalars for each vector, and lies in one rank. So scalars are sent for a group of
-//! rows at a time, one row in each rank: for each vector and head a transfer that has a scalar for every rank, then the rows
-//! themselves.
+//! With several heads a row has as many scalars for each vector, and lies in one rank. So scalars are sent for a group
+//! of rows at a time, one row in each rank: for each vector and head a transfer with a scalar for every rank, then the
+//! rows.
 
 use super::prelude::*;
 
@@ -20,7 +20,7 @@ bundle! {
     }
 }
 
-/// The distributor. One row or transfer of scalars per cycle; the command's fields have to stay while it runs, rows of the next one wait.
+/// One row or transfer of scalars per cycle; the command's fields must stay while it runs, rows of the next one wait.
 #[block(m, "row_distributor_g{}_b{}_a{}", config.ranks(), config.max_batch(), config.slice_words(),
     "Hands rows and scalars to the rank groups.")]
 pub fn row_distributor(config: &GemvConfig) -> Block {

@@ -1,18 +1,18 @@
 //! The scalars of the rows that a rank works on in an AXPY.
 //!
 //! A job needs one scalar for each head, all at once. So scalars are dealt out to banks, as many as there can be heads:
-//! scalar `v = vector * heads + head` of a row goes to bank `v mod banks`, and what a job needs lies side by side in one
-//! word of all banks. Half by half the part that is the job's is taken out, and spread over the segments of the tiles.
+//! scalar `v = vector * heads + head` of a row goes to bank `v mod banks`, and a job's scalars are neighbours in one
+//! word of all banks. They are extracted by halving, and spread over the segments of the tiles.
 
 use super::prelude::*;
 
-/// Bits of the place of a row's scalars. The rows in work are the one being planned, the complete stripe's and the
+/// Bits of the place of a row's scalars. Three rows are in flight: the one being planned, the complete stripe's and the
 /// computing one's; a fourth can be stored meanwhile.
 pub(crate) const fn scalar_slot_bits() -> u32 {
     2
 }
 
-/// The banks of one rank. What is read is there one cycle later and stays until the next read.
+/// A read word comes one cycle later and stays until the next read.
 #[block(m, "scalar_banks_h{}_v{}", config.max_heads(), config.max_vectors(),
     "Scalars of a few rows, those of all heads at once.")]
 pub fn scalar_banks(config: &GemvConfig) -> Block {

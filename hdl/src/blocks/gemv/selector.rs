@@ -1,21 +1,21 @@
-//! Finds the elements of a vector block that are positive in any vector, and hands their values on, one behind the other.
+//! Finds the elements of a vector block that are positive in any vector, and passes their values on one by one.
 //!
-//! Place by place: the beats of all vectors are read to find out which elements are selected; then, for each of these, the lowest
-//! first, the beats are read again, and each gives one value. So no beat has to be kept. Values go to a [`super::vector_writer`],
-//! numbers to the list memory, which is the front end's business.
+//! Place by place: the beats of all vectors are read to find the selected elements; then, for each of these, the lowest
+//! first, the beats are read again, and each gives one value. So no beat has to be kept. Values go to a
+//! [`super::vector_writer`], numbers to the front end, which has the list memory.
 
 use super::prelude::*;
 
-/// Values on their way to or waiting for the writer: as many as a read takes, so that one can go per cycle.
+/// Values waiting for, or on their way to, the writer: as many as a read takes cycles, so that one can go per cycle.
 const QUEUED_VALUES: u32 = 4;
 
-/// Bits of the number of an element in its vector.
 pub(crate) fn element_bits(config: &GemvConfig) -> u32 {
     bits_for(config.max_cols() - 1)
 }
 
-/// The selector. A place takes `batch + 3` cycles if it has no selected element, else `batch + 2` and `batch` for each of them, when
-/// every read is granted and every value taken. A beat comes back two cycles after its read. The command's fields have to stay.
+/// A place takes `batch + 3` cycles if it has no selected element, else `batch + 2` and `batch` for each of them, when
+/// every read is granted and every value taken. A beat comes back two cycles after its read. The command's fields must
+/// stay.
 #[block(m, "selector_g{}_p{}_b{}_a{}", config.ranks(), config.beats_per_stripe(), config.max_batch(),
     config.slice_words(),
     "Positive elements of a vector block.")]
@@ -59,7 +59,7 @@ pub fn selector(config: &GemvConfig) -> Block {
     reads.set_clear(counts, step);
     let begins = m.flag(counts);
 
-    // What is asked for, and when it comes.
+    // Requests, and when their data come.
     let look_back = m.flag(taken & looks);
     let look_beat = m.flag(look_back);
     let value_back = m.flag(taken & reads);
@@ -70,7 +70,7 @@ pub fn selector(config: &GemvConfig) -> Block {
     let element_back = m.delay(element);
     let element_beat = m.delay(element_back);
 
-    // Elements greater than 0: no zero, no NaN (exponent 31, fraction 0), and none behind the vector's end.
+    // Elements greater than 0: no zero, no NaN (exponent 31, fraction 0), and none past the vector's end.
     let values = each(BEAT_ELEMS, |e| beat.slice(e * FP16_BITS, FP16_BITS));
     let positive = |(e, value): (u32, &Bits)| {
         let nan = value.slice(10, 5).all() & value.low(10).is_zero();
@@ -84,13 +84,12 @@ pub fn selector(config: &GemvConfig) -> Block {
     let found = m.wire(cat(found.into_iter().rev()));
     mask.next(mux(element_done, rest, mask) | found);
 
-    // Values wait for the writer.
     let value = one_hot_mux(m.wire("at", one_hot(&element_beat, BEAT_ELEMS)), &values);
     let reserves = m.wire(taken & reads);
     let value = (value_beat, m.wire("value", value));
     let (queue, places) = reserved_queue(&m, ("values", QUEUED_VALUES), (reserves, room), value, item_ready)?;
 
-    // Numbers of the elements, one cycle after the first of their values is asked for; the place follows a cycle late.
+    // Numbers of the elements, one cycle after the first of their values is requested; the place follows a cycle late.
     let named = m.flag(all!(reserves, vector.is_zero()));
     let stepped = m.flag(step);
     let place = m.reg(element_bits(config) - within_bits);

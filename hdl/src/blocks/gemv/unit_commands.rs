@@ -20,7 +20,6 @@ bundle! {
     }
 }
 
-/// Fields of a command, in the order of the ports.
 #[derive(Clone)]
 pub(crate) struct CommandFields {
     pub cols: Layout,
@@ -32,7 +31,6 @@ pub(crate) struct CommandFields {
 }
 
 impl CommandFields {
-    /// Registers that take the fields when `enable` is set.
     fn held(&self, m: &ModuleBuilder, part: &str, enable: Bits) -> Self {
         let hold = |name: &str, value: Bits| m.hold(format!("{part}_{name}_q"), value, enable);
         Self {
@@ -54,7 +52,7 @@ pub(super) struct Unit<'a> {
     pub load_start: Bits,
     pub store: CommandFields,
     pub store_start: Bits,
-    /// What is stored are sums.
+    /// Stores sums.
     pub exports: Bits,
     /// A product or a selection.
     pub gemv: CommandFields,
@@ -63,19 +61,21 @@ pub(super) struct Unit<'a> {
     pub selects: Bits,
     pub kind: ProductKind,
     pub dot_start: Bits,
-    /// Logarithm of the product's number of heads, 0 while sums are rounded: products and rounding share columns, but not in time.
+    /// Logarithm of the product's number of heads, 0 while sums are rounded: products and rounding share columns, but
+    /// not in time.
     pub heads: Bits,
     pub headed: Bits,
-    /// Of results or scalars: one for each vector and head.
+    /// Number of result or scalar vectors: one for each vector and head.
     pub vectors: Bits,
-    /// Of the product's weights.
+    /// Format of the product's weights.
     pub format: Option<Bits>,
     pub round: CommandFields,
     pub round_start: Bits,
 }
 
 impl<'a> Unit<'a> {
-    /// Takes the command that starts. A selection shares command and writer with the products; its results are as long as its operands.
+    /// Takes the command that starts. A selection shares command and writer with the products; its results are as long
+    /// as its operands.
     #[block(m)]
     pub fn of(
         m: &'a ModuleBuilder,

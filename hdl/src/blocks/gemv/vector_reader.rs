@@ -1,4 +1,4 @@
-//! Asks for the beats of a vector block in the buffer, in the order in which the block is stored in DRAM.
+//! Requests the beats of a vector block in the buffer, in the block's order in DRAM.
 
 use super::prelude::*;
 
@@ -11,7 +11,7 @@ bundle! {
     }
 }
 
-/// The reader. One request per cycle. Layout, batch and base have to stay while it runs.
+/// One request per cycle. Layout, batch and base must stay while it runs.
 #[block(m, "vector_reader_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words(),
     "Places to read for a vector block.")]
 pub fn vector_reader(config: &GemvConfig) -> Block {

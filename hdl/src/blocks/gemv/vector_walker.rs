@@ -1,14 +1,14 @@
 //! Walks over the beats of a vector block in the buffer: which rank, which position among its tiles, which word.
 //!
-//! A slice holds for each wave the words of all vectors side by side, and the tail's words after them, the order in which
-//! [`super::window_sequencer`] reads them. The tail lies in every rank that ever meets it: with three tail stripes over
-//! four ranks every rank holds all three, with two the even ranks hold the first and the odd ones the second, a single one
-//! is everywhere.
+//! A slice holds for each wave the words of all vectors side by side, and the tail's words after them, the order in
+//! which [`super::window_sequencer`] reads them. Every rank that ever meets a tail stripe holds it: with three tail
+//! stripes over four ranks every rank holds all three, with two the even ranks hold the first and the odd ones the
+//! second, a single one is everywhere.
 
 use super::prelude::*;
 
-/// The walker. `start_i` puts it on the first beat, `step_i` moves it on by one; all outputs come from registers that
-/// follow one cycle later. Layout, batch and base have to stay.
+/// `start_i` goes to the first beat, `step_i` to the next one; all outputs come from registers one cycle later. Layout,
+/// batch and base must stay.
 #[block(m, "vector_walker_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words(),
     "Places of the beats of a vector block in the buffer.")]
 pub fn vector_walker(config: &GemvConfig) -> Block {

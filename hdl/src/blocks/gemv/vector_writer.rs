@@ -1,18 +1,17 @@
-//! Writes a vector block into the buffer, beat by beat, value by value, or with a value of each rank at a time.
+//! Writes a vector block into the buffer, by beats, by values, or by one value of each rank at a time.
 //!
-//! The block comes in the order of [`super::vector_walker`]: what belongs to one place of all vectors, then the next place.
-//! Before the first write to a stripe its words are blanked, so that beyond the vectors' end there are zeros: no old
-//! value may meet the padding of a weight. A block that `finish_i` ends early leaves the stripes that it does not reach as they were,
-//! beyond the vectors' end too; stores write +0 there by themselves.
+//! The block comes in the order of [`super::vector_walker`]: one place of all vectors, then the next place. Before the
+//! first write to a stripe its words are blanked, so that beyond the vectors' end there are zeros: no old value may
+//! meet the padding of a weight. A block that `finish_i` ends early leaves the stripes that it does not reach
+//! unchanged, beyond the vectors' end too; stores write +0 there themselves.
 
 use super::prelude::*;
 
-/// What a writer takes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A beat of 32 values; those beyond the vector's end are replaced by zeros.
     Beat,
-    /// One value, or with `group_i` as many as there are ranks: consecutive elements of a vector.
+    /// One value, or with `group_i` one for each rank: consecutive elements of a vector.
     Value,
 }
 
@@ -28,8 +27,8 @@ bundle! {
     }
 }
 
-/// The writer. One item per cycle when the buffer takes it, and for each stripe and vector one cycle more. Layout, batch
-/// and base have to stay while it runs.
+/// One item per cycle when the buffer takes it, and for each stripe and vector one cycle more. Layout, batch and base
+/// must stay while it runs.
 #[block(m, "{}_writer_g{}_p{}_a{}", if matches!(item, Item::Beat) { "beat" } else { "value" }, config.ranks(),
     config.beats_per_stripe(), config.slice_words(),
     "Writes a vector block into the buffer.")]
@@ -127,7 +126,7 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
                 0 => lit(1, 1),
                 bits => one_hot(&element.high(bits), tiles),
             };
-            // Ranks that have an element of the group: all but in the last one.
+            // Ranks that have an element of the group: in the last group not all.
             let last_of_group = |g: u32| layout.last_elem.low(rank_log2).lt(lit(g.into(), rank_log2));
             let member = |g: u32| if g == 0 { lit(1, 1) } else { !(vector_end & last_of_group(g)) };
             let members = m.wire(cat((0..ranks).rev().map(member)));

@@ -1,12 +1,11 @@
 //! Turns beats of quantised weights into FP16 weights: two places of 32 in a cycle (INT4), or one (INT8).
 //!
-//! What becomes of a beat is decided in [`super::fill_sequencer`]: that it has scales, which stay here, or numbers, of which a half is taken in
-//! a cycle. The scaled weights come out a cycle later, and with them the controls that say where they go.
+//! [`super::fill_sequencer`] decides what a beat is: scales, which stay here, or numbers, of which a half is taken in a
+//! cycle. The scaled weights come out a cycle later, together with the controls of their place.
 
 use super::fill_sequencer::{Placed, PlacedNext};
 use super::prelude::*;
 
-/// The unpacker of a rank.
 #[block(m, "weight_unpacker_p{}", config.beats_per_stripe(), "Quantised weights of a rank to FP16.")]
 pub fn weight_unpacker(config: &GemvConfig) -> Block {
     let weight_format = m.input(FORMAT_BITS, FORMAT_DOC);

@@ -1,17 +1,16 @@
 //! Decides what a rank's tiles compute in each window, when their digits come, and where their sums lie.
 //!
-//! A job is one stripe of weights against one vector of the batch and takes one window. The weights of a stripe stay for
-//! all vectors; then the next stripe steps up if it is complete. A DOT job that would end a row is held back while there is
-//! no room for the row's sum. Jobs are decided two cycles before the first operands are taken, so that all controls of the
-//! tiles come from registers. Those of phase 0 are taken in phase 0 by bit-serial lanes, in the phase before by a parallel multiplier.
+//! A job is one stripe of weights against one vector of the batch and takes one window. The weights of a stripe stay
+//! for all vectors; then the next stripe steps up if it is complete. A DOT job that would end a row waits until there
+//! is room for the row's sum. Jobs are decided two cycles before the first operands are taken, so that all controls of
+//! the tiles come from registers. Bit-serial lanes take the operands of phase 0 in phase 0, a parallel multiplier in
+//! the phase before.
 //!
-//! An AXPY job reads the sum of each lane in the phase in which the lane's product leaves, of bit-serial lanes one window after it was
-//! loaded, adds in the next phase and writes in the one after that: `lanes` reads in phases `0..lanes`, `lanes` writes in phases
-//! `2..lanes + 2`.
-//!
-//! A merge is an AXPY whose row `k` has one job on each stripe, with vector `k`. So has an import, but its stripe is one sum for
-//! each tile: it is added while it lies in the weights, in the job's first window, with a read in phase 0 and a write
-//! in phase 2.
+//! An AXPY job reads the sum of each lane in the phase in which the lane's product leaves (for bit-serial lanes one
+//! window after it was loaded), adds in the next phase and writes in the one after that: `lanes` reads in phases
+//! `0..lanes`, `lanes` writes in phases `2..lanes + 2`. A merge is an AXPY whose row `k` has one job on each stripe,
+//! with vector `k`. So is an import, but its stripe is one sum for each tile, added while it lies in the weights, in
+//! the job's first window, with a read in phase 0 and a write in phase 2.
 
 use super::fill_sequencer::Stripe;
 use super::prelude::*;
@@ -25,7 +24,7 @@ bundle! {
     }
 }
 
-/// The sequencer of one rank. The command's fields have to stay while it runs.
+/// The command's fields must stay while it runs.
 #[block(m, "window_sequencer_p{}_b{}_a{}{}", config.window_cycles(), config.max_batch(), config.slice_words(),
     multiplier_suffix(config),
     "Issues one job (stripe times vector) per window.")]
@@ -88,7 +87,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     };
     let addr = m.hold("job_addr_q", base + mux(axpy & !import, sum_index, index_now), issue);
 
-    // What the jobs of the last windows are in: loading operands, leaving as products, and for the last digits of a sum
+    // State of the jobs of the last windows: loading operands, leaving as products, and for the last digits of a sum
     // the window after that.
     let turn = phase.bit(config.decision_phase() + 1);
     let flag = |name: &str| m.reg(name, 1).reset(0);
@@ -99,7 +98,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let age = |name: &str, value: &Bits| flag(name).enable(turn).next(value).q();
     let serial = config.product_windows() == 1;
     let loading = age("loading_q", &read.q());
-    // Operands of a parallel multiplier are on their way for a cycle, those of bit-serial lanes for a window.
+    // Operands of a parallel multiplier are in flight for a cycle, those of bit-serial lanes for a window.
     let left = |name: &str, loading: &Bits| if serial { age(name, loading) } else { m.flag(name, loading) };
     let leaving = left("leaving_q", &loading);
     let loading_sums = age("loading_sums_q", &adds.q());
@@ -129,13 +128,14 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let digit_strobe = |at: &u32| phase.bit(at % window) & if *at < window { &leaving } else { &resolving };
     let strobes: Vec<Bits> = digit_phases.iter().map(digit_strobe).collect();
 
-    // The slice's ports. A read changes the slice's word in the next phase: DOT needs it until lane `lanes - 1` has loaded.
+    // The slice's ports. A read changes the slice's word in the next phase: DOT needs it until lane `lanes - 1` has
+    // loaded.
     let last_loads = phase.bit(lanes - 1 - config.operand_lead());
     let holding = flag("holding_q");
     holding.set_clear(turn & read, last_loads);
     let sum_read = flag("sum_re_q");
     let more_lanes = all!(sum_read, !phase.bit(lanes - 1), !import);
-    // Whether sums are read from the next phase 0 on, and the first one's word.
+    // Whether sums are read from the next phase 0, and the first one's word.
     let (reads_sums, first_sum) = if serial {
         let loading_addr = m.hold(addr, turn);
         (mux(import, adds, loading_sums), mux(import, addr, loading_addr))

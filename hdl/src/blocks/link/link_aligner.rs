@@ -1,9 +1,9 @@
-//! All lanes of a link's receiver: brings them into step and follows the frame.
+//! Brings all lanes of a link's receiver into step and follows the frame.
 
 use super::link_lane::link_lane;
 use super::prelude::*;
 
-/// The aligner. Lanes may be apart by up to `DESKEW_WORDS - 2` words of 25 bits.
+/// Lanes may differ by up to `DESKEW_WORDS - 2` words of 25 bits.
 #[block(m, "link_aligner_l{}_{}", config.lanes(), config.frame_words(),
     "Brings the lanes into step and follows the frame.")]
 pub fn link_aligner(config: &LinkConfig) -> Block {

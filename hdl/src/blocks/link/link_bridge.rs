@@ -4,7 +4,7 @@ use super::link_controller::link_controller;
 use super::link_switch::{link_switch, port_bits, routes_bits};
 use super::prelude::*;
 
-/// The bridge. Flits are stored and forwarded; a faulty link's are dropped and counted there.
+/// Flits are stored and forwarded; a faulty link's are dropped and counted there.
 #[block(m, "link_bridge_p{}_{}", config.bridge_ports(), name(config), "Links and the crossbar between them.")]
 pub fn link_bridge(config: &LinkConfig) -> Block {
     let ports = config.bridge_ports();

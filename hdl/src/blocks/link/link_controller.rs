@@ -5,7 +5,6 @@ use super::link_session::link_session;
 use super::link_transmitter::link_transmitter;
 use super::prelude::*;
 
-/// The controller.
 #[block(m, "link_controller_{}", name(config), "One end of a DIMM-link.")]
 pub fn link_controller(config: &LinkConfig) -> Block {
     let tx = LinkBeat::inputs_as(&m, "tx_", "", ());
@@ -89,7 +88,7 @@ pub fn link_controller(config: &LinkConfig) -> Block {
     m.output(counter = monitor.counter, "the counter that was asked for in the cycle before");
 }
 
-/// What the receiver tells the transmitter of the other side changes only behind a flit that is intact.
+/// What the receiver tells the transmitter of the other side changes only after an intact flit.
 fn stays_until_heard(m: &ModuleBuilder, good: &Bits, said: &Bits) {
     let checked = m.ghost("checked_q", 1).reset(0).next(lit(1, 1));
     let heard = m.ghost("heard_q", 1).reset(0).next(good);

@@ -1,13 +1,14 @@
 //! CRC of a flit, one word per cycle.
 //!
-//! A flit is a polynomial over GF(2): the first bit has the highest degree. The remainder `S` modulo `P` is carried from word to word, `S <-
-//! S x^n + W` for a word `W` of `n` bits, from a first value with all bits set, without which a flit of zeros would have
-//! remainder zero. The sender computes `S` with zeros in the place of the CRC and puts it there; the receiver's remainder is then zero.
+//! A flit is a polynomial over GF(2): the first bit has the highest degree. The remainder `S` modulo `P` is carried
+//! from word to word, `S <- S x^n + W` for a word `W` of `n` bits, starting with all bits set, without which a flit of
+//! zeros would have remainder zero. The sender computes `S` with zeros in place of the CRC and puts it there; the
+//! receiver's remainder is then zero.
 //!
-//! `P` is Castagnoli's polynomial 0x1EDC6F41 (G. Castagnoli, S. Braeuer, M. Herrmann, IEEE Trans. Communications 41(6), 1993; P. Koopman,
-//! "32-Bit Cyclic Redundancy Codes for Internet Applications", DSN 2002): Hamming distance 6 for up to 5243 bits of data. The test
-//! of this module proves that distance for the longest flit. Both products are sums of constant multiples, so each is a tree of XORs; the
-//! larger one, of the word, has a pipeline stage of its own.
+//! `P` is Castagnoli's polynomial 0x1EDC6F41 (G. Castagnoli, S. Braeuer, M. Herrmann, IEEE Trans. Communications 41(6),
+//! 1993; P. Koopman, "32-Bit Cyclic Redundancy Codes for Internet Applications", DSN 2002): Hamming distance 6 for up
+//! to 5243 bits of data. This module's test proves that distance for the longest flit. Both products are sums of
+//! constant multiples, so each is a tree of XORs; the larger one, of the word, has a pipeline stage of its own.
 
 use super::prelude::*;
 
@@ -17,7 +18,6 @@ const POLYNOMIAL: u32 = 0x1EDC_6F41;
 const SEED: u32 = u32::MAX;
 const BITS: u32 = LinkConfig::CRC_BITS;
 
-/// `x^exponent mod P`.
 fn power(exponent: u32) -> u32 {
     (0..exponent).fold(1, |value, _| times_x(value))
 }
@@ -52,7 +52,7 @@ pub(super) fn on_the_wire(remainder: &Bits) -> Bits {
     cat((0..BITS).map(|k| remainder.bit(k)))
 }
 
-/// The remainder over words of `width` bits. Two cycles after a word it is in `crc_o`.
+/// The remainder over words of `width` bits, in `crc_o` two cycles after a word.
 #[block(m, "link_crc_{width}", "Remainder of a flit, word by word.")]
 pub fn link_crc(width: u32) -> Block {
     let word = m.input(width, "word, its lowest bit first on the wire");
@@ -73,9 +73,9 @@ pub fn link_crc(width: u32) -> Block {
 mod tests {
     use super::*;
 
-    /// Distance 6: no codeword has weight 1 to 5. Odd weights are excluded by the factor x + 1; a codeword of weight 2 or 4
-    /// would make two single bits, or two different pairs of bits, have the same remainder. All remainders and sums of
-    /// two are sorted and compared with their neighbours.
+    /// Distance 6: no codeword has weight 1 to 5. The factor x + 1 excludes odd weights; a codeword of weight 2 or 4
+    /// would give two single bits, or two different pairs of bits, the same remainder. The test sorts all remainders
+    /// and sums of two and compares neighbours.
     #[test]
     fn every_error_of_up_to_five_bits_in_the_longest_flit_has_a_remainder() {
         assert_eq!((POLYNOMIAL.count_ones() + 1) % 2, 0, "P(1) = 0, so x + 1 divides P");

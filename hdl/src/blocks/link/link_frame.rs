@@ -1,33 +1,27 @@
-//! What the parts of a DIMM-link agree on: the header's fields, markers, the place of every payload bit, the ring of words.
+//! Common definitions of a DIMM-link: the header's fields, markers, the place of every payload bit, the ring of words.
 //!
-//! A flit is `flit_words` words, one per cycle. Counted from bit 0 of its first word: header, payload, padding, and the CRC in
-//! the uppermost bits of the last word. Lane `l` carries bits `25 l .. 25 l + 24` of each word, the lowest bit first. Between frames of
-//! `frame_flits` flits there is one word of markers. docs/dimm-link.md has the tables.
+//! A flit is `flit_words` words, one per cycle. Counted from bit 0 of its first word: header, payload, padding, and the
+//! CRC in the uppermost bits of the last word. Lane `l` carries bits `25 l .. 25 l + 24` of each word, the lowest bit
+//! first. One word of markers lies between frames of `frame_flits` flits. docs/dimm-link.md has the tables.
 
 use super::prelude::*;
 
-/// Bits of a sequence number.
 pub(super) const SEQ: u32 = LinkConfig::SEQUENCE_BITS;
-/// Bits of the number of a replay round.
 pub(super) const ROUND: u32 = 4;
-/// Bits of the number of a DIMM.
 pub(super) const NODE: u32 = LinkConfig::NODE_BITS;
-/// Bits of the number of a flit's last beat.
 pub(super) const BEAT: u32 = 3;
-/// Bits of a flit's kind.
 pub(super) const KIND: u32 = 2;
 /// Bits of the label, which the link carries and does not look at.
 pub(super) const LABEL: u32 = LinkConfig::LABEL_BITS;
-/// Bits of what the transmitter keeps beside each flit's payload: destination, source, last beat, end of message, label.
+/// Bits that the transmitter keeps beside each flit's payload: destination, source, last beat, end of message, label.
 pub(super) const TAG: u32 = 2 * NODE + BEAT + 1 + LABEL;
 
-/// Kinds: no payload; payload; a side after reset, which knows nothing of the other; its answer.
+/// No payload.
 pub(super) const IDLE: u128 = 0;
 /// A flit with payload.
 pub(super) const DATA: u128 = 1;
 /// A side after reset, which knows nothing of the other.
 pub(super) const INIT: u128 = 2;
-/// The answer to [`INIT`].
 pub(super) const ANSWER: u128 = 3;
 
 bundle! {
@@ -91,7 +85,7 @@ pub(super) fn markers(config: &LinkConfig) -> Bits {
 /// Place of payload bit 0 in a flit.
 const PAYLOAD: u32 = LinkConfig::HEADER_BITS;
 
-/// The beat in which word `w`'s first payload bit lies; the first one for word 0.
+/// The beat of word `w`'s first payload bit; the first one for word 0.
 pub(super) fn beat_of_word(config: &LinkConfig, w: u32) -> u32 {
     let bit = (w * config.word_bits()).saturating_sub(PAYLOAD);
     (bit / BEAT_BITS).min(config.flit_beats() - 1)
@@ -105,14 +99,13 @@ pub(super) fn payload_of_word(config: &LinkConfig, w: u32) -> (u32, u32) {
     (end.saturating_sub(start), offset)
 }
 
-/// The word that completes beat `b`, and how many bits of that word come after the beat.
+/// The word that completes beat `b`, and the number of bits of that word after the beat.
 pub(super) fn end_of_beat(config: &LinkConfig, b: u32) -> (u32, u32) {
     let end = PAYLOAD + (b + 1) * BEAT_BITS;
     let word = (end - 1) / config.word_bits();
     (word, (word + 1) * config.word_bits() - end)
 }
 
-/// Where in frame and flit the present word is.
 #[block(m, "link_ring_{}x{}", config.frame_flits(), config.flit_words(),
     "Place of a word in its frame, one-hot.")]
 pub fn link_ring(config: &LinkConfig) -> Block {
@@ -133,7 +126,6 @@ pub fn link_ring(config: &LinkConfig) -> Block {
     m.output(at, "word of the flit, one-hot");
 }
 
-/// A counter that steps and is cleared.
 fn mux_count(value: &Bits, step: &Bits, clear: &Bits) -> Bits {
     let stepped = mux(step, value.plus_one(), value);
     mux(clear, zeros(value.width()), stepped)

@@ -1,15 +1,14 @@
-//! One lane of a link's receiver: finds the boundary of words and the markers, and delays the lane until all are in step.
-//!
-//! The SerDes gives 25 bits per cycle and knows no boundary. The lane tries the 25 places one after the other: at each it waits
-//! for the marker a frame long. Three markers a frame apart lock it, four missing ones in a row let go of it.
+//! One lane of a link's receiver: finds the boundary of words and the markers, and delays the lane until all are in
+//! step. The SerDes gives 25 bits per cycle without a boundary. The lane tries the 25 places in turn, waiting at each
+//! for the marker a frame long. Three markers a frame apart lock it, four missing ones in a row unlock it.
 
 use super::prelude::*;
 
 const BITS: u32 = LinkConfig::LANE_BITS;
-/// Cycles beyond a frame that the lane stays at a place: what is on its way when the place changes.
+/// Cycles beyond a frame that the lane stays at a place: the words in flight when the place changes.
 const MARGIN: u32 = 4;
 
-/// A lane. `align_i` may come in a cycle in which `near_o` is set on all lanes.
+/// `align_i` may come in a cycle in which `near_o` is set on all lanes.
 #[block(m, "link_lane_{}", config.frame_words(), "Finds a lane's words and markers, and delays the lane.")]
 pub fn link_lane(config: &LinkConfig) -> Block {
     let frame = config.frame_words();
@@ -55,7 +54,7 @@ pub fn link_lane(config: &LinkConfig) -> Block {
     let next_pos = mux(any!(finds, due), lit(1, pos_bits), pos.plus_one());
     pos.next(next_pos.gated(!restarts));
 
-    // The words of late lanes are still to come when the first marker is there.
+    // The words of late lanes are still to come at the first marker.
     let depth_bits = log2(LinkConfig::DESKEW_WORDS);
     let mark = m.wire(due & locked);
     let age = m.reg(depth_bits).reset(LinkConfig::DESKEW_WORDS as u128 - 1);

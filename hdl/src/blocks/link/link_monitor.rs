@@ -2,9 +2,7 @@
 
 use super::prelude::*;
 
-/// Bits of a counter.
 pub(super) const COUNTER: u32 = 32;
-/// Bits of a counter's number.
 pub(super) const NUMBER: u32 = 4;
 /// Bits of the time of one flit.
 const TIME: u32 = 16;
@@ -29,7 +27,7 @@ bundle! {
     }
 }
 
-/// The counters; they wrap around.
+/// They wrap around.
 #[block(m, "link_monitor", "Counters of a link.")]
 pub fn link_monitor() -> Block {
     let number = m.input(counter = NUMBER, "counter to be read");

@@ -1,13 +1,12 @@
-//! Receiving side of a link: checks flits, keeps those that are next in order, and hands their beats out.
-//!
-//! Beats are written to the buffer as they come, behind the last flit that was accepted; only when the CRC is right and the number the
-//! expected one does that place count as filled. Nothing else of a flit is used before the CRC is known.
+//! Receiving side of a link: checks flits, keeps those that are next in order, and hands their beats out. Beats are
+//! written to the buffer as they come, after the last accepted flit, but their place counts as filled only if the CRC
+//! is right and the number the expected one. Nothing else of a flit is used before the CRC is known.
 
 use super::link_aligner::link_aligner;
 use super::link_crc::link_crc;
 use super::prelude::*;
 
-/// The receiver. `good_o` or `bad_o` comes three cycles after a flit's last word was in step.
+/// `good_o` or `bad_o` comes three cycles after a flit's last word was in step.
 #[block(m, "link_receiver_{}", name(config), "Checks flits and hands them out in order.")]
 pub fn link_receiver(config: &LinkConfig) -> Block {
     let lanes = m.input(config.word_bits(), "bits of all lanes");
@@ -20,7 +19,7 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let word = aligner.word.q();
     let at = delayed(&m, "at", &aligner.at.q(), 3);
 
-    // The check, and the header of the flit that it is about.
+    // The check, and the header of the checked flit.
     let crc =
         link_crc::In { word, first: at[0].bit(0) }.part(&m, "crc", &link_crc(config.word_bits())?).crc.q();
     let ends = m.wire(at[2].msb());
@@ -31,8 +30,8 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let header_q = m.hold("header_q", first, at[0].msb());
     let header = Header::unpack(header_q);
 
-    // What it says of the other direction is looked at up to four cycles after `good`. The header of a short flit is overwritten before
-    // that.
+    // What it says of the other direction is looked at up to four cycles after `good`. The header of a short flit is
+    // overwritten before that.
     let said = cat!(header.limit, header.nack_round, header.nack, header.ack);
     let said_q = m.hold("said_q", said, good);
 
@@ -60,7 +59,7 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     expected.next(mux(syncs, header.sequence, expected + accepts.zext(SEQ)));
     let nack = m.reg(1).reset(0);
     let misses = m.wire(normal & beyond);
-    // A flit in turn, or an idle one that says that there is none beyond, ends the search.
+    // A flit in turn, or an idle one that says that none is beyond it, ends the search.
     let caught_up = any!(accepts, all!(normal, in_turn, !has_payload), syncs);
     nack.set_clear(misses, caught_up);
     let nack_round = m.reg(ROUND).reset(0).enable(misses).next(header.round);

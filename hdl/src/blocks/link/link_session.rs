@@ -1,14 +1,14 @@
-//! Whether the two sides of a link know each other, and whether the link still makes progress.
+//! Whether the two sides of a link have found each other, and whether the link still makes progress.
 //!
-//! After reset a side sends `INIT` flits until it hears `INIT` or `ANSWER`; it answers the former, and the latter makes it *up*, as does
-//! any ordinary flit for a side that answers. An `INIT` heard by a side that is up means that the other one was reset.
+//! After reset a side sends `INIT` flits until it receives `INIT` or `ANSWER`; it answers the former, and the latter
+//! makes it *up*, as does any ordinary flit for a side that answers. An `INIT` received by a side that is up means that
+//! the other one was reset.
 //!
 //! A link is faulty when for `fault_cycles` no flit arrived intact, or nothing was acknowledged although something is
-//! to be. A fault stays until `retrain_i`. Nothing is lost by it: numbers and buffers stay as they are.
+//! to be. A fault stays until `retrain_i`. It loses nothing: numbers and buffers stay.
 
 use super::prelude::*;
 
-/// The session.
 #[block(m, "link_session_{}", log2(config.fault_cycles()), "State of a link: reset, up, faulty.")]
 pub fn link_session(config: &LinkConfig) -> Block {
     let bits = log2(config.fault_cycles());

@@ -1,18 +1,16 @@
 //! Crossbar of a bridge: moves flits, beat by beat, from the links' receivers to their transmitters.
 //!
-//! Each input has a register, which knows the output that its flit goes to. Each output serves the inputs in turn, a whole flit at a
+//! Each input has a register, with the output of its flit. Each output serves the inputs in turn, a whole flit at a
 //! time. A beat takes two cycles from input to output and one passes every other cycle: 32 bytes per cycle and port.
 
 use super::prelude::*;
 
-/// Bits of a port's number in the routes.
 pub(super) const PORT: u32 = 3;
 /// Bits of the route to one DIMM: the port, and whether there is a route.
 pub(super) const ROUTE: u32 = PORT + 1;
-/// DIMMs that can be told apart.
+/// DIMMs with different numbers.
 pub(super) const NODES: u32 = 1 << NODE;
 
-/// The crossbar for `ports` links.
 #[block(m, "link_switch_{ports}", "Moves flits between the links of a bridge.")]
 pub fn link_switch(ports: u32) -> Block {
     let routes = m.input(NODES * ROUTE, "route to each DIMM, stable: port, and above it that there is one");
@@ -24,7 +22,6 @@ pub fn link_switch(ports: u32) -> Block {
         (rx, flit_ends, ready)
     });
 
-    // Inputs: the beat, and where it goes.
     let moved = each(ports, |p| m.forward(format!("moved{p}"), 1));
     let (mut waits, mut beats, mut lasts, mut ways) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (p, (rx, flit_ends, _)) in inputs.iter().enumerate() {
@@ -95,7 +92,6 @@ fn next_in_turn(wants: &Bits, served: &Bits) -> Bits {
     let count = wants.width();
     let grant = |i: u32| {
         let cases = each(count, |last| {
-            // Those between the last one and this one go first.
             let between: Vec<Bits> = (1..count)
                 .map(|d| (last + d) % count)
                 .take_while(|j| *j != i)
@@ -111,7 +107,6 @@ fn next_in_turn(wants: &Bits, served: &Bits) -> Bits {
     cat((0..count).rev().map(grant))
 }
 
-/// Bits of the routes of all DIMMs.
 pub(super) const fn routes_bits() -> u32 {
     NODES * ROUTE
 }

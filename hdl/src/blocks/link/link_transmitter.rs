@@ -1,14 +1,14 @@
 //! Sending side of a link: takes beats, keeps flits until they are acknowledged, frames them, repeats them.
 //!
-//! The buffer is the queue: what comes in is written to it, and every flit is sent from it, the first time and again. Three
-//! sequence numbers cut it: `acked`, `next` to send, `tail` to be filled. To repeat is to set `next` back to `acked`: whenever the other side
-//! asks, and once if it says nothing.
-//! A flit slot without payload to send carries an idle flit, whose header has the same acknowledgements and credits.
+//! The buffer is the queue: every beat is written to it, and every flit is sent from it, the first time and again.
+//! Three sequence numbers divide it: `acked`, `next` to send, `tail` to be filled. To repeat is to set `next` back to
+//! `acked`: whenever the other side asks, and once if it says nothing. A flit slot without payload to send carries an
+//! idle flit, whose header has the same acknowledgements and credits.
 
 use super::link_crc::{link_crc, on_the_wire};
 use super::prelude::*;
 
-/// The transmitter. A word leaves seven cycles after its flit was chosen.
+/// A word leaves seven cycles after its flit was chosen.
 #[block(
     m,
     "link_transmitter_{}",

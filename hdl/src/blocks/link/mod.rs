@@ -1,8 +1,9 @@
 //! The DIMM-link: its controller, the bridge between several links, and the core's end of it.
 //!
-//! Reading order: [`link_frame`], [`link_crc`], [`link_lane`], [`link_aligner`], [`link_receiver`], [`link_transmitter`],
-//! [`link_session`], [`link_monitor`], [`link_controller`]; [`link_switch`], [`link_bridge`]. What executes `send` and `receive`:
-//! `transfer_message`, [`transfer_walker`], [`transfer_sender`], [`transfer_receiver`], [`transfer_unit`].
+//! Reading order: [`link_frame`], [`link_crc`], [`link_lane`], [`link_aligner`], [`link_receiver`],
+//! [`link_transmitter`], [`link_session`], [`link_monitor`], [`link_controller`]; [`link_switch`], [`link_bridge`]. For
+//! `send` and `receive`: `transfer_message`, [`transfer_walker`], [`transfer_sender`], [`transfer_receiver`],
+//! [`transfer_unit`].
 
 pub mod link_aligner;
 pub mod link_bridge;
@@ -21,7 +22,6 @@ pub mod transfer_sender;
 pub mod transfer_unit;
 pub mod transfer_walker;
 
-/// Names that several blocks of this folder use.
 mod prelude {
     pub(super) use super::link_frame::{
         ANSWER, BEAT, DATA, Header, IDLE, INIT, KIND, LABEL, LinkBeat, NODE, ROUND, SEQ, TAG, Tag,

@@ -1,7 +1,6 @@
-//! Receives a message from the link into a range of DRAM.
-//!
-//! Each flit says by source and label which message it belongs to. Those of the message that is waited for are written, in the order
-//! in which they come; others are dropped and counted. While nothing is waited for, flits stay in the link.
+//! Receives a message from the link into a range of DRAM. Source and label of each flit identify its message. Flits of
+//! the expected message are written, in the order in which they come; others are dropped and counted. While no message
+//! is expected, flits stay in the link.
 
 use super::prelude::*;
 use super::transfer_sender::patience;
@@ -10,7 +9,7 @@ use super::transfer_walker::transfer_walker;
 /// Bits of the count of writes on their way: more than all queues hold.
 const PENDING_BITS: u32 = 10;
 
-/// The receiver. A beat per cycle at most; its data go past it.
+/// At most one beat per cycle; its data bypass the receiver.
 #[block(m, "transfer_receiver_g{}_a{}_t{}", config.gemv().ranks(), config.dram().burst_bits(),
     config.link().transfer_cycles(),
     "Takes a message into a range of DRAM.")]

@@ -1,18 +1,16 @@
-//! Sends a range of DRAM over the link: reads bursts ahead by requests to the ranks, puts them back into their order, and hands them
-//! to the link as one message.
-//!
-//! What comes back waits in a queue for each rank, whose places are reserved before a burst is asked for: responses are always
-//! taken. A message that cannot go on ends between two flits, so the link is never left within one.
+//! Sends a range of DRAM over the link: reads bursts ahead by requests to the ranks, restores their order, and hands
+//! them to the link as one message. Beats wait in a queue for each rank, with places reserved before a burst is
+//! requested: responses are always taken. A message that cannot go on ends between two flits, so the link is never left
+//! within one.
 
 use super::prelude::*;
 use super::transfer_walker::transfer_walker;
 
-/// Beats that can be on their way to or wait in one rank's queue. With those that wait in the link they last for a refresh.
+/// Beats that wait in, or are on their way to, one rank's queue. With those in the link they last for a refresh.
 const QUEUED_BEATS: u32 = 16;
-/// Bits of a number of free places.
 const PLACE_BITS: u32 = log2(QUEUED_BEATS) + 1;
 
-/// Cycles since something moved, while `runs`; set when there were too many.
+/// Cycles without progress while `runs`; returns whether there were too many.
 pub(super) fn patience(m: &ModuleBuilder, config: &LinkConfig, clear: &Bits, runs: &Bits) -> Bits {
     let bits = log2(config.transfer_cycles());
     let time = m.reg("time_q", bits).reset(0);
@@ -22,7 +20,7 @@ pub(super) fn patience(m: &ModuleBuilder, config: &LinkConfig, clear: &Bits, run
     late.q()
 }
 
-/// The sender. A beat per cycle at most.
+/// At most one beat per cycle.
 #[block(m, "transfer_sender_g{}_a{}_b{}_t{}", config.gemv().ranks(), config.dram().burst_bits(),
     config.link().flit_beats(), config.link().transfer_cycles(),
     "Reads a range of DRAM and sends it as one message.")]
@@ -82,7 +80,7 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     let last = m.wire(left.eq_lit(1));
     left.next(mux(start, beats, left - takes.zext(TRANSFER_BITS)).gated(!stops));
 
-    // The place in the flit. The first flit of a message says so.
+    // The place in the flit. The first flit of a message is marked.
     let index_bits = log2(link.flit_beats());
     let index = m.reg(index_bits).reset(0);
     let ends = m.wire(last | index.all());

@@ -1,8 +1,6 @@
-//! The core's end of a DIMM-link: what executes `send` and `receive`, the link's controller, and what the host reads of them
-//! (docs/isa.md, "Transfers").
-//!
-//! Sender and receiver work side by side and share one request per cycle to the ranks, taking turns. They know nothing of
-//! what the core computes.
+//! The core's end of a DIMM-link: executes `send` and `receive`, has the link's controller, and the host's registers
+//! for both (docs/isa.md, "Transfers"). Sender and receiver work side by side and share one request per cycle to the
+//! ranks, taking turns. They are independent of what the core computes.
 
 use super::link_controller::link_controller;
 use super::prelude::*;
@@ -11,7 +9,7 @@ use super::transfer_sender::{patience, transfer_sender};
 
 /// Bits of a number of requests in a row.
 const RUN_BITS: u32 = 4;
-/// Bits of what the host can tell the link: look for the markers anew and go on; forget failures.
+/// Bits of the host's controls: search for the markers anew and go on; clear failures.
 pub(crate) const CONTROL_BITS: u32 = 2;
 
 bundle! {
@@ -35,7 +33,6 @@ bundle! {
     }
 }
 
-/// The unit.
 #[block(m, "transfer_unit_g{}_a{}_{}", config.gemv().ranks(), config.dram().burst_bits(), name(config.link()),
     "Moves ranges of DRAM over a DIMM-link.")]
 pub fn transfer_unit(config: &DesignConfig) -> Block {
@@ -66,7 +63,6 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     let beats = each.fold(zeros(TRANSFER_BITS), |sum, one| sum + one);
     let message = Message { address, beats, ranks: chosen, node, slot }.held(&m, "", starts);
 
-    // The link.
     let link = link_controller::Out::from(m.instance("link", &link_controller(link_config)?));
     let sender = transfer_sender::Out::from(m.instance("sender", &transfer_sender(config)?));
     let receiver = transfer_receiver::Out::from(m.instance("receiver", &transfer_receiver(config)?));
@@ -88,7 +84,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     });
     let (fault, peer_fault, rx) = (link.fault.q(), link.peer_fault.q(), link.rx.q());
 
-    // One request per cycle; up to so many go for one side before the other, so that not each of them needs another row.
+    // One request per cycle; up to 16 go for one side before the other, so that not each of them needs another row.
     let (send_wants, receive_wants) = (sender.req_valid.q(), receiver.req_valid.q());
     let turn = m.reg(1).reset(0);
     let sends_now = m.wire(send_wants & (turn | !receive_wants));
@@ -122,7 +118,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
         rx_label: rx.label,
     });
 
-    // What the host reads: see docs/isa.md.
+    // The host's registers: see docs/isa.md.
     let control_forget = control.bit(1);
     let counter = |name: &str, step: &Bits| m.counter(name, COUNTER, step);
     let send_fails = m.flag(sender.fails);
@@ -131,7 +127,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     let receive_faulty = m.flag(receiver.faulty);
     let gives_up = m.flag(receiver.gives_up);
     let drops = m.flag(receiver.drops);
-    // What the other side does not take is not waited for without an end.
+    // Waiting for the other side to take beats is bounded.
     let holds = link.tx_holds.q();
     let sends_beat = sender.sends.q();
     let untaken = patience(&m, link_config, &any!(sends_beat, !holds), &holds);

@@ -1,8 +1,7 @@
-//! The places of a transfer's bursts: burst by burst, and of each burst all ranks that take part, the lowest first.
+//! The order of a transfer's bursts: burst by burst and, for each, the participating ranks in ascending order.
 
 use super::prelude::*;
 
-/// The lowest set bit alone.
 fn lowest(bits: &Bits) -> Bits {
     let alone = |g: u32| {
         let below = each(g, |k| bits.bit(k));
@@ -11,7 +10,7 @@ fn lowest(bits: &Bits) -> Bits {
     cat((0..bits.width()).rev().map(alone))
 }
 
-/// The walker. The first place is there in the cycle after `start_i`, the next one in the cycle after `step_i`.
+/// The first place comes in the cycle after `start_i`, the next one in the cycle after `step_i`.
 #[block(m, "transfer_walker_g{}_a{}", config.gemv().ranks(), config.dram().burst_bits(),
     "Rank and burst of each burst of a transfer.")]
 pub fn transfer_walker(config: &DesignConfig) -> Block {

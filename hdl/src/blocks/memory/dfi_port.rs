@@ -1,23 +1,21 @@
-//! The pins of a rank's controller as a DFI port (DDR PHY Interface, DFI 4.0, one phase, matched frequency), and the device's initialisation (JESD79-4, 3.3.1).
+//! The pins of a rank's controller as a DFI port (DDR PHY Interface, DFI 4.0, one phase, matched frequency), and the
+//! device's initialisation (JESD79-4, 3.3.1).
 //!
-//! Commands are delayed by a constant, so that write data come before them as a PHY wants; distances between commands stay as they are. Read
-//! data wait in a queue until the controller looks at its bus, so a PHY may give them at any time up to its latest one. The port owns the command
-//! bus until the device is ready; the controller's reset has to last until then.
+//! Commands are delayed by a constant, so that write data precede them as a PHY requires; distances between commands
+//! stay. Read data wait in a queue until the controller looks at its bus, so a PHY may give them at any time up to its
+//! latest one. The port owns the command bus until the device is ready; the controller's reset has to last until then.
 //!
-//! Every handshake follows from its command only, and the port counts from there by itself: a controller that is reset after a WR or RD ends
-//! neither the enables nor the transfer. A write gets zeros in place of the words that the controller does not drive any more; read data
-//! leave the queue when they are due, whether anybody looks or not.
+//! Every handshake follows from its command only, and the port counts from there: a controller that is reset after a WR
+//! or RD ends neither the enables nor the transfer. A write gets zeros in place of words that the controller no longer
+//! drives; read data leave the queue when they are due in any case.
 
 use super::dfi_sequencer::dfi_sequencer;
 use super::prelude::*;
 
-/// Clocks of a burst on the data bus.
 const BURST: u32 = DramConfig::T_BL;
-/// Clocks in which ODT is high, from WR on: ODTH8 of JESD79-4.
+/// Clocks in which ODT is high, starting at WR: ODTH8 of JESD79-4.
 const ODT: u32 = 6;
 
-/// The port of one rank.
-///
 /// # Errors
 /// [`HdlError`] for the reasons of [`dfi_sequencer`].
 #[block(m)]
@@ -59,7 +57,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     let select = m.reg("select_n_q", 1).reset(1).next(mux(ready, cs_late, steps.cs_n));
     let command = m.delay(mux(ready, pins_late, owned));
 
-    // What the controller gave, with its age in clocks; it is at the port after `delay` of them.
+    // The controller's commands, with their age in clocks; at the port after `delay` of them.
     let code = |write_n: bool| {
         let kind = a.slice(14, 3);
         all!(!cs_n, act_n, kind.bit(2), !kind.bit(1), if write_n { kind.bit(0) } else { !kind.bit(0) })

@@ -1,4 +1,5 @@
-//! Power up of a DDR4 device (JESD79-4, 3.3.1): reset, CKE, mode registers in the order of the standard, ZQ calibration, with the waits behind each.
+//! Power up of a DDR4 device (JESD79-4, 3.3.1): reset, CKE, mode registers in the standard's order, ZQ calibration,
+//! with their waits.
 
 use super::prelude::*;
 
@@ -8,7 +9,7 @@ const T_MOD_LEAST: u32 = 24;
 const T_MOD_PS: u64 = 15_000;
 const T_ZQ_INIT: u32 = 1024;
 const T_DLLK: u32 = 1024;
-/// What CKE waits for beyond tRFC.
+/// CKE's wait beyond tRFC.
 const T_XPR_PS: u64 = 10_000;
 
 /// RAS_n, CAS_n and WE_n of an address; ZQ calibration is the long one with A10.
@@ -17,7 +18,8 @@ const ZQCL: u128 = 0b110 << 14 | 1 << 10;
 /// No command: chip select stays high.
 const NONE: u128 = 0b111 << 14;
 
-/// One step: whether there is a command, its mode register and address, the device's reset and CKE, and clocks to the next step.
+/// One step: whether there is a command, its mode register and address, the device's reset and CKE, and clocks to the
+/// next step.
 struct Step {
     command: bool,
     mode: u128,
@@ -27,7 +29,6 @@ struct Step {
     clocks: u32,
 }
 
-/// The code of a time in a mode register.
 fn code(register: &str, codes: &[(u32, u128)], time: u32) -> Result<u128, HdlError> {
     codes.iter().find(|(value, _)| *value == time).map(|(_, code)| *code).ok_or_else(|| {
         HdlError::Expression {
@@ -71,7 +72,7 @@ const CAS_LATENCIES: [(u32, u128); 24] = [
 /// Write latency: A5, A4, A3 of MR2.
 const WRITE_LATENCIES: [(u32, u128); 8] =
     [(9, 0), (10, 1), (11, 2), (12, 3), (14, 4), (16, 5), (18, 6), (20, 7)];
-/// Write recovery and RD to PRE: A13, A11, A10, A9 of MR0. They are for auto precharge, which the controller never uses.
+/// Write recovery and RD to PRE: A13, A11, A10, A9 of MR0, for auto precharge, which the controller never uses.
 const RECOVERIES: [(u32, u32, u128); 9] = [
     (10, 5, 0),
     (12, 6, 1),
@@ -86,7 +87,8 @@ const RECOVERIES: [(u32, u32, u128); 9] = [
 /// tCCD_L: A12, A11, A10 of MR6.
 const LONG_DISTANCES: [(u32, u128); 5] = [(4, 0), (5, 1), (6, 2), (7, 3), (8, 4)];
 
-/// The mode registers, 0 to 6. Termination while writing is RZQ/2 (RTT_WR, RTT_NOM RZQ/4), everything else as after reset.
+/// The mode registers, 0 to 6. Termination while writing is RZQ/2 (RTT_WR, RTT_NOM RZQ/4), everything else as after
+/// reset.
 fn modes(dfi: &DfiConfig, dram: &DramConfig) -> Result<[u128; 7], HdlError> {
     dfi.check(dram).map_err(|e| HdlError::Expression {
         module: "dfi_sequencer".into(),
@@ -113,11 +115,11 @@ fn modes(dfi: &DfiConfig, dram: &DramConfig) -> Result<[u128; 7], HdlError> {
     Ok([mr0, mr1, mr2, 0, 0, 0, mr6])
 }
 
-/// The sequencer. It begins when the PHY is ready and ends for good: only a reset of its own begins again.
+/// Begins when the PHY is ready and ends for good: only its reset begins again.
 ///
 /// # Errors
-/// [`HdlError`] if a mode register has no code for a time, if devices of the speed grade have no such CAS latency, or if the description
-/// breaks a rule of the language.
+/// [`HdlError`] if a mode register has no code for a time, if devices of the speed grade have no such CAS latency, or
+/// if the description breaks a rule of the language.
 #[block(m, "dfi_sequencer_l{}_w{}_g{}_{}", dfi.cas_latency(dram), dram.t_cwl(), dram.bank_groups(),
     name(dfi, dram),
     "Initialises a DDR4 device.")]
@@ -176,7 +178,7 @@ pub fn dfi_sequencer(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     };
     let counted = mux(waits | last, left, left.minus_one());
     left.next(mux(ends, next_time, counted));
-    // A command is there in the first clock of its step.
+    // A command is valid in the first clock of its step.
     first.next(ends);
     let registered =
         |name: &str, value: Bits, reset: u128| m.reg(name, value.width()).reset(reset).next(value);
@@ -191,7 +193,7 @@ pub fn dfi_sequencer(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     m.output(ready = registered("ready_q", last, 0), "the device can be used");
 }
 
-/// Part of module names: all other parameters.
+/// Suffix of module names: all other parameters.
 fn name(dfi: &DfiConfig, dram: &DramConfig) -> String {
     let text = format!("{dfi:?} {dram:?}");
     let hash =

@@ -1,14 +1,12 @@
-//! State of a rank's banks: which row is open, and which commands the timing rules allow next.
-//!
-//! Commands change the state at the end of a slot's last phase. In the phase after it, the state of the banks that the
-//! entries ask for is looked up into registers.
+//! State of a rank's banks: which row is open, and which commands the timing rules allow next. Commands change the
+//! state at the end of a slot's last phase. In the next phase, the state of the entries' banks is looked up into
+//! registers.
 
 use super::prelude::*;
 
-/// Bits of a bank's state beside its row, from bit 0: open, RD and WR allowed, PRE allowed, ACT allowed.
+/// Bits of a bank's state besides its row, from bit 0: open, RD and WR allowed, PRE allowed, ACT allowed.
 pub(super) const FLAGS: u32 = 4;
 
-/// The banks.
 #[block(m, "rank_banks_{name}", "Open rows of a rank and when its banks may be used.")]
 pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Block {
     let (slots, banks) = (Slots::new(dram), dram.banks());

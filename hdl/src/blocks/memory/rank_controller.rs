@@ -1,13 +1,13 @@
 //! Controller of one DRAM rank, in the clock domain of the DRAM.
 //!
-//! Entries pass through [`super::rank_intake`] (places for what comes back are reserved), [`super::rank_queue`] (four
+//! Entries pass through [`super::rank_intake`] (reserves places for what comes back), [`super::rank_queue`] (four
 //! entries in order), [`super::rank_scheduler`] with [`super::rank_banks`] and [`super::rank_refresh`] (which command
 //! when) and [`super::rank_data`]. It works in slots of four clocks ([`super::rank_timing`]): a decision takes the four
 //! phases of one slot and is on the pins in the next. The page policy is open: a row stays open until another one of
 //! the bank is needed, or a refresh.
 //!
-//! Order: entries are served in the order in which they entered, so a source's reads see its earlier writes. Between
-//! the two sources there is no order.
+//! Entries are served in the order in which they entered, so a source's reads see its earlier writes. Between the two
+//! sources there is no order.
 
 use super::prelude::*;
 use super::rank_banks::rank_banks;
@@ -23,7 +23,6 @@ const WE_N: u32 = 14;
 /// A burst of eight begins at a multiple of eight columns.
 const COLUMN_SHIFT: u32 = 3;
 
-/// The controller.
 #[block(m, "rank_controller_{}_{}", timing_name(dram), ports.name(dram),
     "Issues the commands of one DRAM rank and moves its data.")]
 pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Block {
@@ -80,7 +79,7 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Block {
     }
     .part(&m, "data", &rank_data(dram, ports, &name)?);
 
-    // The command bus. Column commands are on it in the first clock of a slot, row commands in the third.
+    // The command bus: column commands in the first clock of a slot, row commands in the third.
     let (row_command, row_act_n) = (scheduler.command.q(), scheduler.act_n.q());
     let selected = any!(for_column & column, for_row & row_command);
     let deselect = m.reg("cs_n_q", 1).reset(1).next(!selected);
@@ -117,7 +116,7 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Block {
     m.output(a = address, "address pins; without ACT RAS_n, CAS_n and WE_n are A16, A15 and A14");
 }
 
-/// Part of the module names that tells timings apart.
+/// Suffix of module names that distinguishes timings.
 fn timing_name(dram: &DramConfig) -> String {
     let timings = format!("{:?}", super::rank_timing::Slots::new(dram));
     let latencies = format!("{} {}", dram.t_cl(), dram.t_cwl());
@@ -125,7 +124,7 @@ fn timing_name(dram: &DramConfig) -> String {
         2 => String::new(),
         more => format!(" {more}"),
     };
-    // FNV-1a, 32 bits: eighteen numbers would be no name.
+    // FNV-1a, 32 bits, in place of eighteen numbers.
     let hash = timings
         .bytes()
         .chain(latencies.bytes())

@@ -1,12 +1,10 @@
-//! The data bus of a rank: what was issued, until its data are due, and the 512 bits between four transfers.
-//!
-//! The burst of a RD that is on the pins in clock t is on `dq_i` in clocks t + tCL to t + tCL + 3, and is passed on in
-//! the next one. For a WR, `dq_o` carries the data in clocks t + tCWL to t + tCWL + 3. Both are fixed phases of the
-//! slot, a fixed number of slots later.
+//! The data bus of a rank: issued commands until their data are due, and the 512 bits between four transfers. The burst
+//! of a RD that is on the pins in clock t is on `dq_i` in clocks t + tCL to t + tCL + 3, and is passed on in the next
+//! one. For a WR, `dq_o` carries the data in clocks t + tCWL to t + tCWL + 3. Both are fixed phases of the slot, a
+//! fixed number of slots later.
 
 use super::prelude::*;
 
-/// The data path.
 #[block(m, "rank_data_{name}_{}", ports.name(dram),
     "Moves bursts between the data bus and the FIFOs at the time their commands ask for.")]
 pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block {
@@ -22,7 +20,7 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Blo
     let step = ring.msb();
     let phase = |clock: u32| ring.bit(clock % SLOT);
 
-    // What was issued. Stage 0 belongs to the slot in which the command is on the pins.
+    // Issued commands. Stage 0 belongs to the slot in which the command is on the pins.
     let (read_latency, write_latency) = (dram.t_cl(), dram.t_cwl());
     let stages = read_latency / SLOT + 2;
     let mut issued: Vec<(Bits, Bits, Bits)> = vec![(column, write, cat!(request, last, tag))];
@@ -45,7 +43,7 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Blo
     let arrives = m.wire(valid & phase(read_latency));
     let (tag, last, request) = (rest.low(tag_bits), rest.bit(tag_bits), rest.bit(tag_bits + 1));
 
-    // Two registers lie before the pins: the selection, and the bus itself.
+    // Two registers precede the pins: the selection, and the bus itself.
     let selected = (0..SLOT).map(|transfer| {
         let clock = write_latency - 2 + transfer;
         let (valid, write, _) = at(clock);

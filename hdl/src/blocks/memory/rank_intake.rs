@@ -1,9 +1,9 @@
 //! Chooses what enters a rank controller next: a segment of the core's reads or a single request.
 //!
-//! Nothing enters before the place for what it returns is reserved, so the controller never waits for those who take
-//! it. If both sources can enter, they take turns: up to [`TURN_REQUESTS`] requests, then [`TURN_SEGMENTS`] segments. A
-//! turn of several keeps the bus from turning and rows from closing with each request. The choice takes three clocks,
-//! within the slot: used places, sum with the new ones (both ahead), comparison, choice.
+//! Nothing enters before the place for what it returns is reserved, so the controller never has to stop. If both
+//! sources can enter, they take turns: up to [`TURN_REQUESTS`] requests, then [`TURN_SEGMENTS`] segments. Turns of
+//! several avoid bus turnarounds and closed rows with each request. The choice takes three clocks, within the slot:
+//! used places, sum with the new ones (both ahead), comparison, choice.
 
 use super::prelude::*;
 
@@ -12,7 +12,6 @@ pub const TURN_REQUESTS: u32 = 16;
 /// Segments that may go before a waiting request.
 pub const TURN_SEGMENTS: u32 = 4;
 
-/// Widths and depths at a rank controller's boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankPorts {
     pub segment_tag_bits: u32,
@@ -24,7 +23,7 @@ pub struct RankPorts {
 }
 
 impl RankPorts {
-    /// Tag of an entry: that of a segment or that of a request.
+    /// Bits of an entry's tag: a segment's or a request's.
     pub(super) fn tag_bits(&self) -> u32 {
         self.segment_tag_bits.max(self.request_tag_bits)
     }
@@ -59,7 +58,6 @@ bundle! {
     }
 }
 
-/// The intake.
 #[block(m, "rank_intake_{}", ports.name(dram),
     "Reserves the places for what comes back and chooses the next entry.")]
 pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
@@ -112,8 +110,8 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
     let segment_fits = fits("beat", ports.beats, beat_taken, &seg.valid, &seg.length, &segment);
     let request_fits = fits("rsp", ports.responses, rsp_taken, &req.valid, &zeros(1), &request);
 
-    // Whose turn it is, and how many of it have gone. The requests' turn begins with the first one and ends early if a segment
-    // can go and no request can; the segments' turn waits for all of its segments.
+    // Whose turn it is, and how many of it have gone. The requests' turn begins with the first one and ends early if a
+    // segment can go and no request can; the segments' turn waits for all of its segments.
     let run_bits = bits_for(TURN_REQUESTS - 1);
     let run = m.reg(run_bits).reset(0);
     let segments_turn = m.reg(1).reset(0);

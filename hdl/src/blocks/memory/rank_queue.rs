@@ -1,11 +1,8 @@
-//! The entries of a rank controller, in order, the oldest one first.
-//!
-//! Everything changes at the end of a slot's last phase: the head loses a burst, a head without bursts leaves and the
-//! others move up, and the new entry takes the first free place.
+//! The entries of a rank controller, oldest first. Everything changes at the end of a slot's last phase: the head loses
+//! a burst, a head without bursts leaves and the others move up, and the new entry takes the first free place.
 
 use super::prelude::*;
 
-/// The queue.
 #[block(m, "rank_queue_{}", ports.name(dram), "Entries of a rank controller in order.")]
 pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Block {
     let layout = EntryLayout::new(dram, ports.tag_bits());
@@ -32,7 +29,7 @@ pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Block {
     for (i, register) in entries.iter().enumerate() {
         let occupied = |place: usize| valid.get(place).map_or(lit(0, 1), |v| v.q());
         let before = if i == 0 { lit(1, 1) } else { occupied(i - 1) };
-        // The first free place, counted after the head has left.
+        // The first free place, after the head has left.
         let free = mux(pops, occupied(i) & !occupied(i + 1), !occupied(i) & before);
         let take = m.delay(format!("take{i}_q"), new_valid & free);
         let moved = entries.get(i + 1).map(|next| next.q());

@@ -1,14 +1,12 @@
 //! Refresh of a rank: every tREFI it stops the scheduler, closes all banks, refreshes, and lets it go on after tRFC.
-//!
 //! The interval is counted from reset, not from the last REF, so that delays do not add up. Entries open their rows
 //! again themselves.
 //!
-//! After reset the device may be in any state: rows open, a refresh in work. So the first thing is a refresh that waits until
-//! whatever the device was last told is over ([`Slots::settle`]), as if its banks had to be closed.
+//! After reset the device may be in any state: rows open, a refresh in progress. So the first thing is a refresh that
+//! waits until any earlier command is over ([`Slots::settle`]), as if its banks had to be closed.
 
 use super::prelude::*;
 
-/// The refresh sequencer.
 #[block(m, "rank_refresh_{name}", "Decides when a rank is refreshed.")]
 pub fn rank_refresh(dram: &DramConfig, name: &str) -> Block {
     let slots = Slots::new(dram);
@@ -70,7 +68,7 @@ fn properties(
     [left, less, none]: [&Bits; 3],
 ) {
     let counter = |name: &str, most: u32| m.ghost(name, bits_for(most)).reset(0).enable(step);
-    // A bar is gone a slot before that is known.
+    // A bar ends a slot before that is known.
     let most = slots.to_pre() + 1;
     let blocked = counter("blocked_q", most);
     let all = blocked.eq_lit(most.into());
@@ -106,7 +104,7 @@ fn properties(
     m.assert("closed", !(step & refresh) | enough, "PRE of all banks comes tRP before a refresh");
 }
 
-/// Slots to decide: that a refresh is due, that nobody else has a command, that the banks can be closed.
+/// Slots to decide: that a refresh is due, that no other command is chosen, that the banks can be closed.
 const LATE: u32 = 3;
 
 fn reload_value(value: u32, bits: u32) -> Bits {

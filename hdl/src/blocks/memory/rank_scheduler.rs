@@ -1,9 +1,8 @@
-//! Decides which commands a rank gets in the next slot: at most one for a column, at most one for a row.
-//!
-//! The head's next burst is read or written when its row is open and the timing rules allow it. Ahead of that, every
-//! entry may close and open the rows it needs, the oldest one first, in banks that no older entry uses. One phase per
-//! step: state of the banks and what each entry needs (registered by [`super::rank_banks`] and here), what is possible,
-//! the choice, and the change of state.
+//! Decides the commands of a rank in the next slot: at most one for a column, at most one for a row. The head's next
+//! burst is read or written when its row is open and the timing rules allow it. Ahead of that, every entry may close
+//! and open the rows it needs, oldest first, in banks that no older entry uses. One phase per step: state of the banks
+//! and needs of each entry (registered by [`super::rank_banks`] and here), possible commands, the choice, and the
+//! change of state.
 
 use super::prelude::*;
 use super::rank_banks::FLAGS;
@@ -16,7 +15,6 @@ const WE_N: u32 = 14;
 /// A10: all banks.
 const ALL_BANKS: u32 = 10;
 
-/// The scheduler.
 #[block(m, "rank_scheduler_{name}_{}", ports.name(dram),
     "Chooses the column and the row command of each slot.")]
 pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block {
@@ -40,12 +38,12 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     m.unused(ring.low(SLOT - 1), "the state changes in the last phase");
     let step = ring.msb();
 
-    // Bars that hold for all banks or for a bank group. `column` and `acts` are driven at the end.
+    // Bars for all banks or for a bank group. `column` and `acts` are driven at the end.
     let head = &entries[0];
     let column = m.forward(1);
     let acts = m.forward(groups as u32);
     let in_half = |half: usize| if half == 0 { !head.half() } else { head.half() };
-    // Bit 0 of a bank group is the half; what is above it, the pair decides.
+    // Bit 0 of a bank group is the half; the pair gives the bits above it.
     let in_upper =
         |entry: &Entry, group: usize| entry.upper_group().map(|upper| upper.eq_lit((group / HALVES) as u128));
     let in_group = |group: usize| match in_upper(head, group) {
@@ -79,7 +77,7 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     if slots.act_to_other == [1, 1] && slots.four_acts <= 4 {
         m.unused(acts, "one row command per slot keeps ACTs far enough apart");
     }
-    // That of the bank group in which an entry has a half.
+    // The bar of the bank group in which an entry has a half.
     let of_half = |bars: &[Bits], entry: &Entry, half: usize| {
         let of_uppers = bars.iter().enumerate().filter(|(group, _)| group % HALVES == half);
         let gated = of_uppers.map(|(group, bar)| in_upper(entry, group).map_or(*bar, |upper| upper & bar));
@@ -87,7 +85,7 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     };
     let four_acts = four_acts(&m, &acts.any(), slots.four_acts, &step);
 
-    // What is possible.
+    // Possible commands.
     let mut pres = Vec::new();
     let mut acts_possible = Vec::new();
     let mut head_open = Vec::new();
@@ -124,7 +122,7 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     let goes = m.flag("column_q", goes);
     column.drive(goes);
 
-    // The oldest one first, bank group 0 first.
+    // Oldest first, bank group 0 first.
     let wanted: Vec<Bits> = pres.iter().zip(&acts_possible).map(|(pre, act)| pre | act).collect();
     let mut chosen_pre = Vec::new();
     let mut chosen_act = Vec::new();

@@ -1,4 +1,4 @@
-//! Time in slots, and what waits in a rank controller: shared by the parts of [`super::rank_controller`].
+//! Time in slots, and the entries of a rank controller: shared by the parts of [`super::rank_controller`].
 //!
 //! A slot is four clocks of the DRAM, the time of one burst on the data bus. Column commands (RD, WR) are on the pins
 //! in the first clock of a slot, row commands (ACT, PRE, REF) in the third. So `n` slots from one command to another
@@ -8,15 +8,13 @@
 
 use super::prelude::*;
 
-/// Clocks of a slot.
 pub(super) const SLOT: u32 = DramConfig::T_BL;
 /// Clocks from a slot's column command to its row command.
 const ROW_OFFSET: u32 = 2;
-/// Entries that are looked at together.
+/// Entries that are considered together.
 pub(super) const ENTRIES: usize = 4;
-/// Banks between which consecutive bursts alternate, in two bank groups whose numbers differ in bit 0: a row pair's.
+/// Banks between which consecutive bursts alternate, in two bank groups whose numbers differ in bit 0: a row pair.
 pub(super) const HALVES: usize = 2;
-/// Bits of a bank of a bank group.
 const BANK_PINS: u32 = DramConfig::BANKS_PER_GROUP.trailing_zeros();
 pub const SEGMENT_BURSTS: u32 = 16;
 /// Bits of a number of bursts less one.
@@ -73,8 +71,8 @@ impl Slots {
         self.act_to_pre.max(self.read_to_pre).max(self.write_to_pre)
     }
 
-    /// From any command to PRE of all banks, whatever the banks do: tRFC in any real device. Longer if what follows (tRP, REF, tRFC,
-    /// and tRCD up to a column command) does not cover what an ACT, RD or WR has to wait for.
+    /// From any command to PRE of all banks, whatever the banks do: tRFC in any real device. Longer if what follows
+    /// (tRP, REF, tRFC, and tRCD up to a column command) does not cover the waits of an ACT, RD or WR.
     pub fn settle(&self) -> u32 {
         let to_pre = self.refresh.max(self.to_pre());
         let acts = self.act_to_act.max(self.act_to_other[0]).max(self.act_to_other[1]).max(self.four_acts);
@@ -86,10 +84,8 @@ impl Slots {
     }
 }
 
-/// A bar against commands: `blocked` from the slot after a load until `gap` slots after it, the longest of all that
-/// were loaded.
-///
-/// One flip-flop per slot that is left, shifted once a slot, so that loading the longer of two times is an OR.
+/// A bar against commands: `blocked` from the slot after a load until `gap` slots after it, the longest of all loads.
+/// One flip-flop per remaining slot, shifted once a slot, so that loading the longer of two times is an OR.
 pub(super) fn countdown(m: &ModuleBuilder, name: &str, step: &Bits, loads: &[(Bits, u32)]) -> Bits {
     let length = loads.iter().map(|(_, gap)| gap - 1).max().unwrap_or(0);
     if length == 0 {
@@ -108,21 +104,19 @@ pub(super) fn countdown(m: &ModuleBuilder, name: &str, step: &Bits, loads: &[(Bi
     left.bit(0)
 }
 
-/// A counter's value less one, or `reload` where `load` is set.
 pub(super) fn reload(load: &Bits, reload: u32, less: &Bits) -> Bits {
     mux(load, lit(reload.into(), less.width()), less)
 }
 
-/// Row pairs that can be open, and banks of each half. Pairs are numbered by the upper bits of their bank groups, which are the
-/// lower ones, and by their bank of the group.
+/// Row pairs that can be open, and banks of each half. Pairs are numbered by the upper bits of their bank groups (the
+/// low bits of the number) and by their bank in the group.
 pub(crate) fn pairs(dram: &DramConfig) -> usize {
     dram.banks() as usize / HALVES
 }
 
-/// Widths of what is read or written by one entry: up to 16 bursts of a segment, or a single request.
+/// Widths of an entry: up to 16 bursts of a segment, or a single request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryLayout {
-    /// Bits of a row pair's number.
     pub bank: u32,
     pub row_bits: u32,
     pub tag_bits: u32,
@@ -168,18 +162,15 @@ impl EntryLayout {
 }
 
 impl Entry {
-    /// Half of the next burst: bit 0 of its bank group.
     pub fn half(&self) -> Bits {
         self.burst.bit(0)
     }
 
-    /// Bits of the bank group above bit 0, if there are any.
     pub fn upper_group(&self) -> Option<Bits> {
         let bits = self.bank.width() - BANK_PINS;
         (bits > 0).then(|| self.bank.low(bits))
     }
 
-    /// Bank group of a burst in `half`.
     pub fn group(&self, half: Bits) -> Bits {
         self.upper_group().map_or(half, |upper| cat!(upper, half))
     }
@@ -189,7 +180,6 @@ impl Entry {
     }
 }
 
-/// One bit per row pair.
 pub(super) fn decoded(bank: &Bits) -> Vec<Bits> {
     (0..1u32 << bank.width()).map(|index| bank.eq_lit(index.into())).collect()
 }

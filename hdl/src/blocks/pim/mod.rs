@@ -1,4 +1,4 @@
-//! A channel of HBM2 whose banks compute (LibraPIM's memory), and its controller.
+//! A channel of HBM2 with computing banks (LibraPIM's memory), and its controller.
 //!
 //! Reading order: `pim_timer`, [`pim_decoder`], [`pim_lane`], [`pim_mac`], [`pim_column_path`], [`pim_bank_state`],
 //! [`pim_bank`], [`pim_array`] (its cells), [`pim_buffer`], [`pim_io`], [`pim_channel_timing`], [`pim_refresh_watch`],
@@ -25,7 +25,6 @@ pub mod pim_shadow;
 pub mod pim_sharing;
 mod pim_timer;
 
-/// Names that several blocks of this folder use.
 mod prelude {
     pub(super) use super::pim_bank::{paths, pim_bank};
     pub(super) use super::pim_bank_state::{BankCommand, COLUMN_FLAGS, View, pim_bank_state, row_flags};

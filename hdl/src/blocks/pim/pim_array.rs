@@ -1,13 +1,11 @@
-//! The cells of a bank, as far as simulation needs them: a memory behind the row buffers and column decoders.
-//!
-//! Stands for what a DRAM bank has between word lines and column select lines. Each path gives the open row and the
-//! column's select line; what the sense amplifiers hold is the row itself, so there is nothing to restore. Synthesis replaces the
-//! module by a black box.
+//! The cells of a bank for simulation: a memory in place of what lies between word lines and column select lines. Each
+//! path gives the open row and the column's select line; the sense amplifiers hold the row itself, so nothing has to be
+//! restored. Synthesis replaces the module by a black box.
 
 use super::prelude::*;
 
-/// The cells, `rows * 32` columns of 256 bits, with `paths` ways to them. Reading takes no clock, writing ends with the clock. One path
-/// writes at a time.
+/// `rows * 32` columns of 256 bits, with `paths` paths to them. Reading takes no clock, writing ends with the clock.
+/// One path writes at a time.
 #[block(m, "pim_array_{}x{}_p{paths}", config.rows(), HbmConfig::COLUMNS,
     "Cells of a bank: simulation only.")]
 pub fn pim_array(config: &HbmConfig, paths: u32) -> Block {

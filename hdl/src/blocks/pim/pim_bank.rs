@@ -1,9 +1,9 @@
 //! A bank that computes, sliced or not, without its cells: row buffers' state, column paths, multipliers.
 //!
-//! Two partitions give it two ways in and out, each with a column decoder and sense amplifiers of its own: the host's reads and
-//! writes take one while the multipliers take the other (LibraPIM, section 4.2). A joined bank, and a bank of a memory without
-//! slicing, has one for both. Commands are decoded and admitted outside ([`super::pim_channel`]); what a bank knows of rules it
-//! says in `*_flags_o`.
+//! Two partitions give it two paths, each with a column decoder and sense amplifiers of its own: the host's reads and
+//! writes take one while the multipliers take the other (LibraPIM, section 4.2). A joined bank, and a bank of a memory
+//! without slicing, has one for both. [`super::pim_channel`] decodes and admits commands; the bank's own rules are
+//! reported in `*_flags_o`.
 
 use super::pim_column_path::pim_column_path;
 use super::prelude::*;
@@ -13,7 +13,7 @@ pub(super) fn paths(config: &HbmConfig) -> u32 {
     if config.slicing() { 2 } else { 1 }
 }
 
-/// The bank. RD: data one clock later. MAC: operands and `mac_load_i` one clock later.
+/// RD: data one clock later. MAC: operands and `mac_load_i` one clock later.
 #[block(m, "pim_bank_{}", suffix(config), "Bank with multipliers, cut into two partitions or not.")]
 pub fn pim_bank(config: &HbmConfig) -> Block {
     let (paths, acc_bits) = (paths(config), config.acc_bits());

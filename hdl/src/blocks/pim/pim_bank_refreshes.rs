@@ -1,10 +1,9 @@
 //! Refreshes of single banks: which bank is next, when, and what has to be closed before.
 //!
-//! One is owed for each interval that is over. While nothing is computed each is given as soon as it is owed, so one bank at a time cannot be
-//! used and the others can. Multipliers need all banks: while they have work refreshes are owed until there is one for each bank, and all of
-//! them are given in a row. From then on the row bus is this block's, until nothing is owed.
-//!
-//! In a clock it asks for the next command towards the refresh: PPRE if the bank's row is open to compute with, PRE if a row is open for the
+//! Each interval that is over owes one. While nothing is computed each is issued at once, so only one bank at a time is
+//! unusable. Multipliers need all banks: while they are busy refreshes are owed until there is one for each bank, and
+//! all of them are issued in a row. From then this block has the row bus, until nothing is owed. In a clock it requests
+//! the next command towards the refresh: PPRE if the bank's row is open to compute with, PRE if a row is open for the
 //! host, REFB if none is.
 
 use super::prelude::*;
@@ -12,7 +11,7 @@ use super::prelude::*;
 /// Rounds of refreshes that can be owed: as many as a channel allows.
 const ROUNDS: u32 = 8;
 
-/// The refreshes. What is asked for goes on being asked for until the state of the rows changes.
+/// A request stays until the state of the rows changes.
 #[block(m)]
 pub fn pim_bank_refreshes(config: &HbmConfig) -> Block {
     let (banks, parts) = (config.banks(), paths(config));

@@ -1,35 +1,35 @@
-//! Row buffers of a bank that computes: which rows are open and for whom, the boundary, and every rule that concerns one bank.
+//! Row buffers of a computing bank: which rows are open and for whom, the boundary, and every rule that concerns one
+//! bank.
 //!
-//! A sliced bank has a row buffer for each partition, a joined one has one. Of a joined bank partition 1 stands for the whole:
-//! its row buffer is the one with the multipliers, so that these need no way to the other one. Distances count for both
-//! partitions then, so that none is lost when the boundary moves.
+//! A sliced bank has a row buffer for each partition, a joined one has one. In a joined bank partition 1 stands for the
+//! whole: its row buffer is the one with the multipliers, so that these need no path to the other one. Distances then
+//! count for both partitions, so that none is lost when the boundary moves.
 //!
-//! Commands come decoded, and for this bank only. In a clock the row command comes first: what is said of the column
-//! command is said of the state after it. Rules between banks are [`super::pim_channel_timing`]'s; who answers is
-//! [`super::pim_channel`].
-//!
-//! A controller keeps the same of its channel ([`View::Record`]), but must know about a column command before it knows about the row
-//! command beside it: a row command that is asked for, given or not, holds up column commands to the same row buffers.
+//! Commands come decoded, and for this bank only. In a clock the row command comes first: the column command is judged
+//! by the state after it. [`super::pim_channel_timing`] has the rules between banks; [`super::pim_channel`] answers. A
+//! controller keeps the same state of its channel ([`View::Record`]), but must judge a column command before it knows
+//! the row command of the clock: a requested row command, given or not, holds up column commands to the same row
+//! buffers.
 
 use super::prelude::*;
 
 const ROW_FLAGS: [&str; 10] =
     ["absent", "outside", "open", "rc", "ras", "rp", "rtp", "wr", "slice", "rfc_pb"];
-/// What is wrong with a row command, from bit 0: the last one if there are refreshes of single banks.
+/// Objections to a row command, from bit 0; the last one only with refreshes of single banks.
 pub(super) fn row_flags(config: &HbmConfig) -> &'static [&'static str] {
     match config.refresh() {
         HbmRefresh::All => &ROW_FLAGS[..9],
         HbmRefresh::Bank => &ROW_FLAGS,
     }
 }
-/// What is wrong with a column command, from bit 0.
+/// Objections to a column command, from bit 0.
 pub(super) const COLUMN_FLAGS: [&str; 4] = ["absent", "closed", "owner", "rcd"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// The channel's: the column command is answered with the row command of its clock.
     Channel,
-    /// A controller's: the column command is refused if the row command concerns the same. Without auto precharge.
+    /// A controller's: a row command for the same row buffers refuses the column command. No auto precharge.
     Record,
 }
 
@@ -65,7 +65,6 @@ bundle! {
     }
 }
 
-/// State and times of a partition.
 struct Partition {
     open: Bits,
     pim: Bits,
@@ -78,7 +77,7 @@ struct Partition {
     rp: Bits,
 }
 
-/// The state of a bank. Combinational answers; a command is carried out at the end of its clock if `*_go_i` is set.
+/// Answers are combinational; a command is carried out at the end of its clock if `*_go_i` is set.
 #[block(m, "pim_bank_{}_{}", view.name(), suffix(config),
     "Row buffers of a bank: which row is open for which path, and which rules a command to it would break.")]
 pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
@@ -89,11 +88,10 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     let BankCommand { act, pre, prea, r#ref: refresh, slice, pact, ppre, refb, row_partition, row, .. } =
         command;
     let BankCommand { row_go, rd, wr, mac, column_partition, column_go, .. } = command;
-    // With a bit more where a REFB does something.
+    // One more bit where a REFB has an effect.
     let and_refb = |kinds: &[&Bits]| any_of(kinds.iter().copied().chain(&refb).cloned());
     let auto = if record { zeros(1) } else { m.input(auto = 1, "RD or WR with auto precharge") };
     let count = if slicing { 2 } else { 1 };
-    // The last one has the multipliers.
     let last = count - 1;
 
     let moves = m.wire(row_go & slice);
@@ -119,7 +117,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
         let at = vec![!joined & meant[0], joined | meant[1]];
         (touches, at)
     };
-    // What the multipliers work on concerns partition 0 only if it is the same.
+    // Commands of the multipliers concern partition 0 only if the bank is joined.
     let of_pim = |joined: &Bits| each(count, |u| if u == last { lit(1, 1) } else { *joined });
     let (host_touches, host_at) = concerned(&row_partition, &joined);
     let pim_touches = of_pim(&joined);
@@ -229,7 +227,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
         auto_left.drive(larger(&bound, &own).zext(rp_bits) + lit((c.t_rp() - 1).into(), rp_bits));
     }
 
-    // What is wrong with the row command.
+    // Objections to the row command.
     let any_open = any_of(partitions.iter().map(|(open, _)| *open));
     let opening = each(count, |u| {
         let here = if u == last { (act & host_at[u]) | pact } else { act & host_at[u] };
@@ -266,13 +264,13 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     flags.extend(refreshing_left.map(|left| and_refb(&[&activates, &slice]) & left.any()));
     m.output(row_flags = bus(&flags), row_flags(c).join(", ") + ", from bit 0: wrong with the row command");
 
-    // And with the column command.
+    // Objections to the column command.
     let open_at = each(count, |u| column_at[u] & partitions[u].1.open);
     let pim_at = each(count, |u| open_at[u] & partitions[u].1.pim);
     let computing = &partitions[last].1;
     let closed = (host & !any_of(&open_at)) | (mac & !computing.open);
     let of_other = (host & any_of(&pim_at)) | all!(mac, computing.open, !computing.pim);
-    // A row command beside it: the channel looks at what it does, the record at whether it is there.
+    // A row command beside it: the channel considers its effect, the record its presence.
     let beside = if record { &touches } else { &activated };
     let rcd = each(count, |u| (partitions[u].1.rcd.any() | beside[u]) & access[u]);
     let absent = if slicing { all!(joined_next, host, column_partition) } else { host & column_partition };

@@ -1,11 +1,10 @@
-//! The global buffer of a PIM channel: columns that are broadcast to the multipliers of all banks (LibraPIM, section 4.2).
-//!
-//! Filled from the data bus, whoever drives it: by the controller (GBW), or by a bank whose column is on its way to the host
+//! The global buffer of a PIM channel: columns that are broadcast to the multipliers of all banks (LibraPIM, section
+//! 4.2). Filled from the data bus, driven by the controller (GBW), or by a bank whose column is on its way to the host
 //! (RDG). Half a column that has not come since reset reads as zeros.
 
 use super::prelude::*;
 
-/// The buffer. `operand_o` is there one clock after MAC.
+/// `operand_o` is valid one clock after MAC.
 #[block(m, "pim_buffer_{}", suffix(config), "Global buffer of a PIM channel.")]
 pub fn pim_buffer(config: &HbmConfig) -> Block {
     let slots = config.buffer_slots();
@@ -19,7 +18,6 @@ pub fn pim_buffer(config: &HbmConfig) -> Block {
     let write_slot = m.input(slot_bits, "slot to write");
     let data = m.input(COLUMN_BITS / 2, "half a column");
 
-    // When MAC may use a slot.
     let (mut filled, mut early) = (Vec::new(), Vec::new());
     for s in 0..slots {
         let here = m.wire(format!("here{s}"), slot.eq_lit(s.into()));

@@ -1,11 +1,10 @@
-//! A channel of HBM2 whose banks compute: what `docs/hbm-pim.md` describes, at its pins.
+//! A channel of HBM2 with computing banks (`docs/hbm-pim.md`), at its pins.
 //!
-//! Two command buses, a data bus and the answers. Each command is decoded ([`super::pim_decoder`]), asked of the banks and of the
-//! channel's own rules at once, and carried out at the end of its clock if nobody objects; otherwise it is answered with the first
-//! objection and leaves no trace. The row command comes first: what is said to the column command counts with it.
-//!
-//! Data come from and go to [`super::pim_bank`]s by way of [`super::pim_io`]; [`super::pim_buffer`] broadcasts its columns to all of
-//! them. The cells are [`super::pim_array`]s.
+//! Two command buses, a data bus and the answers. Each command is decoded ([`super::pim_decoder`]), checked by the
+//! banks and by the channel's own rules at once, and carried out at the end of its clock if there is no objection;
+//! otherwise it is answered with the first objection and leaves no trace. The row command comes first and counts for
+//! the column command. Data go between [`super::pim_bank`]s and [`super::pim_io`]; [`super::pim_buffer`] broadcasts its
+//! columns to all of them. The cells are [`super::pim_array`]s.
 
 use super::pim_array::pim_array;
 use super::pim_bank_state as bank_state;
@@ -14,12 +13,11 @@ use super::pim_channel_timing::{self as timing, Commands};
 use super::pim_refresh_watch::pim_refresh_watch;
 use super::prelude::*;
 
-/// Bits of a status.
 pub const STATUS: u32 = 7;
 
-/// What the multipliers' pipeline and the rounding need; a memory that is faster than that cannot be built.
+/// Needs of the multipliers' pipeline and the rounding; a faster memory cannot be built.
 fn check(config: &HbmConfig, module: &str) -> Result<(), HdlError> {
-    // A sum is there one clock after the operands have been loaded and SUM_LATENCY more.
+    // A sum is complete one clock after the operands have been loaded and SUM_LATENCY more.
     for (signal, value, least) in
         [("timing.t_cl", config.t_cl(), LEAST_CL), ("timing.t_mac", config.t_mac(), SUM_LATENCY + 1)]
     {
@@ -34,7 +32,7 @@ fn check(config: &HbmConfig, module: &str) -> Result<(), HdlError> {
     Ok(())
 }
 
-/// The channel. Answers are combinational, data are registered.
+/// Answers are combinational, data are registered.
 ///
 /// # Errors
 /// [`HdlError::Expression`] if tCL or tMAC are shorter than the banks' pipelines (7 and 6 clocks); others only if the
@@ -112,7 +110,7 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
         sums.push(bank.sum.gated(addressed));
         paths_used.push(bank.path & addressed);
     }
-    // Also of a sum one clock after the command.
+    // Sums too come one clock after the command.
     let sum_read = m.delay(any_of(&sums).gated(sum_go));
     let results = banks.iter().map(|(bank, _)| bank.result.q()).collect::<Vec<_>>();
     io.connect(pim_io::In {
@@ -167,7 +165,6 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     m.finish()
 }
 
-/// An objection by its name.
 fn raised(flags: impl Into<Bits>, names: &[&str], name: &str) -> Bits {
     let flags = flags.into();
     named(&names.iter().zip(0..).map(|(name, bit)| (*name, flags.bit(bit))).collect::<Vec<_>>(), name)

@@ -1,29 +1,26 @@
-//! Rules between the banks of a PIM channel: distances between groups, the activation window, the turns of the data bus.
-//!
-//! One timer for each rule and place, loaded by the commands that are carried out. Banks keep the rules of their own rows
-//! ([`super::pim_bank_state`]). In a clock the row command comes first, so a REF binds the column command beside it.
+//! Rules between the banks of a PIM channel: distances between groups, the activation window, the turns of the data
+//! bus. One timer for each rule and place, loaded by commands that are carried out; [`super::pim_bank_state`] has the
+//! rules of a bank's own rows. In a clock the row command comes first, so a REF binds the column command beside it.
 
 use super::prelude::*;
 
-/// What is wrong with a row command, from bit 0.
+/// Objections to a row command, from bit 0.
 pub(super) fn row_flags(config: &HbmConfig) -> Vec<&'static str> {
     let of_bank = (config.refresh() == HbmRefresh::Bank).then_some("rrefd");
     let one = one_at_a_time(config).then_some("cmd");
     ["rrd_s", "rrd_l", "rfc", "bus", "faw"].into_iter().chain(of_bank).chain(one).collect()
 }
-/// What is wrong with a column command, from bit 0.
+/// Objections to a column command, from bit 0.
 pub(super) fn column_flags(config: &HbmConfig) -> Vec<&'static str> {
     let all = ["ccd_s", "ccd_l", "wtr_s", "wtr_l", "rtw", "rfc", "mac", "collision"];
     all.into_iter().chain(one_at_a_time(config).then_some("cmd")).collect()
 }
-/// Whether only one command can be given at a time.
 pub(super) fn one_at_a_time(config: &HbmConfig) -> bool {
     config.command_set() == HbmCommandSet::Aim
 }
 /// Rows that may be activated in a window of tFAW.
 const WINDOW: u32 = 4;
 
-/// The commands of a clock, decoded.
 #[derive(Clone, Copy)]
 pub(super) struct Commands {
     pub rows: RowOps,
@@ -37,7 +34,6 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// The rules between the banks.
     pub fn rules(
         &self,
         m: &ModuleBuilder,
@@ -55,7 +51,7 @@ impl Commands {
         Ok(inputs.part(m, "timing", &pim_channel_timing(c, view)?))
     }
 
-    /// What of them is for a bank.
+    /// The part of them that is for a bank.
     pub fn of_bank(&self, c: &HbmConfig, bank: u32) -> BankCommand {
         let RowOps { act, pre, prea, r#ref, slice, pact, pacta, ppre, refb } = self.rows;
         let ColumnOps { rd, wr, rdg, mac, .. } = self.columns;
@@ -105,7 +101,7 @@ impl Distances {
     }
 }
 
-/// The rules. Combinational answers; commands are carried out at the end of their clock if `*_go_i` is set.
+/// Answers are combinational; commands are carried out at the end of their clock if `*_go_i` is set.
 #[block(m, "pim_channel_{}_{}", if view == View::Channel { "timing" } else { "record" }, suffix(config),
     "Rules between the banks of a PIM channel.")]
 pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
@@ -121,7 +117,6 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     let column_group = m.input(groups, "bank group of the column command, one-hot");
     let column_go = m.input(1, "the column command is carried out");
 
-    // Distances between commands in bank groups.
     let distances = |name: &str, kind: &Bits, of: &[Bits], gaps: [u32; 2]| {
         let timers = |place: &str, gap: u32| {
             let of_group = |(g, here): (usize, &Bits)| {
@@ -143,7 +138,7 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     };
     let rrefd = refb.map(|refb| timer(&m, "rrefd", &(refb & row_go), c.t_rrefd()).any());
 
-    // The window: the last four activations, the newest first. PACT counts as many as its banks, PACTA nothing.
+    // The window: the last four activations, newest first. PACT counts as many as its banks, PACTA nothing.
     let weight = c.banks_per_group();
     let counts = m.wire((act | pact) & row_go);
     let mut window: Vec<Bits> = Vec::new();
@@ -177,7 +172,6 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     flags.extend(given.as_ref().map(|early| any_row & early));
     m.output(row_flags = bus(&flags), row_flags(c).join(", ") + ", from bit 0: wrong with the row command");
 
-    // Column commands.
     let groups_of = each(groups, |g| column_group.bit(g));
     let reads = m.wire(rd | rdg);
     let results = m.wire(res | sum);
@@ -211,7 +205,7 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     let wtr_s = any!(reads & (wtr_s | after_fill_read), results & (wtr.broken_anywhere() | after_fill_read));
     let any_column = any_of(column_ops.values());
 
-    // Clocks of the data bus that are taken, from the present one on. The distances keep bursts apart already.
+    // Clocks of the data bus that are taken, from the present one. The distances already keep bursts apart.
     let length = c.t_cl().max(c.t_cwl()) + HbmConfig::T_BL;
     let taken = m.reg(length).reset(0);
     let moves_out = m.wire(reads | results);

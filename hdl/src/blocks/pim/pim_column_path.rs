@@ -1,8 +1,7 @@
-//! The column decoder and the I/O sense amplifiers of a partition: what slicing a bank needs twice.
+//! Column decoder and I/O sense amplifiers of a partition, which slicing duplicates.
 
 use super::prelude::*;
 
-/// The decoder. Combinational.
 #[block(m, "pim_column_decoder", "Column decoder of a partition.")]
 pub fn pim_column_decoder() -> Block {
     let column = m.input(COLUMN, "column to read");
@@ -12,7 +11,7 @@ pub fn pim_column_decoder() -> Block {
     m.output(select = lit(1, HbmConfig::COLUMNS).shl(selected), "column select lines, one-hot");
 }
 
-/// One path. The select lines are combinational, the column that was read is there from the next clock to the next read.
+/// The select lines are combinational; a read column stays from the next clock to the next read.
 #[block(m, "pim_column_path", "Column decoder and I/O sense amplifiers of a partition.")]
 pub fn pim_column_path() -> Block {
     let read = m.input(1, "read a column");

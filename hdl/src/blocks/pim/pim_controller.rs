@@ -1,19 +1,20 @@
-//! Controller of a channel whose banks compute: takes reads, writes and operations, gives the commands.
+//! Controller of a channel with computing banks: takes reads, writes and operations, issues the commands.
 //!
-//! Two queues: requests of the host ([`super::pim_requests`]) and operations ([`super::pim_operations`]). Each says in every clock which
-//! row and which column command it wants; one of each is chosen, and in the next clock asked of the record of the channel
-//! ([`super::pim_shadow`]), which says whether every rule allows it. If both queues want a bus they have it by turns. So a read and a MAC
-//! share the column bus clock by clock, which is LibraPIM's dual-path execution; nothing else is needed for it, since their rows are in
-//! different partitions. Where they are not (joined banks, requests to partition 1), the queues take turns, a request or an operation at
-//! a time.
+//! Two queues: requests of the host ([`super::pim_requests`]) and operations ([`super::pim_operations`]). In every
+//! clock each requests a row and a column command; one of each is chosen, and in the next clock the record of the
+//! channel ([`super::pim_shadow`]) says whether every rule allows it. If both queues want a bus they take turns. So a
+//! read and a MAC share the column bus clock by clock, which is LibraPIM's dual-path execution; nothing else is needed,
+//! since their rows are in different partitions. Otherwise (joined banks, requests to partition 1) the queues take
+//! turns by whole requests and operations.
 //!
-//! After reset all banks are cut at `boundary_i`. Every tREFI both queues stop, all rows are closed and refreshed; then each opens again what it
-//! needs. With refreshes of single banks ([`super::pim_bank_refreshes`]) only the row bus is kept, until the bank is closed and refreshed.
+//! After reset all banks are cut at `boundary_i`. Every tREFI both queues stop, all rows are closed and refreshed; then
+//! each queue reopens the rows it needs. With refreshes of single banks ([`super::pim_bank_refreshes`]) only the row
+//! bus is reserved, until the bank is closed and refreshed.
 //!
-//! A command's way, a clock each, so that a clock is 1 ns: what a row needs is compared; the row command is chosen; the record says
-//! whether it is legal; it is on the pins. Column commands have no first step of their own. What was chosen before a row command was given
-//! may be out of date in the clock behind it and is dropped then, so row commands are three clocks apart; a queue's column command is
-//! chosen anew two clocks after the last one, and the other queue's goes in between.
+//! A command's steps, a clock each, so that a clock is 1 ns: a row's needs are compared; the row command is chosen; the
+//! record judges it; it is on the pins. Column commands lack the first step. What was chosen before a row command may
+//! be out of date in the clock after it and is dropped then, so row commands are three clocks apart; a queue's column
+//! command is chosen anew two clocks after the last one, and the other queue's goes in between.
 
 use super::pim_bank_refreshes::pim_bank_refreshes;
 use super::pim_operations::{operation_bits, pim_operations};
@@ -22,15 +23,14 @@ use super::pim_shadow::pim_shadow;
 use super::pim_sharing::pim_sharing;
 use super::prelude::*;
 
-/// Requests and operations that wait.
+/// Requests and operations that can wait.
 const QUEUE: u32 = 4;
-/// Kinds of what is read: a column, rounded sums, an exact sum.
+/// Bits of the kind of a read: a column, rounded sums, an exact sum.
 const KIND: u32 = 2;
 /// Bits of a bank of the group, and of a bank group, in a word.
 const BANK: u32 = 2;
 /// Bits of the number of clocks that the multipliers' rows wait for those of a request.
 const PATIENCE: u32 = 6;
-/// Bits of a status.
 const STATUS: u32 = 7;
 
 /// Children of the controller. Their outputs can be read before their inputs are connected.
@@ -40,30 +40,28 @@ struct Parts {
     requests: pim_requests::Out,
     operations: pim_operations::Out,
     shadow: pim_shadow::Out,
-    /// With refreshes of single banks.
     refreshes: Option<pim_bank_refreshes::Out>,
     sharing: pim_sharing::Out,
 }
 
-/// Commands of the controller's own: after reset all banks are cut, every tREFI all of them or some are refreshed.
+/// Commands of the controller's own: after reset all banks are cut, every tREFI all or some are refreshed.
 struct Setup {
-    /// Rows are for requests and operations.
+    /// Requests and operations may use rows.
     normal: Bits,
-    /// Columns are too.
+    /// They may use columns.
     accesses: Bits,
     /// Banks are being cut; this one, one-hot, is next.
     slicing: Bits,
     bank: Bits,
-    /// A refresh interval is over.
     elapsed: Bits,
     /// Commands towards a refresh. During the refresh of a single bank they have a place.
     ops: RowOps,
     place: Option<(Bits, Place)>,
 }
 
-/// The row command that the record is asked about, in registers.
+/// The row command that the record judges, in registers.
 struct RowCommand {
-    /// The one to be asked for next is the host's.
+    /// The next one is the host's.
     host: Bits,
     /// A row command was given in the clock before.
     given: Bits,
@@ -72,9 +70,8 @@ struct RowCommand {
     row: Bits,
 }
 
-/// The column command that the record is asked about, in registers.
+/// The column command that the record judges, in registers.
 struct ColumnCommand {
-    /// It is the host's.
     host: Bits,
     /// GBW, even if its data are gone.
     load: Bits,
@@ -100,7 +97,8 @@ fn group_of(c: &HbmConfig, bank: &Bits) -> Bits {
     bus(&each(c.bank_groups(), |g| bank.slice(g * per_group, per_group).any()))
 }
 
-/// Lowest fields of a word, the uppermost first: bank group, bank of the group, partition, each 0 unless one of its users is given; opcode.
+/// Lowest fields of a word, the uppermost first: bank group, bank of the group, partition, each 0 unless one of its
+/// users is given; opcode.
 fn target(c: &HbmConfig, ops: &[Bits], place: &Place, users: [Vec<Bits>; 3]) -> [Bits; 4] {
     let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
     let within = each(per_group, |i| any_of((0..groups).map(|g| place.bank.bit(g * per_group + i))));
@@ -110,7 +108,7 @@ fn target(c: &HbmConfig, ops: &[Bits], place: &Place, users: [Vec<Bits>; 3]) -> 
     [group, bank, partition, any_of(codes)]
 }
 
-/// The controller. What is read comes without a way to stop it: who asks has a place for it.
+/// Read data cannot be stopped: the requester has a place for them.
 #[block(m, "pim_controller_{}", suffix(config), "Controller of a PIM channel.")]
 pub fn pim_controller(config: &HbmConfig) -> Block {
     let c = config;
@@ -245,7 +243,8 @@ impl Parts {
         let Self { requests_in, operations_in, requests, operations, shadow, sharing, .. } = self;
         let (banks, parts, shared) = (c.banks(), paths(c), requests.shared.q());
         let turn = m.reg(1).reset(0);
-        // Whoever shares rows has them for one request or operation, if the other one waits; and not while it waits for the other one itself.
+        // The owner of shared rows has them for one request or operation, if the other side waits; and not while it
+        // waits for the other side.
         let give = mux(
             turn,
             !(shared & any!(operations.finished, operations.waits, operations.between & !computes)),
@@ -327,7 +326,6 @@ impl Parts {
         Setup { normal, accesses, slicing, bank, elapsed, ops, place }
     }
 
-    /// Chooses the row command to be asked for next.
     #[block(m)]
     fn row_command(&self, m: &ModuleBuilder, c: &HbmConfig, setup: &Setup) -> RowCommand {
         let Self { requests, operations, shadow, .. } = self;
@@ -371,8 +369,9 @@ impl Parts {
         RowCommand { host, given, ops, place, row }
     }
 
-    /// Chooses the column command to be asked for next. What needs the data bus for a buffer load or a result has it first: reads would
-    /// never leave a gap. What is asked for may be given, so its queue does not ask for the next one yet; if it is not, it is asked for again.
+    /// Chooses the next column command. What needs the data bus for a buffer load or a result has priority: reads would
+    /// never leave a gap. A requested command may be given, so its queue does not request the next one yet; if it is
+    /// not, it is requested again.
     #[block(m)]
     fn column_command(
         &self,
@@ -408,7 +407,7 @@ impl Parts {
         /// A slot that was to be taken in the clock in which it was chosen.
         let early = m.flag(host & requests.early);
         let unfounded = m.wire(early & !m.flag("column_given_q", column_go));
-        // Data that were there may have gone.
+        // The data may have gone.
         let (wr, rdg, gbw) = (asked.wr & write_valid, asked.rdg & !unfounded, asked.gbw & load_valid);
         let ops = ColumnOps { wr, rdg, gbw, ..asked };
         let bank = one_hot(&operations.bank, c.banks());
@@ -474,7 +473,7 @@ fn sent(m: &ModuleBuilder, c: &HbmConfig, goes_out: Bits, offered: Bits) -> [Bit
     [m.flag("driving_q", driving), m.flag("driven_q", half.gated(driving))]
 }
 
-/// Data from the channel, in the order of the commands: a column is complete, the column, what it was read for.
+/// Data from the channel, in the order of the commands: whether a column is complete, the column, what it was read for.
 #[block(m)]
 fn received(
     m: &ModuleBuilder,

@@ -1,17 +1,12 @@
-//! Takes the words of the two command buses of a PIM channel apart.
-//!
-//! What is no command of this memory (opcode, bits that must be 0, a bank, row or slot that does not exist) is told here, so that
-//! what comes after sees nothing but commands that mean something. The words are those of `docs/hbm-pim.md`.
+//! Decodes the words of the two command buses of a PIM channel (`docs/hbm-pim.md`). Invalid words (opcode, bits that
+//! must be 0, a nonexistent bank, row or slot) are reported here, so that later stages see only meaningful commands.
 
 use super::prelude::*;
 
-/// Bits of a command word.
 pub const WORD: u32 = 32;
 /// Bits of a row in a word.
 pub(super) const ROW: u32 = 15;
-/// Bits of a column.
 pub(super) const COLUMN: u32 = 5;
-/// Bits of a slot of the global buffer.
 pub(super) const SLOT: u32 = 5;
 /// Bits of a bank of the group, and of a bank group.
 const BANK: u32 = 2;
@@ -64,7 +59,7 @@ fn below(field: &Bits, count: u32) -> Bits {
     if count == 4 { lit(1, 1) } else { field.lt(lit(count.into(), BANK)) }
 }
 
-/// Whether bits of `word` are set that the command does not use: `fields` are low bit, width, and the opcodes that use it.
+/// Whether `word` has set bits that the command does not use: `fields` are low bit, width, and the opcodes that use it.
 fn excess(word: &Bits, ops: &[Bits], fields: &[(u32, u32, &[usize])], unused_from: u32) -> Bits {
     let mut bits: Vec<Bits> = fields
         .iter()
@@ -77,7 +72,7 @@ fn excess(word: &Bits, ops: &[Bits], fields: &[(u32, u32, &[usize])], unused_fro
     any_of(&bits)
 }
 
-/// The decoder. Combinational.
+/// Combinational.
 #[block(m)]
 pub fn pim_decoder(config: &HbmConfig) -> Block {
     let (groups, per_group) = (config.bank_groups(), config.banks_per_group());
@@ -91,7 +86,7 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
             |(name, code): (&&str, u128)| m.wire(format!("{prefix}_{name}"), word.low(4).eq_lit(code));
         names.iter().zip(1..).map(opcode).collect::<Vec<_>>()
     };
-    // Of commands to a bank, by place; without a place all of them.
+    // Targets by place; commands without a place concern all.
     let targets = |word: &Bits| {
         let (bank, group) = (word.slice(5, BANK), word.slice(7, BANK));
         let at = |field: &Bits, count: u32| each(count, |i| field.eq_lit(i.into()));
@@ -123,7 +118,7 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
     }
     m.output(row_undefined = undefined, "the row word is no command of this memory");
     m.output(row = row.slice(9, row_bits), "row");
-    // Without slicing nothing can be done with a boundary.
+    // Without slicing boundaries have no use.
     let boundary_bits = bits_for(config.subarrays() - 1);
     let boundary = row.slice(9, ROW);
     let outside = if boundary_bits < ROW { boundary.high(ROW - boundary_bits).any() } else { zeros(1) };

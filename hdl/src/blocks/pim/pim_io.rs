@@ -1,8 +1,7 @@
-//! I/O logic of a PIM channel: the data bus, and the clocks between a command and its data.
-//!
-//! Columns that are read come from a bank after one clock, results after [`ROUND_LATENCY`]; each waits at a place of its own, given
-//! out in the order of the commands, until its turn on the bus, tCL after the command. Writes wait as long as tCWL for their
-//! data. 128 bits per clock, lanes 0 to 7 first.
+//! I/O logic of a PIM channel: the data bus, and the clocks between a command and its data. Columns come from a bank
+//! after one clock, results after [`ROUND_LATENCY`]; each waits at its place, assigned in the order of the commands,
+//! until its turn on the bus, tCL after the command. Writes wait tCWL for their data. 128 bits per clock, lanes 0 to 7
+//! first.
 
 use super::prelude::*;
 
@@ -11,7 +10,6 @@ pub const BUS: u32 = COLUMN_BITS / 2;
 /// Least tCL: rounding, a clock in the queue, a clock in the output register.
 pub(super) const LEAST_CL: u32 = ROUND_LATENCY + 2;
 
-/// The I/O logic.
 #[block(m, "pim_io_l{}_w{}_b{}_s{}", config.t_cl(), config.t_cwl(), config.banks(), config.buffer_slots(),
     "Data bus of a PIM channel.")]
 pub fn pim_io(config: &HbmConfig) -> Block {
@@ -35,7 +33,7 @@ pub fn pim_io(config: &HbmConfig) -> Block {
         (0..clocks).fold(*value, |value, k| m.flag(format!("{name}{k}_q"), value))
     };
 
-    // Places of what has been asked for and has not been on the bus.
+    // Places of reads that have not been on the bus.
     let depth = (t_cl / HbmConfig::T_BL + 2).next_power_of_two();
     let place_bits = log2(depth);
     let tail = m.counter(place_bits, read);
@@ -63,7 +61,7 @@ pub fn pim_io(config: &HbmConfig) -> Block {
     let fills = m.reg(1 + slot_bits).reset(0).enable(due).next(cat!(kind.high(slot_bits), kind.bit(0)));
     let last_half = delayed("last_half", &second, 1);
 
-    // Writes: what they are, until both halves of the data are due.
+    // Writes, until both halves of the data are due.
     let order = cat!(slot, column, path, bank, gbw);
     let mut waiting = order;
     for k in 0..t_cwl {

@@ -1,18 +1,18 @@
-//! One multiplier of a bank that computes: the product of two FP16 values, in its place above 2^-48.
+//! One multiplier of a computing bank: the product of two FP16 values, in its place above 2^-48.
 //!
-//! Sits sixteen times in a [`super::pim_mac`]. A bank takes a column every two clocks, so the product is formed in one step, unlike
-//! in `serial_lane`; operands and places are the same. The product of exponent sum `e` stands at `2^(e - 50)`. Like in
-//! `multiplier_unit` the lower bits of `e` shift it; the uppermost one says in which of two ranges the result
-//! lies, which are summed apart: near ones from 2^-48 on, far ones from 2^-18 on.
+//! A [`super::pim_mac`] has sixteen. A bank takes a column every two clocks, so the product is formed in one step,
+//! unlike in `serial_lane`; operands and places are the same. The product of exponent sum `e` stands at `2^(e - 50)`.
+//! As in `multiplier_unit` the lower bits of `e` shift it; the uppermost one selects one of two ranges, which are
+//! summed separately: near ones from 2^-48 upward, far ones from 2^-18 upward.
 
 use super::prelude::*;
 
 /// Place of a far product's bit 0 in the accumulator.
 pub(super) const FAR: u32 = (1 << FINE_SHIFT_BITS) - 2;
-/// Bits of a product in its place, with its sign: 22, and up to 31 places.
+/// Bits of a shifted product with its sign: 22, and up to 31 places.
 pub(super) const TERM: u32 = 2 * SIGNIFICAND_BITS + (1 << FINE_SHIFT_BITS);
 
-/// The lane. Operands with `load_i`, the product in its place after the clock with `place_i`, which is the next one.
+/// Operands with `load_i`, the shifted product after the clock with `place_i`, which is the next one.
 #[block(m, "pim_lane", "Multiplies two FP16 values and puts the product into its place.")]
 pub fn pim_lane() -> Block {
     m.share_code();

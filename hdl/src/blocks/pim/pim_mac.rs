@@ -1,8 +1,8 @@
-//! What computes in a bank: sixteen multipliers, an adder tree, an exact accumulator, and the rounding of its result.
-//!
-//! A column of the bank and a column of the global buffer give sixteen products, which are added without loss
-//! (`docs/numerics.md`): near and far ones in a tree of their own, so that no adder of a tree is wider than 58 bits, and both trees
-//! into one accumulator of `acc_bits` bits. The product's place, the flags and the rounder are those of the NDP core.
+//! The computing part of a bank: sixteen multipliers, an adder tree, an exact accumulator, and the rounding of its
+//! result. A column of the bank and a column of the global buffer give sixteen products, which are added without loss
+//! (`docs/numerics.md`): near and far ones in separate trees, so that no adder of a tree is wider than 58 bits, and
+//! both trees into one accumulator of `acc_bits` bits. The product's place, the flags and the rounder are those of the
+//! NDP core.
 
 use super::pim_lane::{FAR, TERM, pim_lane};
 use super::prelude::*;
@@ -11,12 +11,12 @@ pub(super) const LANES: u32 = HbmConfig::LANES;
 pub(super) const COLUMN_BITS: u32 = LANES * FP16_BITS;
 /// Lanes that the first level of a tree adds.
 const RADIX: u32 = 4;
-/// Clocks from `load_i` to a sum that a rounding can begin with.
+/// Clocks from `load_i` to a sum that can be rounded.
 pub(super) const SUM_LATENCY: u32 = 5;
 /// Clocks from `round_i` to `result_o`.
 pub(super) const ROUND_LATENCY: u32 = 5;
 
-/// The unit. Operands with `load_i`, at most every clock; the sum has them [`SUM_LATENCY`] clocks later; rounded
+/// Operands with `load_i`, at most every clock; the sum has them [`SUM_LATENCY`] clocks later; rounded
 /// [`ROUND_LATENCY`] clocks after `round_i`.
 #[block(m, "pim_mac_w{}", config.acc_bits(), "Sixteen FP16 multipliers with an exact accumulator.")]
 pub fn pim_mac(config: &HbmConfig) -> Block {
@@ -44,7 +44,7 @@ pub fn pim_mac(config: &HbmConfig) -> Block {
         let product = product.part(&m, format!("lane{i}"), &lane);
         let (term, is_far) = (product.term.q(), product.far.q());
         let negative = product.negative.q();
-        // With the one that makes a complement a negative number.
+        // With the one that completes a negative number.
         near.push((m.wire(format!("near{i}"), term.high(near_bits).gated(!is_far)), negative & !is_far));
         far.push((m.wire(format!("far{i}"), term.gated(is_far)), negative & is_far));
         flags.push(product.flags.q());
@@ -80,7 +80,7 @@ pub fn pim_mac(config: &HbmConfig) -> Block {
     let rounded = rounded.part(&m, "rounder", &rounder(acc_bits, 1)?);
     m.output(result = rounded.data, "the rounded sum");
     rounded.valid.ignore("the channel counts the clocks");
-    // A flag decides the result, so the value does not matter any more.
+    // A flag decides the result, so the value does not matter.
     let value = sum.gated(sum_flags.any().eq_lit(0));
     m.output(sum = cat!(sum_flags, value), "exact sum: flags, value");
 }

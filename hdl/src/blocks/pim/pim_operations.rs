@@ -1,15 +1,13 @@
 //! The computing side of a PIM controller: buffer loads, runs of MACs on a row, results; one operation after the other.
 //!
-//! A run needs its row open in every bank. What is missing is derived from the rows that are open, so a run goes on by itself
-//! after a refresh. Groups are opened one by one, as tFAW allows, or all at once if the memory can. An operation that is the last on
-//! its row says so, and the rows are closed while its result is on the way.
-//!
-//! As in [`super::pim_requests`], what the rows need is compared in one clock and said in the next, and not said when it is out of date.
+//! A run needs its row open in every bank. What is missing is derived from the open rows, so a run resumes by itself
+//! after a refresh. Groups are opened one by one, as tFAW allows, or all at once if the memory can. The last operation
+//! on its row is marked, and the rows are closed while its result is on the way. As in [`super::pim_requests`], the
+//! rows' needs are compared in one clock and requested in the next, and not requested when out of date.
 
 use super::pim_requests::{at, lowest};
 use super::prelude::*;
 
-/// Bits of a kind.
 const KIND: u32 = 2;
 pub(super) const LOAD: u128 = 0;
 pub(super) const RUN: u128 = 1;
@@ -37,20 +35,19 @@ fn place_bits(config: &HbmConfig) -> (u32, u32) {
     (bits_for(config.banks() - 1), log2(config.rows()))
 }
 
-/// Bits of an operation with its row.
 pub(super) fn operation_bits(config: &HbmConfig) -> u32 {
     let (bank, row) = place_bits(config);
     Operation::bits(bank) + row
 }
 
-/// MACs that have to be left while the host opens rows ahead, so that the window is free again for the next run: its ACTs at
-/// tRRD, and tFAW, less the time from the last MAC to the next activation.
+/// MACs that must be left while the host opens rows ahead, so that the window is free again for the next run: its ACTs
+/// at tRRD, and tFAW, less the time from the last MAC to the next activation.
 fn quiet_macs(c: &HbmConfig) -> u32 {
     let busy = c.t_faw() + c.bank_groups() * c.t_rrd_s();
     busy.saturating_sub(c.t_rtp() + c.t_rp()).div_ceil(c.t_ccd_l())
 }
 
-/// The operation in work. What is asked for goes on being asked for until it is given.
+/// A request stays until it is granted.
 #[block(m, "pim_operations_{}", suffix(config), "Operations of a PIM controller.")]
 pub fn pim_operations(config: &HbmConfig) -> Block {
     let c = config;
@@ -95,12 +92,12 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     let [load, run, results, sum] =
         [(LOAD, "load"), (RUN, "run"), (RESULTS, "results"), (SUM, "sum")].map(|(code, name)| is(code, name));
 
-    // Rows: what is open and should not be, and which groups are missing.
+    // Rows: wrongly open ones, and missing groups.
     let fits =
         each(c.banks() as usize, |b| m.wire(format!("fits{b}"), all!(open[b], pim[b], rows[b].eq(row))));
     let wrong = any_of(fits.iter().zip(&open).map(|(fits, open)| open & !fits));
     let of_group = |g: u32| &open[(g * per_group) as usize..((g + 1) * per_group) as usize];
-    // Groups that are half open (a bank was closed by a PRE of its own) are closed before.
+    // Groups that are half open (a PRE closed one bank) are closed first.
     let partial = each(groups, |g| any_of(of_group(g)) & !cat(of_group(g).to_vec()).all());
     let missing = each(groups, |g| !any_of(of_group(g)));
     let all_fit = m.wire(m.flag("all_fit_q", cat(fits).all() & !other_row));
@@ -129,8 +126,8 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     let mac_done = m.wire(column_go & run);
     let load_done = m.wire(column_go & load);
     closing.set_clear(all!(finished, run, last), closed);
-    // Not before the sum is there, or the slot: so the data bus is not kept free for nothing. What is asked for is given a clock later at the
-    // earliest.
+    // Not before the sum, or the slot, is ready, so that the data bus is not kept free for nothing. A request is
+    // granted a clock later at the earliest.
     let sum_left = timer(&m, "sum_left", &mac_done, c.t_mac() - 1);
     let slot_left = timer(&m, "slot_left", &load_done, c.t_cwl() + HbmConfig::T_BL - 1);
     let (slot_now, column_now) = (m.wire("slot_now", slot + step.q().zext(SLOT)), column + step);
@@ -150,8 +147,8 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     m.output(pop, "the operation is taken");
     m.output(busy = valid, "there is an operation in work");
     m.output(between = step.is_zero() & !closing, "no operation is half done");
-    // The window belongs to the activations of a run, which are near if few MACs are left on the row. An activation of all banks leaves the
-    // window alone, but waits for tRRD.
+    // The window belongs to the activations of a run, which are near if few MACs are left on the row. An activation of
+    // all banks does not use the window, but waits for tRRD.
     let hold = if c.all_bank_activate() {
         opens
     } else {

@@ -1,8 +1,8 @@
-//! Two pseudo channels of HBM2 on shared command buses: one row and one column command in a clock, whoever it is for.
+//! Two pseudo channels of HBM2 on shared command buses: one row and one column command in a clock, for either.
 //!
-//! Each [`super::pim_channel`] has ports for words of its own, which stand for the bus and the wire that names the pseudo channel. If both have a word
-//! the first one's is taken. An activation that is carried out has the row bus in the next clock too. A word that finds its bus taken never reaches its
-//! channel; the answer is 55.
+//! Each [`super::pim_channel`] has its own ports for words, which stand for the bus and the wire that names the pseudo
+//! channel. If both have a word the first one's is taken. An activation that is carried out also has the row bus in the
+//! next clock. A word that finds its bus taken never reaches its channel; the answer is 55.
 
 use super::pim_channel::{STATUS, pim_channel};
 use super::prelude::*;
@@ -12,8 +12,6 @@ const TAKEN: u128 = 55;
 /// Opcodes of ACT, PACT and PACTA.
 const ACTIVATIONS: [u128; 3] = [1, 6, 7];
 
-/// The pair.
-///
 /// # Errors
 /// As [`pim_channel`].
 #[block(m, "pim_pair_{}", suffix(config), "Two pseudo channels of HBM2 on shared command buses.")]

@@ -1,16 +1,16 @@
-//! Tells when a refresh is overdue: JEDEC's postponement of up to eight of a bank, and up to eight ahead of time.
+//! Reports an overdue refresh: JEDEC allows to postpone up to eight of a bank, and up to eight ahead of time.
 //!
-//! Refresh number `k` (from 1), of all banks or of one, is due at `k` intervals. With an allowance of `a` refreshes the next one is late more
-//! than `a + 1` intervals after the last one, or when `a + 1` are missing. Lateness is told once, beside the first command that finds it, until a REF comes. It refuses nothing.
+//! Refresh number `k` (from 1), of all banks or of one, is due at `k` intervals. With an allowance of `a` refreshes the
+//! next one is late more than `a + 1` intervals after the last one, or when `a + 1` are missing. Lateness is reported
+//! once, beside the first command that finds it, until a REF comes. It refuses nothing.
 
 use super::prelude::*;
 
 /// Refreshes of a bank that may be postponed, and ahead of time.
 const ALLOWANCE: u32 = 8;
-/// Bits of the number of refreshes that are missing; more than that is as good as none.
+/// Bits of the number of missing refreshes; it saturates.
 const DEBT: u32 = 16;
 
-/// The watch.
 #[block(m)]
 pub fn pim_refresh_watch(config: &HbmConfig) -> Block {
     let interval = config.refresh_interval();

@@ -1,29 +1,32 @@
-//! The host's side of a PIM controller: reads and writes of consecutive columns, with the rows of the next ones opened ahead.
+//! The host's side of a PIM controller: reads and writes of consecutive columns, with the rows of the next ones opened
+//! ahead.
 //!
-//! A request is up to one stripe: consecutive columns in the order of `rust/isa/src/layout`, which goes round the bank groups first, so one
-//! bank of each group and one row. What is read may also go into the global buffer, a slot for each column. Two requests are in work.
-//! The first one has the data bus; rows of the second one are closed and opened meanwhile if its banks are others, so that a stream of
-//! stripes never waits for a row. Whoever needs the multipliers' row buffers (partition 1, or a joined bank) takes turns with them.
+//! A request is up to one stripe: consecutive columns in the order of `rust/isa/src/layout`, which goes round the bank
+//! groups first, so one bank of each group and one row. Read columns may also go into the global buffer, a slot each.
+//! Two requests are active. The first one has the data bus; meanwhile rows of the second one are closed and opened if
+//! its banks are others, so that a stream of stripes never waits for a row. Requests that need the multipliers' row
+//! buffers (partition 1, or a joined bank) take turns with them.
 //!
-//! What the rows need is compared in one clock and said in the next, so it may be a clock old. Where that matters it is not said:
-//! after a row command, and after a request has moved up. A column of a row that has just been closed may be asked for; the record of the
-//! channel refuses it, and no other row can be open until it is no longer asked for, since tRP and tRCD are at least two clocks each.
+//! The rows' needs are compared in one clock and requested in the next, so they may be a clock old. Where that matters
+//! they are not requested: after a row command, and after a request has moved up. A column of a row that has just been
+//! closed may be requested; the record of the channel refuses it, and no other row can be open until the request ends,
+//! since tRP and tRCD are at least two clocks each.
 
 use super::prelude::*;
 
-/// Bits of what is to be done with a request's columns.
+/// Bits of the action on a request's columns.
 const KIND: u32 = 2;
 const WRITE: u128 = 1;
-/// They are read, also into the global buffer.
+/// Read, also into the global buffer.
 const COPY: u128 = 2;
-/// The same, each for one MAC that takes it: not before the last one of its slot was taken.
+/// As [`COPY`], each for one MAC that takes it: not before the last one of its slot was taken.
 const SHARE: u128 = 3;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestLayout {
     pub bank: u32,
     pub row: u32,
-    /// None with one bank group.
+    /// 0 with one bank group.
     pub group: u32,
 }
 
@@ -55,10 +58,9 @@ packed! {
     }
 }
 
-/// Of a bank: partitions that are open, those that compute, and their last rows.
+/// State of a bank: partitions that are open, those that compute, and their last rows.
 type BankState = (Bits, Bits, Vec<Bits>);
 
-/// The lowest bit that is set.
 pub(super) fn lowest(bits: &Bits) -> Bits {
     bits & ((!bits).plus_one())
 }
@@ -69,7 +71,7 @@ pub(super) fn at(slots: &Bits, slot: &Bits) -> Bits {
     any_of(&bits)
 }
 
-/// The requests in work. What is asked for goes on being asked for until it is given.
+/// A request stays until it is granted.
 #[block(m, "pim_requests_{}", suffix(config), "Reads and writes of a PIM controller.")]
 pub fn pim_requests(config: &HbmConfig) -> Block {
     let c = config;
@@ -125,7 +127,7 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
         m.wire("enabled1", all!(slots[1].0.q(), other_bank, !shared[1] | all!(turn, first_shared, alone))),
     ];
 
-    // What each group's bank needs for each request.
+    // Needs of each group's bank for each request.
     let (mut closes, mut opens, mut ready) = (Vec::new(), Vec::new(), Vec::new());
     for (s, request) in requests.iter().enumerate() {
         let bank_is = each(per_group, |i| request.bank.eq_lit(i.into()));
@@ -144,7 +146,7 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
                 if parts == 2 { mux(shared[s], rows[1], rows[0]) } else { rows[0] }
             });
             let right = m.wire(format!("right{s}_{g}"), row.eq(request.row) & !computes);
-            // Groups that no column is left for need nothing.
+            // Groups without a remaining column need nothing.
             let needed = if groups == 1 {
                 enabled[s]
             } else {
@@ -170,7 +172,7 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
     let (first, second) = ready.split_at(groups as usize);
     let ready = m.flag(mux(advance, bus(second), bus(first)));
 
-    // One of them is asked for in a clock, another one if it is not legal yet. What the first request has to open goes before the second one's.
+    // One of them is requested in a clock, another one if it is not legal yet. The first request's rows have priority.
     let count = 2 * groups;
     let urgent = m.wire(urgent.low(groups).any());
     let now = cat!(repeat(groups, !urgent), lit((1 << groups) - 1, groups));

@@ -1,13 +1,12 @@
-//! What a controller knows of its channel: the same row buffers and the same distances, so that it asks for nothing in vain.
-//!
-//! One command per bus is looked at in a clock. If every rule allows it, it is given, and noted as carried out. The parts are those
-//! of the device ([`super::pim_bank_state`], [`super::pim_channel_timing`]) but for what a column command knows of the row command
-//! beside it; that they are right is for the device model to say.
+//! A controller's record of its channel: the same row buffers and distances, so that no request is in vain. One command
+//! per bus is judged in a clock; if every rule allows it, it is issued and recorded as carried out. The parts are the
+//! device's ([`super::pim_bank_state`], [`super::pim_channel_timing`]) except for what a column command knows of the
+//! row command beside it; the device model checks them.
 
 use super::pim_channel_timing::Commands;
 use super::prelude::*;
 
-/// The record. Answers are combinational.
+/// Answers are combinational.
 #[block(m, "pim_shadow_{}", suffix(config), "A controller's record of its channel.")]
 pub fn pim_shadow(config: &HbmConfig) -> Block {
     let c = config;

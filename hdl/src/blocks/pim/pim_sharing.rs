@@ -1,12 +1,10 @@
-//! Slots of the global buffer that both queues of a PIM controller share: a read fills a slot, one MAC takes it (FFN offload; LibraPIM,
-//! section 4.4, Fig. 14).
-//!
-//! Two bits for each slot. It is *promised* from the read to the MAC, so that no other read fills it; it is *there* from the clock in which a
-//! MAC may be chosen, which is when the column has passed on the data bus. So neither queue waits for the host in between.
+//! Slots of the global buffer that both queues of a PIM controller share: a read fills a slot, one MAC takes it (FFN
+//! offload; LibraPIM, section 4.4, Fig. 14). Each slot is *promised* from the read to the MAC, so that no other read
+//! fills it, and *there* from the clock in which a MAC may be chosen, when the column has passed on the data bus. So
+//! neither queue waits for the host in between.
 
 use super::prelude::*;
 
-/// The slots' bits.
 #[block(m, "pim_sharing_{}", suffix(config), "Slots of the buffer on their way from a read to a MAC.")]
 pub fn pim_sharing(config: &HbmConfig) -> Block {
     let slots = config.buffer_slots();

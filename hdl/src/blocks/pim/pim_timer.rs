@@ -1,12 +1,11 @@
-//! Distances between commands, as counters: shared by the parts of [`super::pim_channel`] that check them.
-//!
-//! A timer is loaded by the command that a distance counts from and holds the clocks that are still missing: a command is early while
-//! its timer is not 0. That is one counter for each rule and place, with no record of clocks, and a longer distance is simply
+//! Distances between commands, as counters: shared by the parts of [`super::pim_channel`] that check them. A timer is
+//! loaded by the command that a distance counts from and holds the missing clocks: a command is early while its timer
+//! is not 0. That is one counter for each rule and place, without a record of clocks, and a longer distance is simply
 //! the larger number.
 
 use super::prelude::*;
 
-/// Clocks that are left of a distance of `gap` from the last `load`: `gap - 1` in the clock after it.
+/// Clocks left of a distance of `gap` from the last `load`: `gap - 1` in the clock after it.
 pub(super) fn timer(m: &ModuleBuilder, name: &str, load: &Bits, gap: u32) -> Bits {
     if gap <= 1 {
         m.unused(load, format!("a distance of {gap} binds nothing ({name})"));
@@ -18,12 +17,10 @@ pub(super) fn timer(m: &ModuleBuilder, name: &str, load: &Bits, gap: u32) -> Bit
     left.q()
 }
 
-/// A number of clocks that are left, one clock later.
 pub(super) fn counted(left: &Bits) -> Bits {
     left - left.any().zext(left.width())
 }
 
-/// The larger one of two numbers of equal width.
 pub(super) fn larger(a: &Bits, b: &Bits) -> Bits {
     mux(a.lt(b), b, a)
 }
@@ -34,17 +31,15 @@ pub(super) fn first_code(width: u32, conditions: &[(Bits, u32)]) -> Bits {
     conditions.iter().rev().fold(rest, |rest, (holds, code)| mux(holds, lit((*code).into(), width), rest))
 }
 
-/// Bits in order, the first one lowest.
 pub(super) fn bus(bits: &[Bits]) -> Bits {
     cat(bits.iter().rev().cloned())
 }
 
-/// The OR of the bits of `parts`, none of which may be missing: 0 for no parts.
+/// OR of `parts`; 0 without any.
 pub(super) fn any_or_none(parts: &[Bits]) -> Bits {
     if parts.is_empty() { zeros(1) } else { any_of(parts) }
 }
 
-/// The number of the bit that is set.
 pub(super) fn number(one_hot: &Bits, bits: u32) -> Bits {
     let of = |bit: u32| {
         let with = (0..one_hot.width()).filter(|i| i >> bit & 1 == 1).map(|i| one_hot.bit(i));
@@ -53,7 +48,7 @@ pub(super) fn number(one_hot: &Bits, bits: u32) -> Bits {
     cat((0..bits).rev().map(of))
 }
 
-/// What names of modules with the times of a memory end in: its name in the letters that Verilog allows.
+/// Suffix of modules with a memory's times: its name in the letters that Verilog allows.
 pub(super) fn suffix(config: &ndp_config::HbmConfig) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     config.name().chars().map(legal).collect()
