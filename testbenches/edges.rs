@@ -1,7 +1,7 @@
 //! The edge of `ndp`: lost output, files that are not what they seem, signals, endless and absurd input.
 //!
-//! The binary is started from outside and no model is linked, so this is a program of its own. What all binaries have to do
-//! alike is checked by `ndp_testkit::programs`.
+//! The binary is started from outside and no model is linked, so this is a program of its own. `ndp_testkit::programs`
+//! checks what all binaries have in common.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 
 const FFN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testbenches/programs/ffn.asm");
 
-/// A core whose model with waves is built soon.
+/// A core whose model with waves is built quickly.
 const SMALL: &str = concat!("--config ", env!("CARGO_MANIFEST_DIR"), "/examples/fpga/ecp5.toml");
 
 fn ndp() -> Program {
     Program::new(env!("CARGO_BIN_EXE_ndp"))
 }
 
-/// Whether something of the name `ending` is on its way, or there.
+/// Whether a file of the name `ending` is in progress or complete.
 fn begun(ending: &str) -> impl Fn(&[String]) -> bool {
     move |names| names.iter().any(|name| name.contains(ending))
 }
@@ -67,7 +67,6 @@ fn a_missing_file_is_named_once_with_one_reason() {
     }
 }
 
-/// Paths of the Rust files below a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let below = |path: PathBuf| match path.is_dir() {
@@ -77,7 +76,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(below).filter(|path| path.extension().is_some_and(|end| end == "rs")).collect()
 }
 
-/// Chains of errors are printed whole, so a source that is part of the text of its error would be printed twice.
+/// Chains of errors are printed whole, so a source in its error's text would be printed twice.
 #[test]
 fn no_error_has_its_source_in_its_text() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -181,7 +180,7 @@ fn no_output_is_an_input_or_another_output() {
     ndp.spares_its_input(&format!("run {vcd} --config tiny --waves"), &vcd);
 
     let run = format!("run {FFN} --config tiny");
-    // A path that is not there yet, under several names.
+    // A path that does not exist yet, under several names.
     std::os::unix::fs::symlink("new", ndp.path("link")).unwrap();
     std::os::unix::fs::symlink(".", ndp.path("here")).unwrap();
     for second in ["new", "./new", "here/new", "link"] {
@@ -219,7 +218,7 @@ fn a_model_is_spared() {
 
 #[test]
 fn signals_leave_nothing_behind() {
-    // Models are built first: that may take longer than a run has to begin.
+    // Models are built first, as that may take longer than a run has to begin.
     let built = ndp();
     for waves in ["", "--waves waves.vcd"] {
         built.succeeds(&format!("gemv {SMALL} --rows 4 --cols 8 {waves}"));
@@ -282,7 +281,7 @@ fn a_model_without_room_is_an_error() {
     assert!(text.contains("memory is exhausted"), "{text}");
 }
 
-/// The stored model in the folder of the test, with other bits for an element of a tensor.
+/// The stored model in the test's folder, with other bits for an element of a tensor.
 fn model_with(ndp: &Program, tensor: &str, element: usize, bits: u16) {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/model");
     std::fs::create_dir_all(ndp.path("model")).unwrap();
@@ -372,7 +371,6 @@ fn endless_input_is_refused() {
     ndp.refuses_endless("run cycles --config tiny", "program.asm");
     ndp.refuses_endless("gemv --rows 8 --cols 8 --config", "tiny.toml");
     ndp.refuses_endless("generate pim --channel model --memory", "memory.toml");
-    // The folder is the argument here.
     std::fs::create_dir(ndp.path("model")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", ndp.path("model/config.json")).unwrap();
     ndp.refused("layer --config tiny --model model", "which is the limit");
@@ -399,7 +397,7 @@ fn a_program_is_checked_when_it_is_read() {
 #[test]
 fn long_runs_say_how_far_they_are() {
     use std::io::{BufRead, BufReader};
-    // Building the model is another thing that is said.
+    // Building the model would be reported too.
     ndp().succeeds("gemv --config tiny --rows 4 --cols 8");
     let lines = [
         "gemv --config tiny --rows 40000 --cols 4096",
@@ -418,12 +416,12 @@ fn long_runs_say_how_far_they_are() {
         let said = BufReader::new(child.stderr.take().unwrap()).lines().map(|line| line.unwrap());
         let first = said.skip_while(|line| line.contains("the model of") || line.starts_with("built "));
         let first = first.take(1).collect::<String>();
-        // Whatever it said, it does not go on.
         child.kill().unwrap();
         child.wait().unwrap();
         (line, first)
     });
-    // The time of the first line, and whether it has an estimate, depend on the machine; `ndp_files::Progress` is tested with given times.
+    // The time of the first line, and whether it has an estimate, depend on the machine; `ndp_files::Progress` is
+    // tested with given times.
     let silent: Vec<_> = first.filter(|(_, first)| !first.contains(" % of ")).collect();
     assert!(silent.is_empty(), "{silent:?}");
 }
@@ -475,7 +473,7 @@ fn a_model_that_dimms_cannot_compute_is_refused_before_anything_else() {
     }
     let config = std::fs::read_to_string(ndp.path("model/config.json")).unwrap();
     ndp.file("model/config.json", config.replace("\"hidden_act\": \"relu\"", "\"hidden_act\": \"silu\""));
-    // The system is read next, and there is none.
+    // The system, which does not exist, is read next.
     ndp.refused(
         "generate --config tiny --dimms 2 --tokens 1 --prompt I --model model --system none.toml",
         "the model's activation = Silu: systems of DIMMs run models with Relu",

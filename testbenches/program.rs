@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::error::Error;
 use std::process::{Command, Output};
 
-/// Runs it; arguments are separated by spaces.
+/// Arguments are separated by spaces.
 pub fn ndp(line: &str) -> Result<Output, Box<dyn Error>> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ndp"));
     Ok(command.args(line.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR")).output()?)
@@ -27,12 +27,11 @@ pub fn json(line: &str) -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Runs a command that has to end with `code` and say `message` on standard error.
 pub fn fails(line: &str, code: i32, message: &str) -> Outcome {
     ends(line, &[code], message)
 }
 
-/// Runs a command that has to be refused (exit code 2), or that cannot be done with what there is (3).
+/// Runs a command that has to be refused (exit code 2), or that cannot be done here (3).
 pub fn refused(line: &str, message: &str) -> Outcome {
     ends(line, &[2, 3], message)
 }

@@ -2,8 +2,8 @@
 //!
 //! Sums, differences, products and maxima on the operand pairs of `ndp_oracle` (and, if asked, on all pairs),
 //! exponentials, scaling and ReLU on every number, keys and terms for the trees, and whole rows of softmax, for which
-//! this file plays sequencer, trees and divider. Each result has to come as many steps after its element as its path
-//! takes. Seeds are printed with every failure.
+//! this file plays sequencer, trees and divider. Each result must come its path's number of steps after its element.
+//! Seeds are printed with every failure.
 
 use common::Outcome;
 use common::activation_driver::{
@@ -30,7 +30,7 @@ fn the_exponential_of_every_number_is_correctly_rounded() -> Outcome {
     Ok(())
 }
 
-/// The operations on two operands but division, which the function unit does.
+/// The operations on two operands except division, which the function unit does.
 fn of_the_lane() -> impl Iterator<Item = Operation> {
     OPERATIONS.into_iter().filter(|&operation| operation != Operation::Div)
 }
@@ -76,7 +76,7 @@ fn relu_and_the_maximum_with_a_scalar_are_right_for_every_number() -> Outcome {
         negative if negative >> 15 == 1 => 0,
         _ => a,
     };
-    // The scalar means nothing to ReLU.
+    // ReLU ignores the scalar.
     for (number, scalar) in [0x0000, 0x8000, 0x3C00, 0xC248, 0x7C00, 0xFC00, 0x7E00].into_iter().enumerate() {
         let elements: Vec<Element> = (0..=u16::MAX).map(|a| element(a, scalar)).collect();
         let pace = PACES[number % 4];
@@ -135,7 +135,7 @@ fn keys_have_the_order_of_the_numbers() -> Outcome {
             }
         }
     }
-    // What `key` says is the order.
+    // The order is that of `key`.
     let up = (0x8000..=0xFC00).rev().chain(0..=0x7C00).map(key);
     assert!(up.clone().zip(up.skip(1)).all(|(a, b)| 0 < a && a < b));
     Ok(())
@@ -175,7 +175,7 @@ fn terms_and_numerators_are_those_of_the_contract() -> Outcome {
     Ok(())
 }
 
-/// Softmax of one row through the lane, in its three passes; the elements beyond its end have to come out as +0.
+/// Softmax of one row through the lane, in its three passes; the elements beyond its end must come out as +0.
 fn softmax_of(bench: &mut Bench, scores: &[u16], pace: Pace) -> Vec<u16> {
     let (lanes, n) = (bench.lanes, scores.len());
     let beyond = |index: usize| index >= n;
@@ -183,7 +183,7 @@ fn softmax_of(bench: &mut Bench, scores: &[u16], pace: Pace) -> Vec<u16> {
         let of = |index| Element { a: bits(index), counts: !beyond(index), blank: beyond(index), ..rest };
         (0..n.next_multiple_of(lanes)).map(of).collect()
     };
-    // What is beyond the row's end is noise and must not matter.
+    // Noise beyond the row's end must not matter.
     let noise: Vec<u16> = (0..lanes).map(|_| recoded(bench.noise.next_u64() as u16)).collect();
     let score = |index: usize| if beyond(index) { noise[index % lanes] } else { recoded(scores[index]) };
     let keys = bench.run(Mode::of(CHOICE), &pass(&score, Element::default()), pace);
@@ -215,7 +215,7 @@ fn softmax_of(bench: &mut Bench, scores: &[u16], pace: Pace) -> Vec<u16> {
 
 #[test]
 fn numerators_near_ties_round_to_nearest_even() -> Outcome {
-    // With the argument that is left over, any number has the exponential that is wanted.
+    // With a suitable argument any number has any exponential.
     let powers = powers();
     let (mut bench, mut random) = (Bench::open(12)?, SplitMix64::new(12));
     let mut compared = 0;
@@ -246,7 +246,7 @@ fn products_with_reciprocals_of_every_size_are_right() -> Outcome {
     let mut bench = Bench::open(11)?;
     let mut random = SplitMix64::new(11);
     for round in 0..40 {
-        // Any numerator, also ones that no exponential has; reciprocals of sums from 2^28 to 2^43.
+        // Any numerator, even one that no exponential has; reciprocals of sums from 2^28 to 2^43.
         let draw = |wide: u16| {
             let (reciprocal, t) =
                 (0x8000 + below(&mut random, 0x8001) as u64, 28 + below(&mut random, 15) as u64);
@@ -279,7 +279,7 @@ fn rows_of_softmax_are_those_of_the_software() -> Outcome {
     let specials = [0x7C00, 0xFC00, 0x7C01, 0xFE00, 0xFBFF, 0x7BFF, 0x8000];
     let (mut elements, mut spoilt) = (0, 0);
     for number in 0..4000 {
-        // The first of each kind are the longest there are.
+        // The first of each kind have the maximum length.
         let n = if number < KINDS.len() { MAX_LEN } else { 1 + random.below([3, 8, 40, 100][number % 4]) };
         let mut scores = KINDS[number % KINDS.len()].row(n, &mut random);
         match number % 8 {
@@ -307,7 +307,7 @@ fn rows_of_softmax_are_those_of_the_software() -> Outcome {
 fn elements_move_through_the_lane_as_links_of_a_chain() -> Outcome {
     let mut bench = Bench::open(13)?;
     bench.set_mode(Mode::of(CHOICE));
-    // What the registers hold, the next one to leave first: of the first and of the second operand.
+    // Contents of the registers, the next one to leave first: of the first and of the second operand.
     let mut held = [vec![0u16; bench.lanes], vec![0; bench.lanes]];
     let mut known = [false; 2];
     for _ in 0..20_000 {
@@ -358,7 +358,7 @@ fn a_sum_is_marked_as_infinite_or_as_nan_and_never_as_both() -> Outcome {
         model.tick();
         model.tick();
         let sum = Operation::Add.result(x, y);
-        // An infinity that comes of rounding is the packer's.
+        // Infinities from rounding are the packer's.
         let infinite = !is_nan(sum) && [x, y].iter().any(|bits| bits & 0x7FFF == 0x7C00);
         let actual = marks.map(|mark| model.get(mark) == 1);
         assert_eq!(actual, [is_nan(sum), infinite], "{x:#06x} + {y:#06x}");

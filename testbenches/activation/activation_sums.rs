@@ -1,7 +1,7 @@
 //! The divider of softmax against integer division: the reciprocal of every sum of exponentials that it can distinguish.
 //!
-//! Sums come in parts, over several elements and all ranks, as the trees put them out. Of each the leading 17 bits count, so
-//! there are 65,536 divisors; each is tried with its leading one at several places and any bits below.
+//! Sums come in parts, over several elements and all ranks, as the trees put them out. The leading 17 bits of each
+//! count, so there are 65,536 divisors; each is tried with its leading one at several places and any bits below.
 
 use common::Outcome;
 use ndp_config::{DesignConfig, GemvConfig};
@@ -9,7 +9,7 @@ use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use std::error::Error;
 
-/// Bits of a divisor, and the place of the leading one of the smallest sum: that of the maximum alone.
+/// Bits of a divisor, and the place of the leading one of the smallest sum: that of only the maximum.
 const DIVISOR_BITS: u32 = 17;
 const LEAST_PLACE: u32 = 28;
 /// Cycles that the divider takes for a vector.
@@ -63,17 +63,16 @@ impl Bench {
         self.random.next_u64() % limit
     }
 
-    /// Vectors that the unit can keep.
     fn vectors(&self) -> u64 {
         2 * u64::from(self.config.max_batch())
     }
 
-    /// A sum in as many parts as it takes, each over all ranks; between two of them noise on the ranks' ports.
+    /// Sends a sum in as many parts as it takes, each over all ranks, with noise on the ranks' ports in between.
     fn send(&mut self, mut sum: u64) {
         let most = (1 << (LEAST_PLACE + 1 + self.config.units_per_rank().trailing_zeros())) - 1;
         loop {
             for port in self.sums.clone() {
-                // Often all that is left, or all that a rank can have.
+                // Often all that is left, or the most that a rank can have.
                 let limit = sum.min(most);
                 let part =
                     if self.random.next_u64().is_multiple_of(4) { self.below(limit + 1) } else { limit };
@@ -141,7 +140,7 @@ impl Bench {
     }
 }
 
-/// 2^32 over the sum's leading 17 bits, rounded down, and the exponent that goes with it.
+/// 2^32 over the sum's leading 17 bits, rounded down, and its exponent.
 fn expected(sum: u64, scale_bits: u32) -> Reciprocal {
     let place = sum.ilog2();
     let leading = sum >> (place - (DIVISOR_BITS - 1));
@@ -176,7 +175,6 @@ fn sums_of_every_size_do() -> Outcome {
             let leading = 1 << (DIVISOR_BITS - 1) | random.next_u64() & 0xFFFF;
             sums.push(sum(leading, place, &mut random));
         }
-        // The smallest and the largest.
         sums.extend([1 << place, (2 << place) - 1]);
     }
     Bench::open(2)?.check(&sums, None)

@@ -1,7 +1,7 @@
 //! SiLU, GELU, quotients and exponentials of the core's activation unit: every number, beside a product, on cores with other lanes and ranks.
 //!
-//! Random programs (`ndp_core.rs`, `cycle_model.rs`, `random_configs.rs`) have them too, against the functional model. Here the
-//! expected bits are those of `ndp_oracle`, and cycles those of the formula in the document.
+//! Random programs (`ndp_core.rs`, `cycle_model.rs`, `random_configs.rs`) have them too, against the functional model.
+//! Here the expected bits are those of `ndp_oracle`, and cycles those of the document's formula.
 
 use crate::arithmetic::function_unit::{GELU, SILU};
 use crate::cores::ndp_core::core_mutants;
@@ -18,7 +18,6 @@ use ndp_sim::core::{CoreOptions, NdpCore};
 use std::error::Error;
 use std::sync::LazyLock;
 
-/// The exponential of every number.
 static EXP: LazyLock<Vec<u16>> = LazyLock::new(exp_of_all);
 
 /// Bursts of the DIMM with the operands and the results.
@@ -31,7 +30,8 @@ const FACTORS: u32 = 0x4000;
 const SUMS: u32 = 0x4800;
 const ROWS: u32 = 32;
 
-/// Two vector blocks, as they lie in DRAM: `operands[place]`, in the order of the beats, with what lies behind the vectors' end.
+/// Two vector blocks, as they lie in DRAM: `operands[place]`, in the order of the beats, including what lies past the
+/// vectors' end.
 struct Case {
     cols: u32,
     batch: u32,
@@ -39,7 +39,7 @@ struct Case {
 }
 
 impl Case {
-    /// As many vectors as the buffer has room for three times, a product's sums and its factors beside; `next` gives the operands.
+    /// As many vectors as fit the buffer three times, beside a product's sums and factors; `next` gives the operands.
     fn draw(config: &DesignConfig, random: &mut Random, mut next: impl FnMut() -> (u16, u16)) -> Self {
         let gemv = config.gemv();
         let room = (gemv.slice_words() - gemv.lanes() - 1) / 3;
@@ -52,7 +52,8 @@ impl Case {
         Self { cols, batch, operands: (0..places).map(|_| next()).collect() }
     }
 
-    /// Loads both blocks, starts a product, and lets the unit compute beside it: into a third block, in place, and over the second one.
+    /// Loads both blocks, starts a product, and lets the unit compute beside it: into a third block, in place, and over
+    /// the second one.
     fn program(&self, config: &DesignConfig) -> Program {
         let (cols, batch) = (self.cols, self.batch);
         let mut program = Program::default();
@@ -94,13 +95,13 @@ impl Case {
         program
     }
 
-    /// The vector, and whether the element is in it, of a place.
+    /// The vector of a place, and whether its element is within the vector.
     fn is_in(&self, place: usize) -> bool {
         let beat = place as u32 / (BEAT_ELEMS * self.batch);
         beat * BEAT_ELEMS + place as u32 % BEAT_ELEMS < self.cols
     }
 
-    /// Runs it and looks at what it leaves. The first result that is not as it should be.
+    /// Runs it and returns the first wrong result.
     fn wrong(&self, core: &mut NdpCore) -> Result<Option<String>, Box<dyn Error>> {
         let program = self.program(&core.config().clone());
         let check = core.check_program(&program, |_| {})?;
@@ -129,7 +130,7 @@ impl Case {
     }
 }
 
-/// Every number once, in turn, with another one that is also every number.
+/// Every number once, in order, with another one that is also every number.
 fn every_number() -> impl FnMut() -> (u16, u16) {
     let mut number = 0u16;
     move || {
@@ -167,7 +168,7 @@ fn numbers_in_blocks(names: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// What remains of a block that goes round when the core is reset must not show in the next one.
+/// A reset while a block goes round must leave nothing in the next one.
 #[test]
 fn a_reset_amid_a_block_leaves_nothing_behind() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
@@ -227,7 +228,7 @@ fn takes_the_cycles_of_the_document(name: &str) -> Outcome {
         for opcode in [Opcode::Silu, Opcode::Gelu, Opcode::Div, Opcode::Exp] {
             let words = block_words(&config, cols, batch) * gemv.slices_per_lane();
             let word = around + gemv.lanes() + u32::from(opcode == Opcode::Div);
-            // Exponentials of the lanes' own take six steps more than what has gone round.
+            // Exponentials in the lanes take six steps more than what has gone round.
             let expected = match opcode == Opcode::Exp && !gemv.shares_exponential() {
                 true => gemv.lanes() * words + 16,
                 false => word * words + 10,
@@ -239,7 +240,7 @@ fn takes_the_cycles_of_the_document(name: &str) -> Outcome {
     Ok(())
 }
 
-/// The unit moves no data of DRAM, for longer than the watchdog waits.
+/// The unit moves no data of DRAM for longer than the watchdog's limit.
 #[test]
 fn a_block_that_takes_long_is_no_hang() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
@@ -251,7 +252,7 @@ fn a_block_that_takes_long_is_no_hang() -> Outcome {
 pub const MUTANTS: [Mutant; 10] = [
     // Elements stop a place before their own.
     ("tiny", Mutation::new("mutant-around", "7'h4a", |s| s.lit(0x49))),
-    // They leave amid their way.
+    // They leave halfway.
     (
         "tiny",
         Mutation::new("mutant-early", "~goes_round", |s| {
@@ -260,23 +261,24 @@ pub const MUTANTS: [Mutant; 10] = [
     ),
     // A lane is left out.
     ("tiny", Mutation::new("mutant-chain", "chain_first3", |s| s.signal("chain_first4"))),
-    // Of the second operands too.
+    // Also for the second operands.
     ("tiny", Mutation::new("mutant-chain-other", "chain_second3", |s| s.signal("chain_second4"))),
     // Negative results become +0.
     ("tiny", Mutation::new("mutant-least", "16'hfe00", |s| s.lit(0))),
     ("tiny", Mutation::new("mutant-gelu", "drive activation_gelu_o", |s| s.signal("is_silu_q"))),
-    // What has gone round is divided, or rather replaced, by the second operand in the lane.
+    // After going round, an element is replaced by the second operand in the lane.
     ("tiny", Mutation::new("mutant-two", "sequencer_two", |s| s.signal("two_q"))),
-    // A lane takes the word of the slice before.
+    // A lane takes the previous slice's word.
     ("shared-lanes", Mutation::new("mutant-take", "next take_slice_q", |s| s.signal("fetched_slice_q"))),
-    // The vectors end where they would in the next slice. One that ends where it would in a slice before goes unseen: a store writes +0 there.
+    // The vectors end where they would in the next slice. An end as in an earlier slice goes unseen: a store writes +0
+    // there.
     (
         "shared-lanes",
         Mutation::new("mutant-beyond", "lane_beyond0_1 & lane_slice_i[1]", |s| {
             s.with(1, s.signal("lane_slice_i").bit(0))
         }),
     ),
-    // A slice is read when it is the turn of another one.
+    // A slice is read in another one's turn.
     ("shared-lanes", Mutation::new("mutant-read", "lane_read_slice_i[2]", |s| s.part(0).bit(1))),
 ];
 
@@ -290,7 +292,7 @@ fn mutants_are_caught() -> Outcome {
         let mut found = None;
         for _ in 0..20 {
             let case = Case::draw(&config, &mut random, &mut next);
-            // A mutant may also come to no end.
+            // A mutant may also hang.
             found = case.wrong(&mut core).unwrap_or_else(|e| Some(e.to_string()));
             if found.is_some() {
                 break;

@@ -11,7 +11,7 @@ use ndp_sim::core::{Backend, CoreOptions, HostStalls};
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::system::{LoneCore, Phase};
 
-/// More pairs than the buffer of `tiny` holds at a time, in the last case.
+/// The last case has more pairs than the buffer of `tiny` holds at a time.
 const CASES: [(usize, usize, usize); 4] = [(2, 1, 1), (32, 3, 2), (80, 5, 3), (64, 16, 26)];
 
 fn states(elements: usize, seed: u64) -> Vec<f16> {
@@ -19,7 +19,6 @@ fn states(elements: usize, seed: u64) -> Vec<f16> {
     (0..elements).map(|_| f16::from_bits(random.next_u16())).collect()
 }
 
-/// Head after head, as the contract writes it.
 fn expected(width: usize, states: &[f16], rotations: &[Rotation]) -> Vec<u16> {
     let mut results: Vec<u16> = states.iter().map(|state| state.to_bits()).collect();
     let (mul, half) = (|a, b| Operation::Mul.result(a, b), width / 2);

@@ -1,7 +1,7 @@
 //! The exponential that the lanes of a rank share: alone at its ports, and mutants of it and of what leads to it in a core.
 //!
-//! What a core computes with it is also compared in the random programs of `ndp_core.rs`, `cycle_model.rs` and `random_configs.rs`, and
-//! by element in `functions.rs`. Nothing of what is expected here comes from the design or from `ndp_numerics`.
+//! Random programs in `ndp_core.rs`, `cycle_model.rs` and `random_configs.rs`, and `functions.rs` element by element,
+//! also compare what a core computes with it. No expected value comes from the design or from `ndp_numerics`.
 
 use crate::cores::ndp_core::core_mutants;
 use common::activation_driver::{argument, parabolas, power, recoded, term, wide, y};
@@ -23,7 +23,7 @@ const LATENCY: usize = 10;
 const TERM_LATENCY: usize = 8;
 const ARGUMENT: usize = 2;
 
-/// A value, whether it counts, and what should come of it.
+/// A value, whether it counts, and its expected results.
 #[derive(Clone, Copy, Debug)]
 struct Value {
     bits: u16,
@@ -32,7 +32,7 @@ struct Value {
     term: u32,
 }
 
-/// Sends words of values, each with its argument, and returns the first one of which something else comes, and how many came.
+/// Sends words of values, each with its argument; returns the first one with a wrong result, and the number of values.
 fn run(
     name: &str,
     softmax: bool,
@@ -47,7 +47,7 @@ fn run(
     model.set(is_wide, softmax.into());
     let (mut way, mut compared) = ([None; LATENCY], 0);
     for (argument, values) in words {
-        // Behind the word something else comes, with another argument as soon as that is of no account.
+        // The word is followed by noise, with another argument as soon as it does not matter.
         for at in 0..values.len() + LATENCY {
             let now = values.get(at).copied();
             let noisy = noise.next_u64();
@@ -116,21 +116,21 @@ fn wide_results_and_terms_are_those_of_the_contract() -> Outcome {
     Ok(())
 }
 
-/// Mutants of the unit; those of a core are looked for by random programs.
+/// Mutants of the unit; random programs find those of a core.
 const MUTANTS: [Mutant; 3] = [
     ("hermes", Mutation::new("mutant-term", "next term_q", |s| s.lit(1) | s.old())),
     ("hermes", Mutation::new("mutant-wide", "input packer wide_i", |s| s.lit(0))),
     ("hermes", Mutation::new("mutant-vanishes", "input packer blank_i", |s| s.lit(0))),
 ];
 
-/// Mutants of what leads to the exponential in a core.
+/// Mutants of the paths to the exponential in a core.
 pub const CORE_MUTANTS: [Mutant; 5] = [
     // Elements beyond the vectors' end are in the sum.
     (
         "variants",
         Mutation::new("mutant-past-end", "lane_counts_i & ~(lane_ends_i & lane_past_end_i)", |s| s.part(0)),
     ),
-    // Digits of an element's place in each other's places.
+    // Exchanged digits of an element's place.
     (
         "variants",
         Mutation::new("mutant-place", "{slice_q[2] | slice_q[3], slice_q[1] | slice_q[3]}", |s| {
@@ -139,7 +139,7 @@ pub const CORE_MUTANTS: [Mutant; 5] = [
     ),
     // The sum ends a term early.
     ("variants", Mutation::new("mutant-last-term", "around_left_q == 5'hb", |s| s.with(1, lit(0xc, 5)))),
-    // A term more is in the sum.
+    // The sum has one term too many.
     ("variants", Mutation::new("mutant-terms", "around_left_q >= 5'hb", |s| s.with(1, lit(0xa, 5)))),
     // Functions come back as exponentials.
     ("variants", Mutation::new("mutant-returns", "softmax_q | path_q[0]", |s| s.with(0, lit(1, 1)))),
@@ -194,10 +194,9 @@ fn softmaxes(config: &DesignConfig, random: &mut Random) -> Program {
     ndp_isa::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// The first of what is not as it should be.
 fn wrong(core: &mut NdpCore, program: &Program) -> Option<String> {
     match core.check_program(program, |_| {}) {
-        // It may also come to no end.
+        // It may also hang.
         Err(error) => Some(error.to_string()),
         Ok(check) if !check.agrees() => {
             Some(format!("{:x?} {:?}", check.mismatches.first(), check.differences))

@@ -1,8 +1,8 @@
 //! The rounder against the nearest FP16 number, found by comparing 128-bit integers.
 //!
-//! Sums enter digit by digit with random gaps or none, one result has to come out for each, after the same latency
-//! every time. Every FP16 number, every midpoint between two and both neighbours of each, with both signs; random
-//! sums of every magnitude; every combination of flags; resets between two digits.
+//! Sums enter digit by digit with random gaps or none, and each must give one result after the same latency. Every FP16
+//! number, every midpoint between two and both neighbours of each, with both signs; random sums of every magnitude;
+//! every combination of flags; resets between two digits.
 
 use common::Outcome;
 use common::exact::{below, digit, result, value};
@@ -18,7 +18,7 @@ const LATENCY: u64 = 4;
 /// A sum as a multiple of 2^-48, and its flags.
 type Sum = (i128, u8);
 
-/// A result that is missing, late, not asked for, or wrong.
+/// A missing, late, unexpected or wrong result.
 #[derive(Debug, PartialEq)]
 struct Mismatch {
     cycle: u64,
@@ -37,9 +37,9 @@ struct Bench {
     data: OutputPort,
     config: GemvConfig,
     random: SplitMix64,
-    /// Sums whose last digit is in, and the cycle their result is due in.
+    /// Sums whose last digit is in, and the cycle in which their result is due.
     due: VecDeque<(u64, Sum)>,
-    /// Flips a bit of the n-th result from here on.
+    /// Flips a bit of the n-th result from now.
     fault: Option<(u64, u32)>,
 }
 
@@ -65,7 +65,7 @@ impl Bench {
         })
     }
 
-    /// One cycle, and the comparison of what is on the outputs after it.
+    /// One cycle, then compares the outputs.
     fn step(&mut self) -> Result<(), Mismatch> {
         let cycle = self.model.cycle();
         self.model.tick();
@@ -119,7 +119,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Whole sums, and then everything that is still on its way.
+    /// Sends whole sums, and waits for all results.
     fn run(&mut self, sums: impl IntoIterator<Item = Sum>, gap: usize) -> Result<(), Mismatch> {
         let segments = self.config.acc_segments();
         for sum in sums {
@@ -130,7 +130,7 @@ impl Bench {
         Ok(())
     }
 
-    /// A sum of random length, now and then one that a carry runs through.
+    /// A sum of random length, sometimes one that a carry runs through.
     fn draw(&mut self) -> i128 {
         let bits = below(&mut self.random, self.config.acc_bits() as usize) as u32;
         let noise = (u128::from(self.random.next_u64()) << 64 | u128::from(self.random.next_u64())) as i128;

@@ -1,6 +1,7 @@
 //! The function unit at its ports: SiLU and GELU of every number, quotients of the operand pairs of `ndp_oracle` and of random ones.
 //!
-//! A value goes in and a result comes out in every cycle. Nothing of what is expected comes from the design or from `ndp_numerics`.
+//! A value goes in and a result comes out in every cycle. No expected value comes from the design or from
+//! `ndp_numerics`.
 
 use common::Outcome;
 use common::activation_driver::recoded;
@@ -16,7 +17,6 @@ use std::sync::LazyLock;
 pub static SILU: LazyLock<Vec<u16>> = LazyLock::new(|| (0..=u16::MAX).map(activations::silu).collect());
 pub static GELU: LazyLock<Vec<u16>> = LazyLock::new(|| (0..=u16::MAX).map(activations::gelu).collect());
 
-/// Errors of the design that the comparison has to find.
 const MUTANTS: [Mutant; 5] = [
     ("hermes", Mutation::new("mutant-coefficient", "24'hcce88b", |s| s.lit(0xcce48b))),
     ("hermes", Mutation::new("mutant-half-product", "{upper_q, 12'h0} + {13'h0, lower_q}", |s| s.part(0))),
@@ -25,12 +25,11 @@ const MUTANTS: [Mutant; 5] = [
     ("hermes", Mutation::new("mutant-nan", "nan4_q", |s| s.lit(0))),
 ];
 
-/// The unit, or a mutant of it.
 fn unit(name: &str) -> ndp_files::Result<Rtl> {
     design(name, "function_unit", &MUTANTS)
 }
 
-/// All numbers, each with a second operand that means nothing.
+/// All numbers, each with an unused second operand.
 fn every_number() -> impl Iterator<Item = (u16, u16)> {
     (0..=u16::MAX).map(|a| (a, a.wrapping_mul(0x9E37)))
 }
@@ -82,13 +81,13 @@ fn random_quotients(seed: u64, count: usize) -> Outcome {
     Ok(())
 }
 
-/// What the packer makes of a magnitude, recoded: a magnitude of 30 bits is a number of double precision.
+/// The packer's result for a magnitude, recoded: a magnitude of 30 bits is a number of double precision.
 fn packed(magnitude: u64, exponent: i32, sign: u16) -> u16 {
     let value = magnitude as f64 * 2f64.powi(exponent - 29);
     recoded(rounded(value) | sign << 15)
 }
 
-/// The same as a wide value: 4 bits of exponent with a bias of 15, 12 of fraction.
+/// As [`packed`], for a wide value: 4 bits of exponent with a bias of 15, 12 of fraction.
 fn packed_wide(magnitude: u64, exponent: i32) -> u16 {
     let value = magnitude as f64 * 2f64.powi(exponent - 29);
     let least = ((value.to_bits() >> 52) as i32 - 1023).max(-14);
@@ -114,7 +113,7 @@ fn every_kind_of_magnitude_is_packed_whatever_its_exponent() -> Outcome {
         way.fill(None);
         for number in 0..600_000 {
             let advances = random.below(8) != 0;
-            // Ones and zeros of any number, few or many, so that halves and their neighbours are there.
+            // Few or many ones and zeros, so that halves and their neighbours occur.
             let [first, second] = [0; 2].map(|_: u64| random.next_u64() >> 34);
             let mask = (1u64 << random.below(31)) - 1;
             let of = [
@@ -143,7 +142,7 @@ fn every_kind_of_magnitude_is_packed_whatever_its_exponent() -> Outcome {
             model.set(magnitude, m);
             model.set(exponent, (e & 0x7F) as u64);
             model.set(sign, s);
-            // What comes first counts, and what comes after it may be there as well.
+            // The first mark counts, even with later ones.
             model.set(blank, (kind == 0).into());
             model.set(raw, marked(kind == 1, kind == 0));
             model.set(nan, marked(kind == 2, kind < 2));

@@ -1,10 +1,10 @@
 //! One multiplier unit of the paper's size, with each kind of multiplier, against sums of products in 128-bit integers.
 //!
-//! Windows follow one another as in the machine; operands are on the ports only in the phase in
-//! which the unit may read them, and noise in all others. Random windows have gaps between them, in which the unit stands still as far as
-//! it may. Compared are every digit of the exact sum, in its phase (unless a
-//! flag makes the sum irrelevant), and the flags; in windows whose products go to sums of their own, each of these sums, which
-//! stay outside of the unit with the carries pending in them. Seeds are printed with every failure.
+//! Windows follow one another as in the machine; operands are on the ports only in the phase in which the unit may read
+//! them, with noise in all others. Random windows have gaps between them, in which the unit stops as far as it may.
+//! Compared are every digit of the exact sum, in its phase (unless a flag makes the sum irrelevant), and the flags; in
+//! windows whose products go to sums of their own, each of these sums, which are kept outside of the unit with their
+//! pending carries. Seeds are printed with every failure.
 
 use common::Outcome;
 use common::exact::dot;
@@ -47,7 +47,7 @@ fn random_windows(seed: u64, count: usize) -> Outcome {
 
 #[test]
 fn every_exponent_lands_in_its_place() -> Outcome {
-    // One product per window, in every lane, for each pair of exponents and signs: the aligner alone.
+    // One product per window, in every lane, for each pair of exponents and signs: only the aligner.
     for mut bench in Bench::of_each_unit(3)? {
         let lanes = bench.config.lanes() as usize;
         let mut windows = Vec::new();
@@ -113,7 +113,7 @@ fn kept_sums_take_products_of_every_exponent() -> Outcome {
 
 #[test]
 fn carries_pending_in_a_kept_sum_are_added_later() -> Outcome {
-    // All digits ones and every carry pending: zero to them and one unit down, with products that are zero or one unit.
+    // All digits ones and every carry pending: these are zero or one unit down; the products are zero or one unit.
     for mut bench in Bench::of_each_unit(6)? {
         let (lanes, config) = (bench.config.lanes() as usize, bench.config.clone());
         let ones = |bits: u32| (1u128 << bits) - 1;
@@ -125,7 +125,7 @@ fn carries_pending_in_a_kept_sum_are_added_later() -> Outcome {
                 for carries in 0..1 << (config.acc_segments() - 1) {
                     bench.sums.fill(Kept(digits | carries << config.acc_bits()));
                     let window = Window { w: vec![w; lanes], x: vec![x; lanes], separate: true, idle: false };
-                    // Again and again: carries go one digit further each time.
+                    // Repeatedly: carries go one digit further each time.
                     assert_eq!(
                         bench.run(&vec![window; 6], None),
                         None,
@@ -178,7 +178,6 @@ fn a_unit_that_stands_still_holds_its_sum() -> Outcome {
             assert_eq!(bench.run(&[window], None), None);
             let (sum, flags) = (bench.model.get_u128(bench.sum_out), bench.model.get(bench.flags));
             for cycle in 0..4 * period {
-                // Noise on all other ports.
                 bench.load(None, cycle % period);
                 bench.set_moves(false, [false; 3], cycle % period);
                 assert_eq!(bench.give_sum(None, cycle % period), None);
@@ -196,7 +195,7 @@ fn a_unit_that_stands_still_holds_its_sum() -> Outcome {
 
 #[test]
 fn a_unit_that_stops_anywhere_holds_digits_carries_and_flags() -> Outcome {
-    // Stopped with products under way and carries pending, for which `run` has no use.
+    // Stopped with products in flight and carries pending, which `run` does not use.
     let mut random = SplitMix64::new(10);
     for mut bench in Bench::of_each_unit(10)? {
         let (lanes, period) = (bench.config.lanes() as usize, bench.config.window_cycles() as usize);
@@ -255,7 +254,7 @@ fn lane_multiplies(model: &mut Model, steps: u32, cycles: u32) -> Outcome {
         let mut left = cycles;
         let mut before = None;
         while left > 0 {
-            // Noise at the ports of the operands, but for the first step.
+            // Noise at the ports of the operands, except in the first step.
             let moving = !random.next_u64().is_multiple_of(4);
             let loads = moving && left == cycles;
             model.set(load, loads.into());

@@ -24,7 +24,7 @@ fn expected(q: i8, scale: u16) -> u16 {
     }
 }
 
-/// The number of wrong weights of all numbers with these scales.
+/// Number of wrong weights of all numbers with these scales.
 fn wrong(rtl: &Rtl, scales: impl Iterator<Item = u16>) -> Result<u64, Box<dyn Error>> {
     let options = OpenOptions { random_contents: Some(1), ..OpenOptions::default() };
     let mut model = Model::open(rtl, &options)?;
@@ -43,7 +43,7 @@ fn wrong(rtl: &Rtl, scales: impl Iterator<Item = u16>) -> Result<u64, Box<dyn Er
             model.set(port, scale.into());
             model.set_words(numbers, &words);
             model.tick();
-            // What comes after does not matter to the second cycle.
+            // Later inputs do not matter to the second cycle.
             model.set(port, u64::from(!scale));
             let mut found = [0; 16];
             model.get_words(weights, &mut found);
@@ -56,7 +56,6 @@ fn wrong(rtl: &Rtl, scales: impl Iterator<Item = u16>) -> Result<u64, Box<dyn Er
     Ok(wrong)
 }
 
-/// A configuration with such weights.
 const CONFIG: &str = "int-tiny";
 
 const MUTANTS: [Mutant; 6] = [
@@ -71,7 +70,7 @@ const MUTANTS: [Mutant; 6] = [
     (CONFIG, Mutation::new("mutant-scaler-half", "{15'h0, chosen[11]}", |s| s.lit(0))),
     // Numbers that round to infinity are NaN.
     (CONFIG, Mutation::new("mutant-scaler-overflow", "sum[15] | (&sum[14:10])", |s| s.part(0))),
-    // Nothing times a large scale is something.
+    // Zero times a large scale is not zero.
     (
         CONFIG,
         Mutation::new(
@@ -80,7 +79,7 @@ const MUTANTS: [Mutant; 6] = [
             |s| s.part(0),
         ),
     ),
-    // Nothing times infinity is infinite.
+    // Zero times infinity is infinite.
     (CONFIG, Mutation::new("mutant-scaler-nan", "special_i & ~some", |s| s.lit(0))),
     // The most negative number has no magnitude.
     (

@@ -1,9 +1,8 @@
-//! Drives one lane of the activation unit at its ports; and what the contract says about softmax, for the testbench.
+//! Drives one lane of the activation unit at its ports, and has the contract of softmax for the testbench.
 //!
-//! Words of recoded FP16 values enter, elements leave one per step, and each output is looked at as many steps later as
-//! its path takes, whatever stalls and gaps there are; what may be anything is noise. The arithmetic is written from
-//! `docs/numerics.md`; nothing of it comes from the generators or from `ndp_numerics`, whose random numbers are all
-//! that is used here.
+//! Words of recoded FP16 values enter, elements leave one per step, and each output is looked at its path's number of
+//! steps later, whatever stalls and gaps there are; don't-care inputs are noise. The arithmetic is written from
+//! `docs/numerics.md`; only the random numbers come from `ndp_numerics`.
 
 use super::exact::{below, value};
 use ndp_config::DesignConfig;
@@ -15,11 +14,11 @@ use std::error::Error;
 
 /// Steps from an element's leaving to its result, by path.
 pub const LATENCY: [usize; 4] = [10, 5, 5, 4];
-/// Way through the lane: exponentials.
+/// Path through the lane: exponentials.
 pub const EXPONENTIAL: usize = 0;
 pub const SUM: usize = 1;
 pub const PRODUCT: usize = 2;
-/// Way of ReLU, maxima and keys.
+/// Path of ReLU, maxima and keys.
 pub const CHOICE: usize = 3;
 /// Steps to the key of a choice.
 pub const KEY_LATENCY: usize = 1;
@@ -28,10 +27,9 @@ pub const TERM_LATENCY: usize = 8;
 /// Steps to an argument and to the mark that spoils a product: they are for the element that left two steps ago.
 pub const LATE: usize = 2;
 
-/// What a run does with all of its elements.
+/// Settings for all elements of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Mode {
-    /// Which way through the lane.
     pub path: usize,
     /// A difference instead of a sum.
     pub subtract: bool,
@@ -39,17 +37,16 @@ pub struct Mode {
     pub max: bool,
     /// The second operands come as words; otherwise each is `scalar_i` while its element leaves.
     pub two: bool,
-    /// Exponentials are wide values, and so are what is multiplied.
+    /// Exponentials and multiplicands are wide values.
     pub wide: bool,
 }
 
 impl Mode {
-    /// A way with nothing else set.
+    /// A path with nothing else set.
     pub fn of(path: usize) -> Self {
         Self { path, subtract: false, max: false, two: false, wide: false }
     }
 
-    /// The way of an operation on two operands.
     pub fn of_operation(operation: Operation) -> Self {
         let mode = Self::of(match operation {
             Operation::Add | Operation::Sub => SUM,
@@ -61,7 +58,7 @@ impl Mode {
     }
 }
 
-/// One element and what comes with it: bits as the ports take them.
+/// One element and its operands: bits as the ports take them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Element {
     /// First operand, recoded FP16.
@@ -72,16 +69,16 @@ pub struct Element {
     pub counts: bool,
     /// It is beyond the vector's end.
     pub blank: bool,
-    /// `-Y(m)`, what is subtracted before the exponential: 43 bits.
+    /// `-Y(m)`, added before the exponential: 43 bits.
     pub argument: u64,
     /// Reciprocal of a sum of exponentials, 17 bits.
     pub reciprocal: u64,
-    /// Its exponent, 7 bits.
+    /// Exponent of `reciprocal`, 7 bits.
     pub scale: u64,
     pub spoilt: bool,
 }
 
-/// What the outputs showed for an element: value, and of the way it took key and mark, or term.
+/// Outputs for an element: value and, depending on the path, key and mark, or term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Result, recoded FP16 or a wide value.
@@ -94,12 +91,12 @@ pub struct Seen {
     pub term: u32,
 }
 
-/// How often nothing happens: one cycle in `stalls` is a stall, one chance in `gaps` is not taken; 0 for never.
+/// Frequency of pauses; 0 for never.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// One cycle in so many is a stall.
+    /// One cycle in this number is a stall.
     pub stalls: usize,
-    /// One chance in so many to take or send is not taken.
+    /// One chance to take or send in this number is not taken.
     pub gaps: usize,
 }
 
@@ -107,20 +104,16 @@ pub const FULL: Pace = Pace { stalls: 0, gaps: 0 };
 pub const PACES: [Pace; 4] =
     [FULL, Pace { stalls: 3, gaps: 0 }, Pace { stalls: 0, gaps: 3 }, Pace { stalls: 2, gaps: 2 }];
 
-/// A bit that is flipped in what an output shows.
+/// A bit that is flipped in an output.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// Bit of the value.
     Value(u32),
-    /// Bit of the key.
     Key(u32),
     /// The mark of NaN and +Inf.
     Bad,
-    /// Bit of the term.
     Term(u32),
 }
 
-/// The lane with its ports.
 pub struct Bench {
     pub model: Model,
     pub lanes: usize,
@@ -146,7 +139,7 @@ pub struct Bench {
     counts: InputPort,
     /// The element is beyond the vector's end.
     pub blank: InputPort,
-    /// What comes in behind the elements of each operand.
+    /// What follows the elements of each operand.
     pub chain: [InputPort; 2],
     /// The element of each operand that leaves.
     pub chained: [OutputPort; 2],
@@ -154,7 +147,7 @@ pub struct Bench {
     key: OutputPort,
     bad: OutputPort,
     term: OutputPort,
-    /// What is on ports that say nothing.
+    /// Noise for unused ports.
     pub noise: SplitMix64,
     seed: u64,
     /// The element whose output is changed.
@@ -200,7 +193,7 @@ impl Bench {
         })
     }
 
-    /// Sets the pins that stay while elements of a run go through.
+    /// Sets the pins that stay constant in a run.
     pub fn set_mode(&mut self, mode: Mode) {
         self.model.set(self.path, 1 << mode.path);
         self.model.set(self.subtract, mode.subtract.into());
@@ -213,13 +206,13 @@ impl Bench {
         one_in != 0 && below(&mut self.noise, one_in) == 0
     }
 
-    /// Noise of `bits` bits if there is nothing to say.
+    /// Drives a port, with noise if there is no value.
     fn drive(&mut self, port: InputPort, said: Option<u64>) {
         let noise = self.noise.next_u64() >> (64 - port.width());
         self.model.set(port, said.unwrap_or(noise));
     }
 
-    /// A word of operands, and noise where there are none.
+    /// A word of operands, with noise where there are none.
     fn drive_word(&mut self, said: Option<&[Element]>, operand: impl Fn(&Element) -> u16) {
         let mut word = u128::from(self.noise.next_u64()) << 64 | u128::from(self.noise.next_u64());
         for (lane, element) in said.unwrap_or_default().iter().enumerate() {
@@ -229,7 +222,7 @@ impl Bench {
         self.model.set_u128(self.word, word);
     }
 
-    /// Sends the elements through and returns what the outputs showed for each.
+    /// Sends the elements through and returns the outputs for each.
     ///
     /// # Panics
     /// If an output changes in a stall.
@@ -239,7 +232,7 @@ impl Bench {
         let mut seen = vec![Seen::default(); elements.len()];
         // Words taken, elements in the register and those that left; a word that lacks its second operand.
         let (mut taken, mut held, mut left, mut half) = (0, 0, 0, false);
-        // What left in each step, the last one first.
+        // The element that left in each step, the latest first.
         let mut way: Vec<Option<usize>> = vec![None; *LATENCY.iter().max().unwrap_or(&0)];
         let mut arrived = 0;
         while arrived < elements.len() {
@@ -264,7 +257,7 @@ impl Bench {
             self.drive(self.counts, going.map(|e| e.counts.into()));
             self.drive(self.blank, going.map(|e| e.blank.into()));
             let late = way[LATE - 1].filter(|_| advance).map(|index| elements[index]);
-            // Nothing that comes in behind the elements may matter to them.
+            // What follows the elements must not matter to them.
             self.chain.into_iter().for_each(|port| self.drive(port, None));
             self.drive(self.argument, late.map(|e| e.argument));
             self.drive(self.spoilt, late.map(|e| e.spoilt.into()));
@@ -284,7 +277,7 @@ impl Bench {
         seen
     }
 
-    /// Notes what is on the outputs for the elements that are due; in a stall it has to be there still.
+    /// Records the outputs for the elements that are due; in a stall they must stay.
     fn look(&mut self, mode: Mode, way: &[Option<usize>], seen: &mut [Seen], fresh: bool) {
         let due = |latency: usize| way[latency - 1];
         let injected = |index: usize| self.fault.filter(|(at, _)| *at == index).map(|(_, fault)| fault);
@@ -312,7 +305,7 @@ impl Bench {
         }
     }
 
-    /// [`Bench::run`], and the first element whose value is not `expected`, as a message.
+    /// [`Bench::run`], and the first wrong element as a message.
     pub fn check(
         &mut self,
         mode: Mode,
@@ -343,14 +336,12 @@ pub fn recoded(bits: u16) -> u16 {
     }
 }
 
-/// An element of two FP16 numbers.
 pub fn element(a: u16, b: u16) -> Element {
     Element { a: recoded(a), b: recoded(b), ..Element::default() }
 }
 
-/// All numbers with each of the scalars, an element in every cycle: the lane at its fastest.
-///
-/// Returns how many results were compared. That with the number `fault` is changed, and the comparison has to see it.
+/// All numbers with each of the scalars, an element in every cycle: the lane at its fastest. Returns the number of
+/// compared results. Result `fault` is changed, and the comparison has to see it.
 pub fn all_with(operation: Operation, scalars: &[u16], fault: Option<u64>) -> Result<u64, Box<dyn Error>> {
     const ALL: u64 = 1 << 16;
     let mut bench = Bench::open(10)?;
@@ -457,13 +448,12 @@ pub fn wide((r, k): (i64, i64)) -> u16 {
     (((exponent + 14) << 12) + quotient + i64::from(up)) as u16
 }
 
-/// The key that a value must have among others: in their order, above 0.
+/// The key of a value: above 0, in the order of values.
 pub fn key(a: u16) -> u16 {
     let bits = recoded(a);
     if bits >> 15 == 1 { !bits } else { bits | 0x8000 }
 }
 
-/// The number that has a key.
 pub fn number_of(wanted: u16) -> Option<u16> {
     (0..=u16::MAX).find(|&s| !is_nan(s) && key(s) == wanted)
 }

@@ -1,18 +1,16 @@
 //! An AXI4 manager with random traffic, and what its subordinate has to answer, written from the standard (Arm IHI 0022) and `docs/axi.md`.
 //!
-//! Addresses and lanes of beats are the formulae of A3.4.1. What is behind the subordinate is a memory of lines of 64 bytes; a place that a
-//! write is under way to is not read, and the other way round, as AXI has no order between the two.
+//! Addresses and lanes of beats are the formulae of A3.4.1. Behind the subordinate is a memory of lines of 64 bytes; a
+//! place with a write in flight is not read, and vice versa, as AXI has no order between the two.
 
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{InputPort, Model, OutputPort};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::error::Error;
 
-/// Bytes of a line.
 pub const LINE: u64 = 64;
-/// A line of the memory behind the subordinate.
 pub type Line = [u8; LINE as usize];
-/// Cycles without any transfer after which something hangs.
+/// Cycles without any transfer after which it counts as hanging.
 const WATCHDOG: u64 = 20_000;
 const PAGE: u64 = 4096;
 
@@ -26,14 +24,12 @@ pub enum Kind {
     Incr,
     /// At rising addresses, round a boundary.
     Wrap,
-    /// None that the standard knows.
+    /// Not in the standard.
     Reserved,
 }
 
-/// What an address channel carries.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
-    /// `AxID`.
     pub id: u64,
     /// Byte address of the first beat.
     pub addr: u64,
@@ -41,7 +37,6 @@ pub struct Burst {
     pub beats: u64,
     /// Logarithm of the bytes of a beat.
     pub size: u64,
-    /// `AxBURST`.
     pub kind: Kind,
 }
 
@@ -50,7 +45,7 @@ impl Burst {
         1 << self.size
     }
 
-    /// Address of a beat, the first one being 0.
+    /// Address of a beat, counted from 0.
     fn address(&self, beat: u64) -> u64 {
         let (bytes, length) = (self.bytes(), self.bytes() * self.beats);
         let aligned = self.addr / bytes * bytes;
@@ -66,7 +61,7 @@ impl Burst {
         }
     }
 
-    /// The bytes of a beat: the first one, and the one behind the last.
+    /// The bytes of a beat: the first one, and the one after the last.
     fn lanes(&self, beat: u64) -> (u64, u64) {
         let address = self.address(beat);
         (address, address / self.bytes() * self.bytes() + self.bytes())
@@ -80,7 +75,7 @@ struct Beat {
     last: bool,
 }
 
-/// In how many of 256 cycles each channel is held up, and not by the subordinate.
+/// In how many of 256 cycles each channel is stalled by the manager or the memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stalls {
     pub aw: u64,
@@ -90,7 +85,7 @@ pub struct Stalls {
     pub r: u64,
 }
 
-/// A beat that has to come: ID, response, last, and the bytes that matter.
+/// An expected beat: ID, response, last, and the bytes that matter.
 #[derive(Debug)]
 struct DueBeat {
     id: u64,
@@ -101,15 +96,14 @@ struct DueBeat {
     seen: bool,
 }
 
-/// Where a manager is: sizes, and the space behind it.
+/// Sizes at the manager, and the address space.
 #[derive(Clone, Debug)]
 pub struct Space {
-    /// Bytes of the data bus.
     pub data_bytes: u64,
     pub id_bits: u32,
     /// Bytes of DRAM; registers are above.
     pub dram: u64,
-    /// Registers that keep what is written, if all of a line is.
+    /// Registers that keep a whole written line.
     pub registers: std::ops::Range<u64>,
 }
 
@@ -126,21 +120,18 @@ struct Ports {
 /// The manager, with what it expects.
 pub struct Manager {
     pub space: Space,
-    /// How often its channels are held up.
     pub stalls: Stalls,
     /// Bytes of every line that was written, and of lines that came from elsewhere.
     pub lines: HashMap<u64, Line>,
-    /// Whole lines that have to come to registers, in order.
+    /// Whole lines expected at registers, in order.
     pub register_writes: Vec<(u64, Line)>,
     /// Share of 256 of bursts with missing strobes.
     pub partial: u64,
     /// Share of 256 of bursts that are refused.
     pub illegal: u64,
-    /// Bursts of reads and of writes so far.
     pub bursts: [u64; 2],
-    /// Beats of both that were transferred.
     pub beats: [u64; 2],
-    /// Bursts that have to be answered by an error.
+    /// Bursts that must be answered by an error.
     pub errors: u64,
     aw: VecDeque<Burst>,
     w: VecDeque<Beat>,
@@ -148,14 +139,13 @@ pub struct Manager {
     offered: [bool; 3],
     due_b: VecDeque<(u64, u64, u64)>,
     due_r: VecDeque<DueBeat>,
-    /// Pages with reads and writes under way.
+    /// Pages with reads and writes in flight.
     busy: BTreeMap<u64, [u64; 2]>,
     held: [Option<Vec<u32>>; 2],
-    /// Times that the subordinate changed or took back what it had offered.
+    /// Times that the subordinate changed or withdrew an offer.
     pub violations: u64,
     /// Bytes that came for `peek`.
     pub seen: Vec<u8>,
-    /// Where its traffic comes from.
     pub random: SplitMix64,
     ports: Ports,
     quiet: u64,
@@ -205,7 +195,6 @@ impl Manager {
         })
     }
 
-    /// A number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.random.next_u64() % limit
     }
@@ -214,7 +203,7 @@ impl Manager {
         share > 0 && self.below(256) < share
     }
 
-    /// Everything under way is forgotten; lines that a write was under way to, which have no known bytes any more.
+    /// Drops everything in flight; returns lines that a write was in flight to, whose bytes are unknown now.
     pub fn reset(&mut self, model: &mut Model) -> Vec<u64> {
         let lost = self.busy.iter().filter(|(_, [_, writes])| *writes > 0).map(|(page, _)| *page);
         let lost: Vec<u64> = lost.flat_map(|page| page * PAGE / LINE..(page + 1) * PAGE / LINE).collect();
@@ -236,12 +225,11 @@ impl Manager {
         lost
     }
 
-    /// Work that has not been answered.
     pub fn pending(&self) -> bool {
         !(self.due_b.is_empty() && self.due_r.is_empty())
     }
 
-    /// Bursts that wait or are under way.
+    /// Bursts that wait or are in flight.
     pub fn queued(&self) -> usize {
         self.aw.len() + self.ar.len()
     }
@@ -279,7 +267,7 @@ impl Manager {
                     burst.addr |= 1;
                     (burst.kind, burst.beats) = (Kind::Wrap, 4);
                 }
-                // Behind the registers.
+                // Past the registers.
                 _ => burst.addr = self.space.dram + (1 << (14 + self.below(5))) + offset,
             }
             if matches!(burst.kind, Kind::Incr | Kind::Reserved) {
@@ -289,7 +277,7 @@ impl Manager {
         burst
     }
 
-    /// Why a burst has no effect.
+    /// Response of a burst that has no effect.
     fn refusal(&self, burst: &Burst) -> u64 {
         let unaligned = !burst.addr.is_multiple_of(burst.bytes());
         let wrap = ![2, 4, 8, 16].contains(&burst.beats) || unaligned;
@@ -305,7 +293,7 @@ impl Manager {
         }
     }
 
-    /// Whether a burst may be under way concurrently with the others; `write` is 1.
+    /// Whether a burst may be in flight concurrently with the others; `write` is 1.
     fn admit(&mut self, burst: &Burst, write: usize) -> bool {
         let busy = self.busy.entry(burst.addr / PAGE).or_default();
         let admitted = busy[1 - write] == 0;
@@ -317,7 +305,7 @@ impl Manager {
         self.lines.get(&number).copied().unwrap_or_else(|| pristine(number))
     }
 
-    /// Offers a read, unless a write is under way there. `pristine` is what lines hold that nobody wrote.
+    /// Offers a read, unless a write is in flight there. `pristine` gives unwritten lines.
     pub fn read(&mut self, burst: Burst, pristine: &dyn Fn(u64) -> Line) -> bool {
         if !self.admit(&burst, 0) {
             return false;
@@ -347,7 +335,7 @@ impl Manager {
         true
     }
 
-    /// Offers a read of bytes that nobody can know before; they come to `seen`.
+    /// Offers a read of unknown bytes; they come to `seen`.
     pub fn peek(&mut self, burst: Burst) -> bool {
         let expected = self.due_r.len();
         let begun = self.read(burst, &|_| [0; LINE as usize]);
@@ -358,12 +346,11 @@ impl Manager {
         begun
     }
 
-    /// Writes to the page of the registers are under way.
     pub fn writes_registers(&self) -> bool {
         self.busy.get(&(self.space.dram / PAGE)).is_some_and(|busy| busy[1] > 0)
     }
 
-    /// Offers a write of random bytes, unless a read is under way there.
+    /// Offers a write of random bytes, unless a read is in flight there.
     pub fn write(&mut self, burst: Burst, pristine: &dyn Fn(u64) -> Line) -> bool {
         let partial = self.one_in_256(self.partial);
         let sparse = self.below(2) == 0;
@@ -384,7 +371,7 @@ impl Manager {
         self.write_beats(burst, beats, pristine)
     }
 
-    /// Offers a write of these beats: data, and strobes of which those of the beat's lanes count.
+    /// Offers a write of these beats: data, and strobes, of which those of the beat's lanes count.
     pub fn write_beats(
         &mut self,
         burst: Burst,
@@ -395,7 +382,7 @@ impl Manager {
             return false;
         }
         let mut resp = self.refusal(&burst);
-        // Bytes of the line in the making, by the lines of beats in a row.
+        // Bytes of the incomplete line, by the lines of consecutive beats.
         let mut runs: Vec<(u64, BTreeMap<u64, u8>)> = Vec::new();
         for (number, (data, mut strobes)) in (0..).zip(beats) {
             let (from, to) = burst.lanes(number);
@@ -464,7 +451,7 @@ impl Manager {
     /// Before a rising edge: what is offered and taken at it.
     ///
     /// # Errors
-    /// The first answer that is not the one that has to come.
+    /// The first wrong answer.
     pub fn cycle(&mut self, model: &mut Model) -> Result<(), String> {
         let mut moved = false;
         let ready = self.ports.readies.map(|port| model.get(port) == 1);
@@ -521,7 +508,7 @@ impl Manager {
         }];
         for (channel, (valid, payload)) in [b_valid, r_valid].into_iter().zip(payload).enumerate() {
             let now = (valid == 1).then_some(payload);
-            // What was offered and not taken is still there.
+            // An offer that was not taken stays.
             self.violations += u64::from(self.held[channel].is_some() && self.held[channel] != now);
             self.held[channel] = now.filter(|_| !takes[channel]);
         }

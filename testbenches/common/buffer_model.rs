@@ -1,7 +1,6 @@
-//! What the GEMV unit's buffer holds, instruction by instruction: the oracle of the unit's testbenches.
-//!
-//! Works on vectors and exact sums, never on bits of words: which words a vector or its sums take follows from
-//! [`RowLayout`] alone. Products are summed by `exact`, which shares nothing with the design.
+//! Contents of the GEMV unit's buffer, instruction by instruction: the oracle of the unit's testbenches. Works on
+//! vectors and exact sums, never on bits of words: which words a vector or its sums take follows from [`RowLayout`]
+//! alone. Products are summed by `exact`, which shares nothing with the design.
 
 use super::exact::{dot, result};
 use ndp_config::{GemvConfig, RowLayout};
@@ -15,7 +14,7 @@ pub type Sum = (i128, u8);
 /// The weights of a product: row ids, and the rows in the same order.
 #[derive(Clone, Debug)]
 pub struct Matrix {
-    /// Where each row lies in DRAM, which decides where its tail starts.
+    /// Place of each row in DRAM, which decides where its tail starts.
     pub ids: Vec<u32>,
     /// FP16 weights of each row.
     pub rows: Vec<Vec<u16>>,
@@ -24,31 +23,26 @@ pub struct Matrix {
 #[derive(Clone, Debug)]
 pub enum Op {
     Load {
-        /// First word of them.
         dst: u32,
         block: Block,
     },
     Store {
-        /// First word of them.
         src: u32,
         cols: u32,
         batch: u32,
     },
     Zero {
-        /// The first one.
         dst: u32,
         words: u32,
     },
     /// A matrix times vectors, row by row and head by head: vectors of FP16 results.
     Dot {
-        /// First word of the vectors.
         src: u32,
         /// First word of the results, one vector for each head of each vector.
         dst: u32,
         /// Elements of a vector and of a row, all heads together.
         cols: u32,
         batch: u32,
-        /// Heads, each with its own columns.
         heads: u32,
         matrix: Matrix,
     },
@@ -56,19 +50,15 @@ pub enum Op {
     Axpy {
         /// First word of the vectors, one for each head of each sum, with an element for each row.
         src: u32,
-        /// First word of the sums.
         dst: u32,
         cols: u32,
         batch: u32,
-        /// Heads, each with its own columns.
         heads: u32,
         matrix: Matrix,
     },
     /// Exact sums to vectors of FP16.
     Round {
-        /// First word of the sums.
         src: u32,
-        /// First word of the vectors.
         dst: u32,
         cols: u32,
         batch: u32,
@@ -79,13 +69,12 @@ pub fn block_words(config: &GemvConfig, n: u32, batch: u32) -> u32 {
     RowLayout::new(config, n).words_per_vector() * batch
 }
 
-/// Words of the sums of a vector block.
 pub fn sum_words(config: &GemvConfig, n: u32, batch: u32) -> u32 {
     block_words(config, n, batch) * config.lanes()
 }
 
 impl Op {
-    /// Words that are read and words that are written.
+    /// Words that are read, and words that are written.
     pub fn uses(&self, config: &GemvConfig) -> (Range<u32>, Range<u32>) {
         let block = |at: u32, n, batch| at..at + block_words(config, n, batch);
         let sums = |at: u32, n, batch| at..at + sum_words(config, n, batch);
@@ -106,17 +95,14 @@ impl Op {
     }
 }
 
-/// What some words hold.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// Zeros: vectors of any size and empty sums.
     Zero,
     Vectors(Block),
-    /// Exact sums: `sums[b][k]`.
     Sums(Vec<Vec<Sum>>),
 }
 
-/// Contents of consecutive words.
 #[derive(Clone, Debug)]
 pub struct Region {
     pub words: Range<u32>,
@@ -128,7 +114,7 @@ pub struct BufferModel {
     regions: Vec<Region>,
 }
 
-/// A NaN leaves the buffer as the canonical one, everything else as it came.
+/// A NaN leaves the buffer as the canonical one, everything else unchanged.
 fn canonical(bits: u16) -> u16 {
     if bits & 0x7FFF > 0x7C00 { 0x7E00 } else { bits }
 }
@@ -141,17 +127,15 @@ fn truncated(bits: u16, steps: u32) -> u16 {
 }
 
 impl BufferModel {
-    /// A buffer with unknown contents.
     pub fn new(config: &GemvConfig) -> Self {
         Self { config: config.clone(), regions: Vec::new() }
     }
 
-    /// Everything whose contents are known.
+    /// All known contents.
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
 
-    /// Contents are unknown from now on.
     pub fn forget(&mut self) {
         self.regions.clear();
     }
@@ -173,7 +157,7 @@ impl BufferModel {
     }
 
     fn vectors(&self, at: u32, n: u32, batch: u32) -> Block {
-        // Of vectors that are a word each, some are a block too.
+        // If vectors are a word each, some of a block's vectors are a block too.
         if block_words(&self.config, n, 1) == 1 {
             let part = self.regions.iter().find_map(|region| match &region.content {
                 Content::Vectors(block) if region.words.contains(&at) && block[0].len() == n as usize => {

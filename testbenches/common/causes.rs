@@ -1,8 +1,9 @@
-//! Whether each nanosecond of a generation has a cause.
+//! Checks that each nanosecond of a generation has a cause.
 
 use ndp_sim::system::{Breakdown, Event, Resource, Shares, SystemFigures};
 
-/// The critical path goes from the end of the prompt to the end of the last token without a gap, and each device has all of that time accounted for.
+/// The critical path goes from the end of the prompt to the end of the last token without a gap, and each device has
+/// all of that time accounted for.
 pub fn every_nanosecond_has_a_cause(figures: &SystemFigures, events: &[Event]) -> Breakdown {
     let found = Breakdown::new(figures, events);
     let (tokens, _, ns) = figures.generated();

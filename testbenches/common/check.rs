@@ -4,7 +4,7 @@ use ndp_isa::Program;
 use ndp_isa::machine::{Machine, SparseMemory};
 use ndp_sim::core::{NdpCore, ProgramCheck};
 
-/// Operations that only tests need of an [`NdpCore`].
+/// Operations on an [`NdpCore`] that only tests need.
 pub trait Checks {
     /// Runs a program and compares all of the DRAM that it or its data wrote, the status and the monitor with the
     /// functional model.

@@ -1,11 +1,11 @@
-//! Configurations that differ from a preset in their clocks alone, so that the preset's model simulates them.
+//! Configurations that differ from a preset only in their clocks, so that the preset's model simulates them.
 
 use super::rtl::design_config;
 use ndp_config::DesignConfig;
 use std::error::Error;
 
-/// A clock of the core in MHz and a speed of the DRAM: as fast as each other, the core half as fast, the paper's, three that drift, and
-/// the two ends: a core that does not keep up with a rank's data, and one that is faster than its DRAM.
+/// A clock of the core in MHz and a speed of the DRAM: equal clocks, the core half as fast, the paper's, three that
+/// drift, and the two ends: a core slower than a rank's data, and one faster than its DRAM.
 pub const RATIOS: [(u32, u32); 8] = [
     (1600, 3200),
     (800, 3200),
@@ -17,7 +17,7 @@ pub const RATIOS: [(u32, u32); 8] = [
     (2000, 2400),
 ];
 
-/// The preset with other clocks and the times that it has in clocks of the DRAM, whatever these are in ns.
+/// The preset with other clocks; its times in clocks of the DRAM stay, whatever these are in ns.
 pub fn at(preset: &str, (core_mhz, speed): (u32, u32)) -> Result<DesignConfig, Box<dyn Error>> {
     let mut text = toml::to_string(&design_config(preset)?)?;
     let changes = [

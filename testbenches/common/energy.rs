@@ -1,4 +1,4 @@
-//! Whether all energy of a generation has a use, and events of RTL and models beside each other.
+//! Checks that all energy of a generation has a use; events of RTL and models side by side.
 
 use ndp_config::{DesignConfig, Ssd, SystemConfig};
 use ndp_energy::{
@@ -17,13 +17,13 @@ pub fn without_bus(events: &[Event]) -> Vec<Event> {
     events
 }
 
-/// What events of a design cost.
 pub fn costs(design: &DesignConfig, dimms: u32) -> Result<EnergyCosts, Box<dyn Error>> {
     let system = SystemConfig::preset("hermes")?.with_dimms(dimms)?.with_ssd(Ssd::preset("flash-m1")?);
     Ok(EnergyCosts::new(design, &system, &EnergyConstants::load(design, "hermes", [None; 3])?))
 }
 
-/// Sums by device, by part and by operation are the total, and each of them is what follows from the events, added up in another order.
+/// Sums by device, by part and by operation equal the total, and each follows from the events, added up in another
+/// order.
 pub fn all_energy_has_a_use(
     design: &DesignConfig,
     figures: &SystemFigures,
@@ -51,7 +51,7 @@ pub fn all_energy_has_a_use(
     events().filter_map(|event| event.program.as_ref()).for_each(|program| programs += program.dram);
     assert!(programs.counts.commands.reads > 1_000, "{programs:?}");
     for (of, energy) in dram.of(&programs).iter() {
-        // A program whose bits are not known pays for random ones, as all of them together do.
+        // A program with unknown bits pays for random ones, as all of them together do.
         assert_eq!(part(EnergyPart::Program(of)), energy, "{of:?}");
     }
     // The logic: its cycles are those of the programs and of the rest of the time.
@@ -83,7 +83,6 @@ pub fn all_energy_has_a_use(
     for (of, energy) in waiting.iter() {
         assert_eq!(part(EnergyPart::Between(of)), energy, "{of:?}");
     }
-    // Bursts of the host.
     for (read, column) in [(true, DramPart::Read), (false, DramPart::Write)] {
         let accesses = events().filter(|event| event.access.is_some_and(|access| access.is_read == read));
         let bursts: u64 = accesses.map(|event| event.bytes.div_ceil(64)).sum();
@@ -91,7 +90,6 @@ pub fn all_energy_has_a_use(
         assert!(bursts > 0);
         assert_eq!(part(EnergyPart::HostAccess(column)), cost * bursts);
     }
-    // Bytes.
     let bytes =
         |of: fn(Resource) -> bool| events().filter(|event| of(event.place)).map(|event| event.bytes).sum();
     let links: fn(Resource) -> bool = |place| matches!(place, Resource::LinkIn(_) | Resource::LinkOut(_));
@@ -100,7 +98,6 @@ pub fn all_energy_has_a_use(
     assert_eq!(place(links, EnergyPart::Bits), system.links(bytes(links)));
     assert_eq!(place(bus, EnergyPart::Bits), system.bus(bytes(bus)));
     assert_eq!(place(channels, EnergyPart::Bits), system.channels(bytes(channels)));
-    // Times.
     let gpu: u64 = events()
         .filter(|event| event.place == Resource::Gpu)
         .map(|event| event.shares.get(Cause::Compute) + event.shares.get(Cause::Prediction))

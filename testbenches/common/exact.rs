@@ -1,7 +1,5 @@
-//! Exact values of FP16 bit patterns as 128-bit integers: the oracle of the block testbenches.
-//!
-//! Written from the definition of binary16 alone; nothing of it comes from the generators or from the arithmetic of
-//! `ndp_numerics`, whose random numbers are all that is used here.
+//! Exact values of FP16 bit patterns as 128-bit integers: the oracle of the block testbenches. Written from the
+//! definition of binary16; only the random numbers come from `ndp_numerics`.
 
 use ndp_numerics::SplitMix64;
 
@@ -14,10 +12,10 @@ pub fn value(bits: u16) -> i128 {
 }
 
 /// The FP16 number nearest to `sum * 2^-48`, ties to the even pattern; an exact zero is `+0`. Found by bisection over
-/// all patterns, which are ordered as their values are.
+/// all patterns, which are ordered by value.
 pub fn nearest(sum: i128) -> u16 {
     let magnitude = sum.unsigned_abs();
-    // Infinity stands where the next number would: 2^16.
+    // Infinity is where the next number would be: 2^16.
     let at = |bits: u16| if bits == 0x7C00 { 1 << (16 + 48) } else { value(bits).unsigned_abs() << 24 };
     let (mut below, mut above) = (0, 0x7C00);
     if magnitude >= at(above) {
@@ -46,7 +44,7 @@ pub fn result(sum: i128, flags: u8) -> u16 {
     }
 }
 
-/// Sum and flags of the products of two FP16 vectors: a multiple of 2^-48, specials apart.
+/// Sum and flags of the products of two FP16 vectors: a multiple of 2^-48, without specials.
 pub fn dot(w: &[u16], x: &[u16]) -> (i128, u8) {
     let (mut sum, mut flags) = (0, 0);
     for (&w, &x) in w.iter().zip(x) {
@@ -63,12 +61,10 @@ pub fn dot(w: &[u16], x: &[u16]) -> (i128, u8) {
     (sum, flags)
 }
 
-/// The bits of `sum` in digit `k` of `digit_bits`.
 pub fn digit(sum: i128, k: u32, digit_bits: u32) -> u64 {
     (sum >> (k * digit_bits)) as u64 & ((1 << digit_bits) - 1)
 }
 
-/// A number below `limit`.
 pub fn below(random: &mut SplitMix64, limit: usize) -> usize {
     (random.next_u64() % limit as u64) as usize
 }

@@ -1,12 +1,9 @@
-//! Drives the ports of the function unit.
-
 use super::activation_driver::recoded;
 use ndp_oracle::ieee::Operation;
 use ndp_sim::ffi::{Model, OpenOptions, Rtl};
 use std::error::Error;
 use std::ops::RangeInclusive;
 
-/// Cycles from a value to its result.
 const LATENCY: usize = 10;
 
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +14,7 @@ pub enum Function {
     Div,
 }
 
-/// The first result that is not as expected, and how many there were.
+/// The first wrong result, and the number of results.
 pub fn run(
     rtl: &Rtl,
     function: Function,
@@ -57,7 +54,7 @@ pub fn quotient(a: u16, b: u16) -> u16 {
     Operation::Div.result_by_f64(a, b)
 }
 
-/// All quotients of these numbers: [`run`] with nothing of it compiled elsewhere.
+/// All quotients of these numbers: [`run`], compiled as one piece.
 pub fn all_quotients(rtl: &Rtl, of: RangeInclusive<u16>) -> Result<(Option<String>, usize), Box<dyn Error>> {
     let all = of.flat_map(|a| (0..=u16::MAX).map(move |b| (a, b)));
     run(rtl, Function::Div, all, quotient)

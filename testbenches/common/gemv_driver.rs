@@ -1,9 +1,8 @@
 //! Drives the ports of the GEMV unit, cycle by cycle.
 //!
-//! Commands are started in order, one per cycle, each as soon as its part of the unit is free and no command in work
-//! uses the same words: what the core's issue logic guarantees to the unit. Every stream stalls at random. Ports on which
-//! nothing is offered carry noise. What comes out is compared with [`BufferModel`], and every cycle is checked for the rules of
-//! the handshakes.
+//! Commands are started in order, one per cycle, each as soon as its part of the unit is free and no running command
+//! uses the same words: what the core's issue logic guarantees. Every stream stalls at random. Unused ports carry
+//! noise. Outputs are compared with [`BufferModel`], and every cycle is checked for the rules of the handshakes.
 
 use super::buffer_model::{Block, BufferModel, Op};
 use ndp_config::{BEAT_ELEMS, DesignConfig, GemvConfig, RowLayout};
@@ -11,7 +10,6 @@ use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use std::collections::VecDeque;
 
-/// 32-bit words of a beat.
 const BEAT_WORDS: usize = BEAT_ELEMS as usize / 2;
 /// Cycles without any transfer after which the unit counts as stuck.
 const PATIENCE: u64 = 20_000;
@@ -36,14 +34,13 @@ fn excludes(a: usize, b: usize) -> bool {
     a == b || (a >= 3 && b >= 3)
 }
 
-/// A bit that the driver flips on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Of the weights of a rank: beat since the unit was opened, element, bit.
+    /// In the weights of a rank: beat since the unit was opened, element, bit.
     Weight(usize, usize, usize, u32),
-    /// Of what is loaded: beat, element, bit.
+    /// In a load: beat, element, bit.
     Load(usize, usize, u32),
-    /// Of what is stored: beat, element, bit.
+    /// In a store: beat, element, bit.
     Store(usize, usize, u32),
     /// Bit 0 of where a row's tail starts.
     Row(usize),
@@ -51,7 +48,6 @@ pub enum Fault {
     Heads(u64),
 }
 
-/// Valid and data that the driver offers, one item after another.
 struct Offer<T> {
     items: VecDeque<T>,
     valid: bool,
@@ -70,7 +66,7 @@ impl<T> Offer<T> {
         self.count + self.items.len()
     }
 
-    /// Once offered an item stays offered.
+    /// An offered item stays offered.
     fn decide(&mut self, stalls: bool) -> bool {
         self.valid |= !self.items.is_empty() && self.count < self.allowed && !stalls;
         self.valid
@@ -89,7 +85,6 @@ struct Stream {
     ready: OutputPort,
 }
 
-/// A command in work, or waiting.
 struct Work {
     op: Op,
     /// Items of each stream that have been transferred when the command ends.
@@ -99,20 +94,19 @@ struct Work {
 /// Cycles in which the parts were busy, and causes of each rank, since the last [`GemvDriver::clear_counts`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Of load, store, zero, products and rounding.
+    /// Load, store, zero, products and rounding.
     pub busy: [u64; PARTS.len()],
-    /// For each rank: a job is in work, waiting for a row, for weights, for room.
+    /// For each rank: a job, waiting for a row, for weights, for room.
     pub causes: Vec<[u64; 4]>,
 }
 
-/// The unit with its ports, streams and oracle.
 pub struct GemvDriver {
     pub config: GemvConfig,
-    /// What the buffer has to hold.
+    /// Expected contents of the buffer.
     pub buffer: BufferModel,
     /// Probability of a stall of any stream in any cycle.
     pub stall_percent: u64,
-    /// Offer what a command takes before it is started; the unit has to leave it until then.
+    /// Offer a command's data before its start; the unit must not take them until then.
     pub eager: bool,
     /// Offer no rows, or no weights.
     pub withhold: [bool; 2],
@@ -134,16 +128,15 @@ pub struct GemvDriver {
     offered_weights: Vec<Offer<Beat>>,
     waiting: VecDeque<Work>,
     running: Vec<Work>,
-    /// Values that stores still have to give, and beats that they have given.
+    /// Values still expected from stores, and beats that came.
     stores: VecDeque<u16>,
     store_beats: usize,
-    /// Results of DOTs that still have to come, and the number of those that have.
+    /// Results of DOTs still expected, and the number that came.
     results: VecDeque<u16>,
     results_taken: usize,
     last_y: Option<Beat>,
 }
 
-/// A failed check, with the cycle.
 pub type Failure = String;
 
 impl GemvDriver {
@@ -156,7 +149,6 @@ impl GemvDriver {
         )
     }
 
-    /// The same with other options.
     pub fn open_with(config: &DesignConfig, seed: u64, options: &OpenOptions) -> ndp_files::Result<Self> {
         let model = Model::open(&rtl(config, "gemv_unit")?, options)?;
         let config = config.gemv().clone();
@@ -222,22 +214,20 @@ impl GemvDriver {
         self.fault = Some(fault);
     }
 
-    /// Cycles since it was opened.
     pub fn cycle(&self) -> u64 {
         self.model.cycle()
     }
 
-    /// Counts from 0.
     pub fn clear_counts(&mut self) {
         self.counts = Counts { causes: vec![[0; 4]; self.config.ranks() as usize], ..Counts::default() };
     }
 
-    /// Resets the unit, whatever it does; all commands are gone and contents of the buffer unknown.
+    /// Resets the unit at any time; drops all commands, and makes contents of the buffer unknown.
     pub fn reset(&mut self, cycles: u64) {
         for start in self.starts.clone() {
             self.model.set(start, 0);
         }
-        // What is offered during a reset must not be taken.
+        // Offers during a reset must not be taken.
         self.model.reset(cycles);
         self.offered_x = Offer::new();
         self.offered_rows = Offer::new();
@@ -251,7 +241,6 @@ impl GemvDriver {
         self.buffer.forget();
     }
 
-    /// Appends a command to the program.
     pub fn push(&mut self, op: Op) {
         let expected = self.buffer.execute(&op);
         self.append_streams(&op, &expected);
@@ -275,7 +264,6 @@ impl GemvDriver {
                 return Err(self.failure(&format!("nothing moves; in work {}", self.names())));
             }
         }
-        // Nothing may come out afterwards.
         for _ in 0..30 {
             if self.step()? {
                 return Err(self.failure("something moves although nothing is in work"));
@@ -284,7 +272,6 @@ impl GemvDriver {
         Ok(())
     }
 
-    /// Runs for a number of cycles.
     pub fn run(&mut self, cycles: u64) -> Result<(), Failure> {
         (0..cycles).try_for_each(|_| self.step().map(|_| ()))
     }
@@ -315,7 +302,7 @@ impl GemvDriver {
         std::array::from_fn(|_| self.random.next_u64() as u32)
     }
 
-    /// Starts the next command if nothing that runs is in its way.
+    /// Starts the next command if no running one conflicts.
     fn start(&mut self) -> bool {
         let Some(next) = self.waiting.front() else { return false };
         let part = part_of(&next.op);
@@ -375,7 +362,7 @@ impl GemvDriver {
         true
     }
 
-    /// Offers what a command takes.
+    /// Offers a command's data.
     fn allow(&mut self, work: &Work) {
         match part_of(&work.op) {
             0 => self.offered_x.allowed = work.totals[0],
@@ -435,7 +422,7 @@ impl GemvDriver {
         }
     }
 
-    /// Beat `index` of a vector; what it has beyond the vector's end is noise.
+    /// Beat `index` of a vector, with noise past the vector's end.
     fn beat(&mut self, vector: &[u16], index: u32) -> Beat {
         let mut beat = self.noise();
         let at = (index * BEAT_ELEMS) as usize;
@@ -446,7 +433,7 @@ impl GemvDriver {
         beat
     }
 
-    /// One cycle; returns whether anything was transferred or a part is busy writing on its own.
+    /// One cycle; returns whether anything was transferred or a part writes on its own.
     fn step(&mut self) -> Result<bool, Failure> {
         let busy = self.retire()?;
         for port in &self.starts {
@@ -458,7 +445,6 @@ impl GemvDriver {
         }
         let started = self.start();
 
-        // Inputs.
         if self.eager {
             self.offered_x.allowed = usize::MAX;
             self.offered_rows.allowed = usize::MAX;
@@ -560,7 +546,7 @@ impl GemvDriver {
         Ok(moved)
     }
 
-    /// Takes the commands off whose parts are no longer busy; returns which parts are.
+    /// Ends the commands whose parts are no longer busy; returns which parts are.
     fn retire(&mut self) -> Result<Vec<bool>, Failure> {
         let busy: Vec<bool> = self.busy.iter().map(|port| self.model.get(*port) == 1).collect();
         let (running, ended) =
@@ -601,7 +587,7 @@ impl GemvDriver {
         Ok(())
     }
 
-    /// When a part is no longer busy, its streams have carried everything.
+    /// When a part is no longer busy, its streams have transferred everything.
     fn check_end(&self, work: &Work) -> Result<(), Failure> {
         let counts = [self.offered_x.count, self.store_beats, self.results_taken, self.offered_rows.count];
         let counts = counts.into_iter().chain(self.offered_weights.iter().map(|offer| offer.count));

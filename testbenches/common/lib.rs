@@ -1,4 +1,4 @@
-//! What several testbenches use: stimuli, drivers of units, and models they are compared with.
+//! Shared by several testbenches: stimuli, drivers of units, and reference models.
 #![cfg(feature = "rtl")]
 
 pub mod activation_driver;

@@ -1,8 +1,7 @@
-//! Several cores on links, cycle by cycle: two on one cable, or more around a bridge. A test can reset one of them in any cycle, cut its cable,
-//! or take other Verilog for it; `ndp_sim::cluster::lockstep` can do none of this, and is what systems run on.
-//!
-//! Each core has its own DRAM and its own host, and runs its own program. What goes over the lanes is what the controllers inside
-//! the cores send; the watchers of `ndp_sim::link::probe` look at it.
+//! Several cores on links, cycle by cycle: two on one cable, or more around a bridge. A test can reset one of them in
+//! any cycle, cut its cable, or replace its Verilog, which `ndp_sim::cluster::lockstep`, on which systems run, cannot.
+//! Each core has its own DRAM, host and program. The controllers inside the cores drive the lanes; the watchers of
+//! `ndp_sim::link::probe` observe them.
 
 use ndp_config::DesignConfig;
 use ndp_cycles::Topology;
@@ -16,31 +15,29 @@ use ndp_sim::link::bridge::Bridge;
 use ndp_sim::link::channel::Channel;
 use ndp_sim::link::network::Cable;
 
-/// Cycles between two looks at a status while a queue is full.
+/// Cycles between two reads of a status while a queue is full.
 const POLL_CYCLES: u64 = 64;
 const BURST_INSTRUCTIONS: usize = 4;
-/// Cycles for which a core is in reset.
 const RESET_CYCLES: u64 = 8;
 
-/// Who sends a program to its core, as the queue has room.
+/// Sends a program to its core, as the queue has room.
 #[derive(Debug, Default)]
 struct Feed {
     words: Vec<u128>,
     next: usize,
-    /// Instructions that the core has taken since its reset, when the program began, once that is known.
+    /// Instructions that the core had taken since its reset when the program began, once known.
     origin: Option<u32>,
     taken: u32,
     asked: bool,
     look: u64,
     end: Option<u64>,
-    /// The same by the cycle model.
+    /// As `end`, by the cycle model.
     predicted: Option<u64>,
 }
 
-/// The cores and what is between them.
 #[derive(Debug)]
 pub struct LinkedCores {
-    /// The cores, by number. With a cycle model beside them data are placed by [`LinkedCores::place`].
+    /// The cores, by number. With a cycle model use [`LinkedCores::place`] to place data.
     pub cores: Vec<NdpCore>,
     /// One cable for two cores without a bridge, otherwise one for each, from the core to the bridge.
     pub cables: Vec<Cable>,
@@ -48,7 +45,7 @@ pub struct LinkedCores {
     feeds: Vec<Feed>,
     cycle: u64,
     prediction: Option<LinkedPrediction>,
-    /// What the bridge was told last.
+    /// The last `retrain` of the bridge.
     retrained: u64,
 }
 
@@ -59,7 +56,7 @@ impl LinkedCores {
         Self::new(&[&core; 2], vec![cable], None, config, options)
     }
 
-    /// Two cores on one cable from Verilog that differs from what is generated, such as mutants.
+    /// Two cores on one cable from different Verilog, such as mutants.
     pub fn unequal(
         cores: [&Rtl; 2],
         config: &DesignConfig,
@@ -69,7 +66,6 @@ impl LinkedCores {
         Self::new(&cores, vec![cable], None, config, options)
     }
 
-    /// A core at each link of a bridge.
     pub fn star(config: &DesignConfig, options: &CoreOptions) -> ndp_files::Result<Self> {
         let count = config.link().bridge_ports();
         let bridge = Bridge::open(config, options.seed)?;
@@ -107,17 +103,15 @@ impl LinkedCores {
         Ok(Self { cores, cables, bridge, feeds, cycle: 0, prediction, retrained: 0 })
     }
 
-    /// Core cycles since the beginning.
     pub fn cycle(&self) -> u64 {
         self.cycle
     }
 
-    /// The bridge, if there is one.
     pub fn bridge(&mut self) -> Option<&mut Bridge> {
         self.bridge.as_mut()
     }
 
-    /// What each core hears in this cycle.
+    /// The lanes that each core receives in this cycle.
     fn carry(&mut self, silent: Option<usize>) -> ndp_files::Result<Vec<Lanes>> {
         if let (Some(bridge), Some(prediction)) = (&self.bridge, &mut self.prediction)
             && bridge.retrained() != self.retrained
@@ -146,8 +140,6 @@ impl LinkedCores {
         })
     }
 
-    /// One cycle of everything.
-    ///
     /// # Errors
     /// As [`NdpCore::step`]; if a core breaks a rule of the link.
     pub fn step(&mut self) -> ndp_files::Result<()> {
@@ -162,20 +154,19 @@ impl LinkedCores {
         Ok(())
     }
 
-    /// Runs the cycle model up to the present, if there is one: before data are placed that a program in work may read as a list.
+    /// Runs the cycle model up to the present: before data are placed that a running program may read as a list.
     pub fn predict(&mut self) {
         if let Some(prediction) = &mut self.prediction {
             prediction.run(self.cycle, &self.cores, &mut self.cables);
         }
     }
 
-    /// Writes a program's data into the DRAM of a core, at once.
     pub fn place(&mut self, index: usize, program: &Program) -> ndp_files::Result<()> {
         self.predict();
         self.cores[index].place(program)
     }
 
-    /// Resets one core, in the middle of whatever it does; the others go on meanwhile. Its program is forgotten.
+    /// Resets one core at any time while the others go on. Drops its program.
     pub fn reset(&mut self, index: usize) -> ndp_files::Result<()> {
         self.predict();
         self.cores[index].reset()?;
@@ -205,27 +196,26 @@ impl LinkedCores {
         Ok(())
     }
 
-    /// Gives a core a program; it is sent while [`LinkedCores::advance`] is called.
+    /// Gives a core a program, which [`LinkedCores::advance`] sends.
     pub fn start(&mut self, index: usize, words: Vec<u128>) {
         self.feeds[index] = Feed { words, ..Feed::default() };
     }
 
-    /// The cycle in which a core came to the end of its program, if it has.
+    /// The cycle in which a core's program ended, if it has.
     pub fn ended(&self, index: usize) -> Option<u64> {
         self.feeds[index].end
     }
 
-    /// The same by the cycle model, if [`CoreOptions::predict`] asks for it.
+    /// As [`Self::ended`], by the cycle model, with [`CoreOptions::predict`].
     pub fn predicted(&self, index: usize) -> Option<u64> {
         self.feeds[index].predicted
     }
 
-    /// The cycle model of the whole system, if there is one.
     pub fn prediction(&self) -> Option<&LinkedPrediction> {
         self.prediction.as_ref()
     }
 
-    /// One cycle, in which programs are sent. `answers` gets what the hosts are answered beyond that.
+    /// One cycle, in which programs are sent. `answers` gets the hosts' other answers.
     pub fn advance(&mut self, answers: &mut impl FnMut(usize, Answer)) -> ndp_files::Result<()> {
         for index in 0..self.cores.len() {
             self.feed(index, answers);
@@ -234,7 +224,6 @@ impl LinkedCores {
         self.step()
     }
 
-    /// Asks the model for the end of a program that has just come to its own.
     fn predict_end(&mut self, index: usize) -> ndp_files::Result<()> {
         let feed = &mut self.feeds[index];
         if let Some(prediction) = self.prediction.as_mut().filter(|_| feed.end == Some(self.cycle)) {
@@ -243,7 +232,7 @@ impl LinkedCores {
         Ok(())
     }
 
-    /// Whether a core that was sent all of its program has just come to its end.
+    /// Records the end of a core that was sent all of its program.
     fn note_end(&mut self, index: usize) {
         let (core, feed) = (&self.cores[index], &mut self.feeds[index]);
         let sent = !feed.words.is_empty() && feed.next >= feed.words.len();
@@ -288,8 +277,8 @@ impl LinkedCores {
         }
     }
 
-    /// Runs a program on each core to its end. `between` is called for each core before every cycle, `answers` for what its host is
-    /// answered. Returns the cycle of each end, counted from the beginning.
+    /// Runs a program on each core to its end. `between` is called for each core before every cycle, `answers` for its
+    /// host's answers. Returns the cycle of each end, counted from the beginning.
     ///
     /// # Errors
     /// As [`LinkedCores::step`]; no end after `limit` cycles.
@@ -360,12 +349,11 @@ impl LinkedCores {
         }
     }
 
-    /// The state of a core's link.
     pub fn link_status(&mut self, index: usize) -> ndp_files::Result<ndp_sim::core::LinkStatus> {
         Ok(ndp_sim::core::LinkStatus::of(&self.register(index, ndp_sim::core::LinkStatus::REGISTER)?))
     }
 
-    /// Tells a core's link to go on after a fault (bit 0), or to forget failures (bit 1).
+    /// Tells a core's link to go on after a fault (bit 0), or to clear failures (bit 1).
     pub fn control(&mut self, index: usize, bits: u64) {
         let address = 1 << self.cores[index].config().dimm_burst_bits() | ndp_sim::core::LinkStatus::REGISTER;
         self.cores[index].submit(address, Some([bits, 0, 0, 0, 0, 0, 0, 0]));

@@ -5,7 +5,6 @@ use ndp_numerics::SplitMix64;
 
 /// First burst of a rank where messages come from; programs are below, the hosts' traffic is above.
 pub const SOURCES: u32 = 1 << 24;
-/// Where they go to.
 pub const TARGETS: u32 = 1 << 25;
 /// First burst of the DIMM of what is computed from received data.
 const RESULTS: u32 = 1 << 24;
@@ -14,17 +13,15 @@ pub fn below(random: &mut SplitMix64, bound: u64) -> u32 {
     (random.next_u64() % bound) as u32
 }
 
-/// Programs with messages between them.
 pub struct Plan {
     programs: [Program; 2],
-    /// Transfers of each program, in the order of the messages, and barriers where one uses what another has received.
+    /// Transfers of each program, in the order of the messages, with barriers where one uses what another has received.
     transfers: [Vec<Instruction>; 2],
-    /// Ranges that hold a message by now: rank burst, bursts in each rank.
+    /// Ranges that have received a message: rank burst, bursts in each rank.
     received: [Vec<(u32, u32)>; 2],
 }
 
 impl Plan {
-    /// No messages yet.
     pub fn new(programs: [Program; 2]) -> Self {
         Self { programs, transfers: Default::default(), received: Default::default() }
     }
@@ -46,7 +43,7 @@ impl Plan {
             2 => count / 2,
             _ => count,
         };
-        // What was received before goes on, behind a barrier, or something new.
+        // Received data are sent on, after a barrier, or something new.
         let old = self.received[from].last().filter(|(_, bursts)| *bursts >= count).copied();
         let address = match old.filter(|_| ranks == 3 && below(random, 2) == 0) {
             Some((address, _)) => {
@@ -74,7 +71,7 @@ impl Plan {
         self.received[1 - from].push((there, usable));
     }
 
-    /// The transfers among the programs' instructions; in the end some of what came is loaded and stored.
+    /// Inserts the transfers into the programs; at the end some of the received data are loaded and stored.
     pub fn finish(mut self, random: &mut SplitMix64) -> [Program; 2] {
         for (program, transfers) in self.programs.iter_mut().zip(&self.transfers) {
             let mut places: Vec<usize> =

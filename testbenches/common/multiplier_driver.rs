@@ -7,7 +7,7 @@ use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, Rtl, rtl};
 use std::error::Error;
 
-/// Keys of the units, but for those of the paper's design.
+/// Keys of the units, except those of the paper's design.
 pub const UNITS: [&str; 4] = [
     "",
     "multiplier = \"digit-serial\"\nacc_bits = 99\nacc_segments = 3",
@@ -15,7 +15,6 @@ pub const UNITS: [&str; 4] = [
     "multiplier = \"shared-parallel\"\nacc_bits = 99\nacc_segments = 3",
 ];
 
-/// What a window's operands are like.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// Finite, with special ones among them.
@@ -23,11 +22,11 @@ pub enum Kind {
     Finite,
     /// Weights below the smallest normal number.
     Subnormal,
-    /// The same products with both signs, in another order, and one that is small.
+    /// The same products with both signs, in another order, and a small one.
     Cancelling,
     /// All of the largest magnitude, so that the carries of the sum go all the way.
     Largest,
-    /// A minus one carries through all digits; products of zero, also a negative one, must not.
+    /// A minus one carries through all digits; products of zero, even a negative one, must not.
     Sparse,
 }
 
@@ -40,7 +39,7 @@ pub struct Window {
     pub x: Vec<u16>,
     /// All lanes use the first activation, and each product is added to a sum of its own.
     pub separate: bool,
-    /// No job: the ports have noise, and whatever the unit holds is of no account.
+    /// No job: the ports have noise, and the unit's contents do not matter.
     pub idle: bool,
 }
 
@@ -86,7 +85,6 @@ impl Window {
         Self { w, x, separate: false, idle: false }
     }
 
-    /// The same with sums of their own.
     pub fn separate(self) -> Self {
         Self { separate: true, ..self }
     }
@@ -97,7 +95,7 @@ impl Window {
 pub struct Kept(pub u128);
 
 impl Kept {
-    /// The number modulo `2^acc_bits`, carries added.
+    /// The number modulo `2^acc_bits`, including carries.
     pub fn value(self, config: &GemvConfig) -> u128 {
         let (bits, digit_bits) = (config.acc_bits(), config.digit_bits());
         let carry = |k: u32| (self.0 >> (bits + k) & 1) << ((k + 1) * digit_bits);
@@ -110,7 +108,7 @@ impl Kept {
     }
 }
 
-/// Ports that say what moves before products leave.
+/// Ports of the register enables before products leave.
 #[derive(Clone, Copy)]
 enum Moves {
     /// Lanes and their delay line.
@@ -123,7 +121,6 @@ enum Moves {
     },
 }
 
-/// The unit with its ports.
 pub struct Bench {
     pub model: Model,
     phase: InputPort,
@@ -146,7 +143,6 @@ pub struct Bench {
     noise: SplitMix64,
 }
 
-/// A digit or flag that is not what the sum says.
 #[derive(Debug, PartialEq)]
 pub struct Mismatch {
     pub window: usize,
@@ -155,7 +151,7 @@ pub struct Mismatch {
     pub actual: u128,
 }
 
-/// A bit that is flipped in what the unit has put out.
+/// A bit that is flipped in the unit's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Window, digit, bit.
@@ -167,18 +163,15 @@ pub enum Fault {
 }
 
 impl Bench {
-    /// A bench for each of [`UNITS`].
     pub fn of_each_unit(seed: u64) -> Result<Vec<Self>, Box<dyn Error>> {
         UNITS.iter().map(|keys| Self::open(keys, seed)).collect()
     }
 
-    /// A unit with these keys of a configuration, and random contents.
     pub fn open(keys: &str, seed: u64) -> Result<Self, Box<dyn Error>> {
         let config = DesignConfig::from_toml(&format!("name = \"unit\"\n[gemv]\n{keys}\n"))?;
         Self::of_rtl(&rtl(&config, "multiplier_unit")?, config.gemv().clone(), seed)
     }
 
-    /// The unit or a mutant of it.
     pub fn of_rtl(rtl: &Rtl, config: GemvConfig, seed: u64) -> Result<Self, Box<dyn Error>> {
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
         let model = Model::open(rtl, &options)?;
@@ -246,7 +239,7 @@ impl Bench {
         self.model.set(self.phase, 1 << phase);
         self.model.set_u128(self.w, w);
         self.model.set_u128(self.x, x);
-        // In phases without an operand it is of no account.
+        // In phases without an operand it does not matter.
         let broadcast =
             if lane < self.config.lanes() as usize { separate.into() } else { self.noise.next_u64() & 1 };
         self.model.set(self.broadcast, broadcast);
@@ -257,13 +250,13 @@ impl Bench {
         matches!(self.moves, Moves::Serial { .. }).into()
     }
 
-    /// Cycles by which operands come before their phase.
+    /// Cycles by which operands precede their phase.
     fn lead(&self) -> usize {
         1 - self.product_windows()
     }
 
-    /// Says what moves in a phase of a window: the job whose operands come and those of this window and of the two before it are in work
-    /// or not.
+    /// Sets the enables of a phase: whether there is a job whose operands come, and jobs of this window and of the two
+    /// before it.
     pub fn set_moves(&mut self, comes: bool, jobs: [bool; 3], phase: usize) {
         let (leaves, left) = (jobs[self.product_windows()], jobs[self.product_windows() + 1]);
         match self.moves {
@@ -288,7 +281,6 @@ impl Bench {
         lane
     }
 
-    /// Takes a sum back, a product later.
     fn take_sum(&mut self, lane: usize, window: &Window, flip: u128) -> Result<(), (u128, u128, String)> {
         let kept = Kept(self.model.get_u128(self.sum_out) ^ flip);
         let before = std::mem::replace(&mut self.sums[lane], kept);
@@ -312,7 +304,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Compares what is due of a window's sum, and returns the first thing that differs.
+    /// Compares what is due of a window's sum, and returns the first difference.
     fn compare(&self, index: usize, window: &Window, k: u32, fault: Option<Fault>) -> Option<Mismatch> {
         let segments = self.config.acc_segments();
         let (sum, flags) = dot(&window.w, &window.x);
@@ -334,11 +326,11 @@ impl Bench {
         None
     }
 
-    /// Runs the windows, one after another, and returns the first thing that differs.
+    /// Runs the windows, one after another, and returns the first difference.
     pub fn run(&mut self, windows: &[Window], fault: Option<Fault>) -> Option<Mismatch> {
         let (period, lanes) = (self.config.window_cycles() as usize, self.config.lanes() as usize);
         let segments = self.config.acc_segments();
-        // What is read when: the digits of a window follow its products.
+        // The digits of a window follow its products.
         let first_digit = self.product_windows() * period + lanes + 1;
         let total = windows.len() * period + first_digit + segments as usize;
         let job_of = |index: usize| windows.get(index).filter(|window| !window.idle);
@@ -383,7 +375,7 @@ impl Bench {
     }
 }
 
-/// One half sums windows, the other keeps sums; both follow upon each other in any order, a quarter of the time after gaps.
+/// One half sums windows, the other keeps sums; in any order, a quarter of the time after gaps.
 pub fn any_windows(count: usize, lanes: usize, random: &mut SplitMix64) -> Vec<Window> {
     let mut draw = || {
         let kind = KINDS[below(random, KINDS.len())];

@@ -9,7 +9,7 @@ pub enum Kind {
     /// Any bit pattern, so that one in 32 is special.
     Any,
     Finite,
-    /// Signed powers of two of few magnitudes, whose sums lie half-way between FP16 numbers again and again.
+    /// Signed powers of two of few magnitudes, whose sums often lie half-way between FP16 numbers.
     Ties,
     Large,
     /// Below the smallest normal number, and zeros.
@@ -23,7 +23,6 @@ pub const KINDS: [Kind; 7] =
     [Kind::Any, Kind::Finite, Kind::Ties, Kind::Large, Kind::Subnormal, Kind::Sparse, Kind::Small];
 
 impl Kind {
-    /// Bits of one number.
     pub fn draw(self, random: &mut SplitMix64) -> u16 {
         let bits = random.next_u64();
         let value = bits as u16;
@@ -41,12 +40,10 @@ impl Kind {
         }
     }
 
-    /// `n` of them.
     pub fn vector(self, n: u32, random: &mut SplitMix64) -> Vec<u16> {
         (0..n).map(|_| self.draw(random)).collect()
     }
 
-    /// A vector block of `batch` vectors.
     pub fn block(self, n: u32, batch: u32, random: &mut SplitMix64) -> Block {
         (0..batch).map(|_| self.vector(n, random)).collect()
     }

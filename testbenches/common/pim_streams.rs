@@ -1,7 +1,7 @@
 //! Random command streams for a PIM channel: legal, nearly legal and malformed.
 //!
-//! A goal is repeated clock after clock until it is carried out, so that each rule is met one clock too early and in time; some
-//! are given once, whatever comes of it. Campaigns of several goals see to it that there is something to compute with.
+//! A goal is repeated clock after clock until it is carried out, so that each rule is met one clock too early and in
+//! time; some are given only once. Campaigns of several goals open rows to compute with.
 
 use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_dram::hbm::{HbmCommand, Owner, Partitions, PseudoChannel};
@@ -9,14 +9,13 @@ use ndp_numerics::SplitMix64;
 use ndp_sim::hbm::{ChannelOutputs, Lockstep};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A goal on a bus: its word, and how many clocks it may still be tried.
+/// A goal on a bus: its word, and the clocks for which it may still be tried.
 #[derive(Clone, Copy)]
 struct Goal {
     word: u32,
     tries: u32,
 }
 
-/// Draws commands and data.
 pub struct Stream {
     config: HbmConfig,
     random: SplitMix64,
@@ -25,9 +24,9 @@ pub struct Stream {
     pause: [u64; 2],
     /// The first of the four slots of the buffer that are used until the next restart.
     slots_from: u64,
-    /// Data to come: clock, words.
+    /// Pending data: clock, words.
     writes: BTreeMap<u64, [u64; 2]>,
-    /// Answers by bus and code, reports behind them.
+    /// Answers by bus and code, then reports.
     pub seen: BTreeMap<u8, u64>,
     /// Commands that were carried out.
     pub done: u64,
@@ -48,7 +47,6 @@ impl Stream {
         }
     }
 
-    /// A number below `count`.
     pub fn below(&mut self, count: u64) -> u64 {
         self.random.next_u64() % count
     }
@@ -57,7 +55,7 @@ impl Stream {
         self.below(count) == 0
     }
 
-    /// Two words of data: numbers of all magnitudes, rarely infinities, and NaNs as often.
+    /// Two words of data: numbers of all magnitudes, rarely infinities or NaNs.
     pub fn data(&mut self) -> [u64; 2] {
         std::array::from_fn(|_| {
             (0..4).fold(0, |word, lane| {
@@ -73,7 +71,7 @@ impl Stream {
         })
     }
 
-    /// A new stream over the same random numbers: what was on its way is gone.
+    /// A new stream over the same random numbers; drops everything pending.
     pub fn restart(&mut self) {
         (self.goals, self.pause) = ([None; 2], [0; 2]);
         self.slots_from = self.below(self.config.buffer_slots().into());
@@ -205,7 +203,6 @@ impl Stream {
         let auto_precharge = self.one_in(8);
         let pim = if pim_open { 10 } else { 1 };
         let mac = HbmCommand::Mac { column, slot, first: self.one_in(6) };
-        // A bank with a row for the host, if there is one.
         let start = self.below(2 * state.banks() as u64) as usize;
         let is_open =
             |unit: &usize| matches!(state.open_row(unit / 2, (unit % 2) as u8), Some((_, Owner::Host)));
@@ -239,7 +236,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The words of a clock on both buses, and what is on the data bus.
+    /// The words of a clock on both buses, and the data bus.
     pub fn draw(&mut self, device: &PseudoChannel) -> ([u32; 2], Option<[u64; 2]>) {
         let clock = device.cycle();
         let mut words = [0; 2];
@@ -269,7 +266,7 @@ impl Stream {
         (words, write)
     }
 
-    /// What the words of a clock have come to.
+    /// Records the answers to the words of a clock.
     pub fn answered(&mut self, clock: u64, words: [u32; 2], out: &ChannelOutputs) {
         for (report, code) in out.reports.into_iter().zip(64..) {
             *self.seen.entry(code).or_insert(0) += u64::from(report);

@@ -48,7 +48,7 @@ fn held(driver: &GemvDriver, sums: bool) -> Vec<(u32, u32, u32)> {
     held.map(|(at, n, batch)| (at, n as u32, batch as u32)).collect()
 }
 
-/// First words and elements of the vector blocks of so many vectors, which may be more than a batch.
+/// First words and elements of the blocks of `vectors` vectors, which may be more than a batch.
 fn held_scalars(driver: &GemvDriver, vectors: u32) -> Vec<(u32, u32)> {
     let shape = |region: &Region| match &region.content {
         Content::Vectors(block) if block.len() == vectors as usize => {
@@ -59,7 +59,7 @@ fn held_scalars(driver: &GemvDriver, vectors: u32) -> Vec<(u32, u32)> {
     driver.buffer.regions().iter().filter_map(shape).collect()
 }
 
-/// Appends a product of rows that hold several heads, and what it needs.
+/// Appends a product of rows with several heads, and what it needs.
 fn push_heads(driver: &mut GemvDriver, rows: u32, random: &mut SplitMix64) -> Option<usize> {
     let config = driver.config.clone();
     let config = &config;
@@ -116,7 +116,7 @@ fn apart(config: &GemvConfig, op: &Op) -> bool {
     reads.start.max(writes.start) >= reads.end.min(writes.end)
 }
 
-/// Appends a random command, and what it needs. Returns the number of commands, 0 if the one that was drawn is not possible.
+/// Appends a random command, and what it needs. Returns the number of commands, 0 if the drawn one is not possible.
 fn push_random(driver: &mut GemvDriver, random: &mut SplitMix64) -> Option<usize> {
     let config = driver.config.clone();
     let config = &config;
@@ -189,7 +189,6 @@ fn push_random(driver: &mut GemvDriver, random: &mut SplitMix64) -> Option<usize
     Some(1)
 }
 
-/// Appends a store of every vector block, and rounds and stores all sums.
 pub fn store_all(driver: &mut GemvDriver) {
     let regions = driver.buffer.regions().to_vec();
     for region in regions {
@@ -219,8 +218,8 @@ pub fn store_all(driver: &mut GemvDriver) {
     }
 }
 
-/// Runs `programs` programs of `length` commands, on a unit that is opened anew for some of them and reset in the middle of
-/// work for others.
+/// Runs `programs` programs of `length` commands, on a unit that is opened anew for some of them and reset at a random
+/// time for others.
 pub fn run_programs(
     config: &DesignConfig,
     seed: u64,

@@ -1,7 +1,7 @@
 //! A rank's port between two sources of random traffic and the device model, checked against a memory of its own.
 //!
-//! Segments read where requests do not write, so that the order between the two, which is nobody's promise, does not
-//! matter. What each stream returns has to come in its order, once, with its tag and data.
+//! Segments read where requests do not write, so that the undefined order between the two does not matter. Each stream
+//! must return everything in its order, once, with its tag and data.
 
 use ndp_config::DramConfig;
 use ndp_dram::storage::Storage;
@@ -11,40 +11,35 @@ use ndp_sim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort, Rtl}
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::error::Error;
 
-/// 64 bytes, which a rank reads or writes at once.
 pub type Burst = [u64; 8];
-/// Core cycles without any transfer after which something hangs.
+/// Core cycles without any transfer after which it counts as hanging.
 const WATCHDOG: u64 = 20_000;
 /// Clocks of the DRAM in which a path finishes its transfers: more than its delays and any latency.
 const PATH_CLOCKS: u64 = 80;
 
-/// What lies between the pins of the port and the device.
 pub trait DataPath {
-    /// A clock of the DRAM: commands and data to write go on to the device; what is on the port's data bus.
+    /// A clock of the DRAM: passes commands and data to write on to the device; returns the port's data bus.
     fn clock(&mut self, rank: &mut Rank, pins: &CommandPins, write: Option<[u64; 2]>) -> [u64; 2];
 }
 
 /// Up to 16 bursts to be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// Its first burst.
     pub address: u64,
     pub bursts: u64,
     /// Comes back with the data.
     pub tag: u64,
 }
 
-/// One burst to be read or written.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     pub address: u64,
-    /// What is written, or none for a read.
     pub write: Option<Burst>,
     /// Comes back with the response.
     pub tag: u64,
 }
 
-/// In how many of 256 cycles each handshake is held up, and not by the port.
+/// In how many of 256 cycles each handshake is stalled by the bench.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stalls {
     pub segment: u64,
@@ -72,17 +67,13 @@ struct Ports {
     resets: [InputPort; 2],
 }
 
-/// The port with its device and its sources of traffic.
 pub struct Bench {
     pub model: Model,
     pub rank: Rank,
-    /// If it is not there, the device is at the port's pins.
+    /// Without it the device is at the port's pins.
     pub path: Option<Box<dyn DataPath>>,
-    /// How often handshakes are held up.
     pub stalls: Stalls,
-    /// Segments that wait to be taken.
     pub segments: VecDeque<Segment>,
-    /// Requests that wait to be taken.
     pub requests: VecDeque<Request>,
     /// Core cycles from taking a segment to its first beat.
     pub segment_waits: Vec<u64>,
@@ -93,7 +84,8 @@ pub struct Bench {
     due_beats: VecDeque<Due>,
     due_responses: VecDeque<Due>,
     offered: [bool; 2],
-    /// Clock of a slot's column commands modulo 4, since the last reset; and commands that were on the pins in any but their clock.
+    /// Clock of a slot's column commands modulo 4, since the last reset; and commands that were on the pins in any
+    /// other clock.
     slot: Option<u64>,
     astray: u64,
     memory: HashMap<u64, Burst>,
@@ -108,12 +100,11 @@ fn burst_words(burst: &Burst) -> [u32; 16] {
 }
 
 impl Bench {
-    /// A `rank_port` with a device of possibly other timings, after reset.
+    /// A `rank_port` after reset, with a device of possibly other timings.
     pub fn open(rtl: &Rtl, device: &DramConfig, seed: u64) -> Result<Self, Box<dyn Error>> {
         Self::open_at(rtl, device, seed, Clocks::default())
     }
 
-    /// The same with other clocks.
     pub fn open_at(
         rtl: &Rtl,
         device: &DramConfig,
@@ -187,7 +178,6 @@ impl Bench {
         Ok(bench)
     }
 
-    /// A number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.random.next_u64() % limit
     }
@@ -196,8 +186,9 @@ impl Bench {
         std::array::from_fn(|_| self.random.next_u64())
     }
 
-    /// A warm reset: everything on its way is forgotten, and the device goes on. What was written and answered is still there;
-    /// an unanswered burst may be old, new or undefined. A path to the device finishes the transfers whose commands it has.
+    /// A warm reset: drops everything in flight; the device goes on. What was written and answered is kept; an
+    /// unanswered burst may be old, new or undefined. A path to the device finishes the transfers whose commands it
+    /// has.
     pub fn reset(&mut self) {
         let unanswered = self.due_responses.iter().filter(|due| due.1.is_none());
         let unanswered: HashSet<u64> = unanswered.map(|due| due.0).collect();
@@ -222,7 +213,7 @@ impl Bench {
         for port in [self.ports.seg[0], self.ports.req[0], self.ports.beat_ready, self.ports.rsp_ready] {
             self.model.set(port, 0);
         }
-        // Four cycles of the slower clock at least.
+        // At least four cycles of the slower clock.
         let clocks = self.model.clocks();
         let cycles = 4 * clocks.dram_ps().div_ceil(clocks.core_ps()) + self.below(5);
         let (end, more) = (self.model.cycle() + cycles, self.below(3));
@@ -251,7 +242,7 @@ impl Bench {
         self.quiet_since = self.model.cycle();
     }
 
-    /// What burst `address` holds once all requests that were taken are done.
+    /// Contents of burst `address` once all taken requests are done.
     fn contents(&self, address: u64) -> Burst {
         self.memory.get(&address).copied().unwrap_or_else(|| self.pristine.read_burst(address))
     }
@@ -260,7 +251,7 @@ impl Bench {
         share > 0 && self.below(256) < share
     }
 
-    /// Up to the next edge of either clock.
+    /// Goes to the next edge of either clock.
     pub fn step(&mut self) -> Result<Edge, String> {
         match self.model.next_edge() {
             Edge::Core => self.core_edge()?,
@@ -279,7 +270,8 @@ impl Bench {
             address: address as u32,
         };
         if !pins.cs_n {
-            // Column commands are there in the first clock of a slot, row commands in the third (docs/rank-port.md, "Slots").
+            // Column commands come in the first clock of a slot, row commands in the third (docs/rank-port.md,
+            // "Slots").
             let is_column = pins.act_n && pins.address >> 15 & 3 == 2;
             let slot = (self.rank.cycle() + if is_column { 0 } else { 2 }) % 4;
             self.astray += u64::from(*self.slot.get_or_insert(slot) != slot);
@@ -290,7 +282,6 @@ impl Bench {
             None => self.rank.clock(&pins, write),
             Some(path) => Some(path.clock(&mut self.rank, &pins, write)),
         };
-        // Noise where nobody drives.
         let [low, high] = read.unwrap_or_else(|| [self.random.next_u64(), self.random.next_u64()]);
         self.model.set_u128(self.ports.dq_in, u128::from(high) << 64 | u128::from(low));
     }
@@ -398,7 +389,6 @@ impl Bench {
         std::array::from_fn(|word| u64::from(words[2 * word + 1]) << 32 | u64::from(words[2 * word]))
     }
 
-    /// Something was asked for that has not come back.
     pub fn pending(&self) -> bool {
         !(self.segments.is_empty()
             && self.requests.is_empty()
@@ -406,7 +396,7 @@ impl Bench {
             && self.due_responses.is_empty())
     }
 
-    /// Until everything has come back, and then a little longer for what should not come.
+    /// Runs until everything has come back, and then a little longer for unexpected answers.
     pub fn drain(&mut self) -> Result<(), String> {
         while self.pending() {
             self.step()?;
@@ -417,7 +407,6 @@ impl Bench {
         Ok(())
     }
 
-    /// The device's verdict: the first violations.
     pub fn verdict(&mut self) -> Result<(), String> {
         self.rank.finish();
         if self.rank.violation_count() == 0 {

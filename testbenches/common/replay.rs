@@ -1,4 +1,4 @@
-//! Runs the cycle model with the host that a recording has seen, and compares all that was recorded.
+//! Replays a recording's host on the cycle model, and compares everything recorded.
 
 use ndp_cycles::{
     Answer, Command as ModelCommand, CycleModel, Host, LinkState, Record, Register, Request, RequestKind,
@@ -21,21 +21,20 @@ const COUNTERS: u64 = 1;
 const LINK: u64 = LinkStatus::REGISTER;
 const LINK_COUNTERS: u64 = LinkStatus::COUNTERS;
 
-/// The host of a recording: it offers and takes when that host did.
+/// The host of a recording: offers and takes when that host did.
 pub struct Replay<'a> {
     recording: &'a Recording,
-    /// Cycles from which on the DRAM holds these lists.
+    /// Lists in the DRAM, each from a cycle.
     memories: &'a mut [(u64, SparseMemory)],
     next: usize,
     unready: usize,
     masks: usize,
     tagged: Vec<usize>,
-    /// Of each request: taken, answered, register.
+    /// For each request: taken, answered, register.
     pub requests: Vec<(u64, Option<u64>, Option<Register>)>,
 }
 
 impl<'a> Replay<'a> {
-    /// The host of a recording at its beginning.
     pub fn new(recording: &'a Recording, memories: &'a mut [(u64, SparseMemory)]) -> Self {
         Self {
             recording,
@@ -99,7 +98,7 @@ impl Host for Replay<'_> {
     }
 }
 
-/// Time that this thread has had a processor, where the system tells; else the time that has passed.
+/// Processor time of this thread, where the system tells; else elapsed time.
 pub fn processor_time() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     let start = START.get_or_init(Instant::now);
@@ -108,13 +107,11 @@ pub fn processor_time() -> Duration {
     nanoseconds.map_or_else(|| start.elapsed(), Duration::from_nanos)
 }
 
-/// For how long the model is timed.
+/// Time for which the model is measured.
 const MEASURED: Duration = Duration::from_millis(40);
 
-/// What a comparison was about.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compared {
-    /// Core cycles.
     pub cycles: u64,
     pub instructions: usize,
     pub requests: usize,
@@ -141,7 +138,7 @@ pub fn compare(
 ) -> Result<Compared, Box<dyn Error>> {
     let clocks = recording.relation();
     let cycles = recording.end - recording.origin;
-    // Several times for the time, as the system counts it in milliseconds, and once with a record: what is recorded must not
+    // Several times for the time, as the system counts it in milliseconds, and once with a record: recording must not
     // change anything.
     let mut answers = Vec::new();
     let (start, mut runs) = (processor_time(), 0);
@@ -178,12 +175,10 @@ pub fn compare(
     })
 }
 
-/// A first difference.
 fn differ<T: std::fmt::Debug>(what: String, rtl: T, model: T) -> Result<(), Box<dyn Error>> {
     Err(format!("{what}:\n  RTL   {rtl:?}\n  model {model:?}").into())
 }
 
-/// Compares when each instruction was taken, started and ended.
 pub fn instructions(recording: &Recording, record: &Record) -> Result<(), Box<dyn Error>> {
     let origin = recording.origin;
     let rtl = recording.instructions.iter().map(|i| (i.taken, i.started, i.ended, i.refused));
@@ -206,10 +201,9 @@ pub fn instructions(recording: &Recording, record: &Record) -> Result<(), Box<dy
     Ok(())
 }
 
-/// Commands before the first one that differs that are shown.
+/// Commands that are shown before the first difference.
 const BEFORE: usize = 8;
 
-/// Compares the commands of all ranks.
 pub fn commands(recording: &Recording, record: &Record) -> Result<(), Box<dyn Error>> {
     // The model knows some commands before they are on the pins.
     let (clocks, origin) = (recording.clocks, recording.dram_origin);
@@ -306,7 +300,7 @@ fn link(name: &str, rtl: &Burst, model: &LinkState) -> Result<(), Box<dyn Error>
     ];
     let word = |i: usize| u64::from(words.get(i).copied().unwrap_or(0));
     let mut burst: Burst = std::array::from_fn(|i| word(2 * i + 1) << 32 | word(2 * i));
-    // What failed first is not defined before something did.
+    // The first failure is undefined before there is one.
     let mut rtl = *rtl;
     if burst[1] >> 31 & 1 == 0 && rtl[1] >> 31 & 1 == 0 {
         (burst[1], rtl[1]) = (burst[1] >> 32, rtl[1] >> 32);

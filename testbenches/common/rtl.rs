@@ -1,4 +1,4 @@
-//! Blocks by the name of a configuration, and mutants of them.
+//! Blocks by the name of a configuration, and their mutants.
 
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_sim::ffi::{Hardware, Rtl, rtl};
@@ -6,10 +6,9 @@ use std::path::Path;
 
 pub use ndp_hdl_language::mutate::Mutation;
 
-/// A mutant, and the name of the configuration that it is one of.
+/// A mutant, and the name of its configuration.
 pub type Mutant = (&'static str, Mutation);
 
-/// Preset or file of `testbenches/configs`.
 pub fn argument(name: &str) -> String {
     let file = format!("testbenches/configs/{name}.toml");
     if Path::new(&file).is_file() { file } else { name.to_owned() }
@@ -19,15 +18,14 @@ pub fn design_config(name: &str) -> ndp_files::Result<DesignConfig> {
     DesignConfig::load(&argument(name))
 }
 
-/// An HBM2 memory by its name.
 pub fn hbm_config(name: &str) -> ndp_files::Result<HbmConfig> {
     HbmConfig::load(&argument(name))
 }
 
-/// Optimisation of mutants, which run until the error is found.
+/// Mutants run only until the error is found.
 const MUTANT_OPT_LEVEL: u32 = 0;
 
-/// A block with an error that a test has to find: the one of these mutations that has this name. All are in one model, as choices.
+/// A block with an error that a test has to find: the mutation of this name. All are in one model, as choices.
 ///
 /// # Panics
 /// If one of them is not in the block: an error would be mistaken for the one that the test looks for.
@@ -40,13 +38,13 @@ pub fn mutant(hardware: &impl Hardware, block: &str, mutations: &[Mutation], nam
     }
 }
 
-/// The configuration that a mutant is one of, with all mutations of it.
+/// The configuration of a mutant, with all its mutations.
 fn of(name: &str, mutants: &[Mutant]) -> Option<(&'static str, Vec<Mutation>)> {
     let (of, _) = mutants.iter().find(|(_, mutation)| mutation.name == name)?;
     Some((of, mutants.iter().filter(|(other, _)| other == of).map(|(_, mutation)| *mutation).collect()))
 }
 
-/// A block of a configuration, or of the mutant that has this name.
+/// A block of a configuration, or of the mutant of this name.
 pub fn design(name: &str, block: &str, mutants: &[Mutant]) -> ndp_files::Result<Rtl> {
     match of(name, mutants) {
         Some((of, mutations)) => Ok(mutant(&design_config(of)?, block, &mutations, name)),
@@ -54,7 +52,7 @@ pub fn design(name: &str, block: &str, mutants: &[Mutant]) -> ndp_files::Result<
     }
 }
 
-/// The same of an HBM2 memory.
+/// As [`design`], for an HBM2 memory.
 pub fn hbm_design(name: &str, block: &str, mutants: &[Mutant]) -> ndp_files::Result<Rtl> {
     match of(name, mutants) {
         Some((of, mutations)) => Ok(mutant(&hbm_config(of)?, block, &mutations, name)),

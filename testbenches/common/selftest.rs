@@ -1,8 +1,6 @@
-//! Small blocks on which the harness tests itself, under the configuration name `selftest`.
-//!
-//! They have one port of each storage
-//! class of Verilator (8, 16, 32, 64 bits and words), one clocked block, one without a clock and one with two, and they
-//! compile in seconds. They are no part of the hardware.
+//! Small blocks on which the harness tests itself, under the configuration name `selftest`. They have one port of each
+//! storage class of Verilator (8, 16, 32, 64 bits and words), one clocked block, one without a clock and one with two,
+//! and compile in seconds. They are no part of the hardware.
 
 use ndp_hdl::designs::BuildError;
 use ndp_hdl_language::{
@@ -35,7 +33,6 @@ impl Hardware for SelfTest {
     }
 }
 
-/// One of them with default options.
 pub fn open(block: &str) -> ndp_files::Result<Model> {
     open_with(block, &OpenOptions::default())
 }
@@ -44,7 +41,6 @@ pub fn open_with(block: &str, options: &OpenOptions) -> ndp_files::Result<Model>
     Model::open(&rtl(&SelfTest, block)?, options)
 }
 
-/// `y_o = a_i + b_i` for each width, without a register.
 fn adder() -> Result<Rc<Module>, HdlError> {
     let module = ModuleBuilder::new("selftest_adder", "sums of each width, without a clock");
     for width in WIDTHS {
@@ -91,7 +87,7 @@ fn clocks() -> Result<Rc<Module>, HdlError> {
     module.finish()
 }
 
-/// For each width a sum of everything that came in while enabled, and a cycle counter.
+/// For each width a sum of all inputs while enabled, and a cycle counter.
 fn accumulator() -> Result<Rc<Module>, HdlError> {
     let module = ModuleBuilder::new("selftest_accumulator", "running sums of each width");
     let enable = module.input("en_i", 1, "add the inputs");
@@ -123,7 +119,7 @@ fn channel(width: u32) -> Result<Rc<Module>, HdlError> {
     module.finish()
 }
 
-/// Counters in an array, each of which must stay below the number that it is given.
+/// Counters in an array, each of which must stay below its limit.
 fn limits() -> Result<Rc<Module>, HdlError> {
     let counter = {
         let m = ModuleBuilder::new("selftest_limit", "steps since reset");
@@ -165,7 +161,7 @@ fn element() -> Result<Rc<Module>, HdlError> {
     let (write_addr, read_addr) =
         (m.input("waddr_i", 3, "word to write"), m.input("raddr_i", 3, "word to read"));
     let parts = m.input("we_i", 5, "parts to write");
-    // A constant that differs from instance to instance, and passes through.
+    // A constant that differs between instances, and passes through.
     let number = m.input("number_i", 8, "number of the instance");
     m.output("number_o", number, "the same");
     m.assert("number_known", number.ne(zeros(8)) | !choose, "the first instance has no choice");
@@ -217,7 +213,7 @@ fn element() -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// A single element, and an array of them whose instances get some things alike and others not.
+/// A single element, and an array whose instances share some inputs.
 fn operators() -> Result<Rc<Module>, HdlError> {
     let element = element()?;
     let m = ModuleBuilder::new("selftest_operators", "every operator of the language, once and in an array");
@@ -259,7 +255,7 @@ fn operators() -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// Replicated instances, each of which follows from the one before it in the same cycle.
+/// Replicated instances, each of which depends on the one before it in the same cycle.
 fn chain() -> Result<Rc<Module>, HdlError> {
     let link = {
         let m = ModuleBuilder::new("selftest_link", "adds what it has to what it gets");

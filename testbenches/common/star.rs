@@ -5,18 +5,17 @@ use ndp_sim::ffi::rtl;
 use ndp_sim::link::bridge::Bridge;
 use ndp_sim::link::network::{END, Network};
 
-/// Operations that only tests need of a [`Network`].
+/// Operations on a [`Network`] that only tests need.
 pub trait Star: Sized {
-    /// A DIMM at each link of a bridge; the route to DIMM `n` is link `n`, to others there is none.
+    /// A DIMM at each link of a bridge; link `n` is the route to DIMM `n`, other numbers have none.
     fn star(config: &DesignConfig, seed: u64) -> ndp_files::Result<Self>;
 
     /// Links of the bridge that are faulty, one bit each.
     fn bridge_faults(&self) -> u64;
 
-    /// Holds the bridge's reset, or releases it.
     fn set_bridge_reset(&mut self, active: bool);
 
-    /// Resets one DIMM for some cycles: what it had to send is forgotten, and what it has not delivered.
+    /// Resets one DIMM for some cycles; drops what it had to send or deliver.
     fn reset_node(&mut self, node: usize, cycles: u64) -> ndp_files::Result<()>;
 }
 

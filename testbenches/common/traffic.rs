@@ -1,31 +1,29 @@
-//! A host's own reads and writes of a part of the DRAM that no program touches, compared with what it wrote.
+//! A host's own reads and writes of a part of the DRAM that no program uses, compared with what it wrote.
 
 use ndp_config::DesignConfig;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{Answer, Burst, NdpCore};
 use std::collections::HashMap;
 
-/// Requests of a host that go on while programs run.
 pub struct Traffic {
     random: SplitMix64,
-    /// A request is made in one of so many cycles; never if 0.
+    /// A request is made in one of this number of cycles; never if 0.
     every: u64,
     first: u64,
     memory: HashMap<u64, Burst>,
     due: HashMap<u64, Burst>,
     outstanding: u64,
     pub reads: u64,
-    /// Core cycles from the acceptance of a request to its response, at most.
+    /// Most core cycles from the acceptance of a request to its response.
     pub longest_wait: u64,
 }
 
 impl Traffic {
-    /// The bursts that the traffic uses: after those of programs, which begin at 0 and end with the DIMM.
+    /// The bursts that the traffic uses: in the upper half of the DIMM, past those of programs, which begin at 0.
     pub const BURSTS: u64 = 512;
-    /// Requests that are made before the host waits for a response: a slow DRAM would let them pile up without end.
+    /// Requests before the host waits for a response: a slow DRAM would let them pile up without bound.
     const OUTSTANDING: u64 = 64;
 
-    /// A host that makes a request in one of `every` cycles.
     pub fn new(config: &DesignConfig, seed: u64, every: u64) -> Self {
         Self {
             random: SplitMix64::new(seed),
@@ -39,12 +37,11 @@ impl Traffic {
         }
     }
 
-    /// The first of its bursts.
     pub fn first(config: &DesignConfig) -> u64 {
         1 << (config.dimm_burst_bits() - 1)
     }
 
-    /// Takes all answers and makes perhaps one request.
+    /// Takes all answers and perhaps makes a request.
     pub fn cycle(&mut self, core: &mut NdpCore) {
         while let Some(answer) = core.take_answer() {
             self.answered(&answer);
@@ -52,7 +49,6 @@ impl Traffic {
         self.request(core);
     }
 
-    /// Makes a request, or none.
     pub fn request(&mut self, core: &mut NdpCore) {
         if self.every == 0
             || !self.random.next_u64().is_multiple_of(self.every)
@@ -61,7 +57,7 @@ impl Traffic {
             return;
         }
         let address = self.first + self.random.next_u64() % Self::BURSTS;
-        // One read of an address is on its way at a time.
+        // One read of an address is in flight at a time.
         if self.due.contains_key(&address) {
             return;
         }
@@ -78,7 +74,7 @@ impl Traffic {
 
     /// Compares the data of a read with what was written last.
     pub fn answered(&mut self, answer: &Answer) {
-        // Those to the core's own registers and queue are the program's.
+        // Answers of the core's registers and queue belong to the program.
         if answer.request.address >= self.first + Self::BURSTS {
             return;
         }

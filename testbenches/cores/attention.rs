@@ -1,8 +1,9 @@
 //! Attention's products at full width: bits, and cycles against the roofline of DRAM (refresh counted) and multipliers.
 //!
-//! Keys and values of all heads of a token lie side by side in one row, so a stripe of 512 elements holds four heads of
-//! 128 or eight of 64. `QK` is a `dot`, `PV` an `axpy` with its rounding. With batch 1 every query has a key of its own (MHA), with
-//! batch 4 four queries share one (GQA). What loads and stores the vectors is a program's business, and not in the numbers.
+//! Keys and values of all heads of a token lie side by side in one row, so a stripe of 512 elements has four heads of
+//! 128 or eight of 64. `QK` is a `dot`, `PV` an `axpy` with its rounding. With batch 1 every query has a key of its own
+//! (MHA), with batch 4 four queries share one (GQA). Loads and stores of the vectors belong to a program, and are not
+//! in the numbers.
 
 use common::Outcome;
 use common::check::Checks;
@@ -29,8 +30,8 @@ const A: u32 = 0x2_0000;
 const Y: u32 = 0x4_0000;
 const MATRIX: u32 = 0x10_0000;
 
-/// Lines that move the block (tokens, vectors) at `word`, part by part: blocks with more vectors than a batch have vectors of a
-/// word each.
+/// Lines that move the block (tokens, vectors) at `word`, in parts: blocks with more vectors than a batch have vectors
+/// of a word each.
 fn move_block(what: &str, word: u32, (tokens, vectors): (u32, u32), address: u32) -> String {
     let place = if what == "load" { "dst" } else { "src" };
     (0..vectors)
@@ -48,7 +49,8 @@ impl Attention {
         config.gemv().stripe_elems() / self.head
     }
 
-    /// `QK` with its result stored, or `PV`. A block of scores that does not fit the buffer is cut into chunks of tokens.
+    /// `QK` with its result stored, or `PV`. A block of scores that does not fit the buffer is cut into chunks of
+    /// tokens.
     fn program(self, config: &DesignConfig, scores: bool) -> String {
         let (cols, heads, batch) = (config.gemv().stripe_elems(), self.heads(config), self.batch);
         let vectors = batch * heads;
@@ -158,7 +160,7 @@ fn random_programs_at_full_width_do_what_they_say() -> Outcome {
     Ok(())
 }
 
-/// Attention of a batch whose heads of queries share heads of keys, against software: contexts and what the core has appended.
+/// Attention of a batch whose query heads share key heads, against software: contexts and what the core has appended.
 #[test]
 fn heads_of_queries_that_share_keys_are_attended_together() -> Outcome {
     for (name, heads, kv_heads, width) in [("tiny", 6, 2, 16), ("tiny", 12, 3, 32), ("hermes", 16, 2, 128)] {

@@ -12,7 +12,7 @@ use ndp_sim::system::{LoneCore, Neurons};
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 
-/// What the DRAM was used for, without the bits on the bus.
+/// Use of the DRAM, without the bits on the bus.
 fn without_bus(of: DramUse) -> DramUse {
     DramUse { bus: None, ..of }
 }

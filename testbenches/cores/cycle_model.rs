@@ -1,7 +1,7 @@
 //! Does the cycle model predict every cycle of the core: instructions, answers to the host, counters, commands of the DRAM?
 //!
-//! The core runs random programs beside a host that stalls and has traffic of its own; the model is given the same
-//! requests at the same times and has to come to the same cycles. There is no tolerance.
+//! The core runs random programs beside a host that stalls and has its own traffic; the model gets the same requests at
+//! the same times and must predict the same cycles, without tolerance.
 
 use crate::cores::ndp_core::VARIANTS;
 use common::replay::{Compared, compare, processor_time};
@@ -16,11 +16,10 @@ use std::error::Error;
 use std::io::Write;
 use std::time::Duration;
 
-/// How a host behaves.
 #[derive(Clone, Copy)]
 struct Behaviour {
     stall_percent: u32,
-    /// A request of its own in one of so many cycles; never if 0.
+    /// A request of its own in one of this number of cycles; never if 0.
     every: u64,
 }
 
@@ -82,7 +81,7 @@ fn sessions(
         let batch: Vec<Program> = programs.by_ref().take(length).collect();
         let stalls = HostStalls { request: behaviour.stall_percent, response: behaviour.stall_percent };
         let seed = seed.wrapping_mul(1000) + index as u64;
-        // A host that seldom offers what it has to send lets many requests pile up: the last one waits for long.
+        // A host that seldom sends lets many requests pile up: the last one waits long.
         let watchdog_cycles = 1 << 20;
         let options = CoreOptions { seed, stalls, record: true, watchdog_cycles, ..CoreOptions::default() };
         let mut core = NdpCore::open(&config, &options)?;
@@ -94,7 +93,7 @@ fn sessions(
     Ok(())
 }
 
-/// The line that tests write to the standard error, past the capture of `cargo test`: the log of a run has it.
+/// Writes past the capture of `cargo test`, so that the log of a run has the line.
 fn report(name: &str, programs: usize, all: &Compared) {
     let speed = |time: Duration| all.cycles as f64 / time.as_secs_f64();
     let line = format!(
@@ -166,7 +165,6 @@ fn they_do_so_on_the_full_core() -> Outcome {
     sessions("hermes", 7, 3, 8, Behaviour { stall_percent: 20, every: 16 }, options)
 }
 
-/// A program of the paper's core, and what it is.
 const LONG: [(&str, &str); 15] = [
     ("dot", "dot src=0, dst=2, cols=4096, count=512, address=0x10000"),
     ("dot, batch 4", "dot src=0, dst=8, cols=4096, batch=4, count=512, address=0x10000"),
@@ -301,7 +299,7 @@ fn a_request_that_is_a_cycle_off_is_caught() -> Outcome {
     }
     let mut memories = [(0, memory)];
     compare(&recording, &mut memories)?;
-    // The same recording, but with one thing changed at a time.
+    // The same recording with one change at a time.
     for change in 0..4 {
         let original = recording.clone();
         match change {

@@ -11,7 +11,7 @@ use ndp_sim::stimulus::DataKind;
 use ndp_sim::system::LoneCore;
 use std::error::Error;
 
-/// Runs a product; every output is compared by the backend. Returns cycles at the roofline over cycles.
+/// Runs a product, whose outputs the backend compares. Returns cycles at the roofline over cycles.
 fn efficiency(
     (rows, cols, batch): (usize, usize, usize),
     data: DataKind,
@@ -28,7 +28,7 @@ fn efficiency(
 
 #[test]
 fn long_rows_reach_the_roofline() -> Outcome {
-    // Rows enough for loads, stores and instructions to weigh less than the bound.
+    // Enough rows that loads, stores and instructions weigh less than the bound.
     for &shape in some(&[(256, 5120, 1), (1024, 5120, 4), (256, 13824, 1), (512, 13824, 4)]) {
         let reached = efficiency(shape, DataKind::Gaussian, &GemvOptions::default())?;
         println!("{shape:?}: {reached:.3}");

@@ -1,7 +1,7 @@
 //! One decoder layer in one decode step, on the small unit: every head cut, contexts from one token on, several sequences.
 //!
-//! The backend compares each intermediate result with the reference; here its output is compared with a run in software, the number
-//! of what was compared is checked, and injected bits have to be found.
+//! The backend compares each intermediate result with the reference; here its output is compared with a run in
+//! software, the number of comparisons is checked, and injected bits have to be found.
 
 use common::Outcome;
 use ndp_config::DesignConfig;
@@ -64,7 +64,8 @@ fn agrees(
 #[test]
 fn layers_of_all_shapes_equal_the_software_model() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
-    // Stripes have 64 elements: heads of one stripe, several to a stripe, with some left over, and heads that do not divide it.
+    // Stripes have 64 elements: heads of one stripe, several to a stripe, with some left over, and heads that do not
+    // divide it.
     for (hidden, heads, ffn, segments, context, batch) in [
         (64, 1, 96, 1, 1, 1),
         (128, 2, 100, 1, 33, 2),
@@ -80,7 +81,7 @@ fn layers_of_all_shapes_equal_the_software_model() -> Outcome {
         assert!(active.total().macs < all.total().macs, "{sizes:?}");
         let groups = HeadCut::new(&config, heads, hidden / heads)?.groups() as u64;
         assert_eq!(all.classes()[&GemvClass::Scores].calls, groups * batch as u64);
-        // AXPY only in attention; and all that follows products in the activation unit.
+        // AXPY only in attention; everything after products in the activation unit.
         assert_eq!(all.sums().opcodes[&Opcode::Axpy].count, groups * batch as u64);
         let activation = all.sums().activation;
         assert!(activation.count >= 10 && activation.cycles > 0);
@@ -106,7 +107,7 @@ fn one_wrong_bit_is_found_wherever_it_is() -> Outcome {
     let step = LayerStep::random(&sizes, 9, 2, 5)?;
     for (flip, expected) in [
         (BitFlip::Key { row: 3, col: 50, bit: 14 }, "layers.0.attention"),
-        // The key of the new token itself.
+        // The key of the new token.
         (BitFlip::Key { row: 8, col: 1, bit: 14 }, "layers.0.attention"),
         (BitFlip::Result { row: 7, batch: 1, bit: 0 }, "layers.0.q_proj"),
     ] {

@@ -1,6 +1,6 @@
 //! Does the core do what its programs say, whatever the host does meanwhile, without breaking a rule of the DRAM?
 //!
-//! Programs are random; what they have to do to DRAM is the functional model's business, which knows nothing of the hardware.
+//! Programs are random; the functional model, which is independent of the hardware, says what they do to DRAM.
 
 use crate::activation::functions;
 use crate::activation::shared_exponential;
@@ -18,7 +18,7 @@ use ndp_sim::core::{Burst, CoreOptions, HostStalls, NdpCore};
 use ndp_testkit::{ProgramOptions, RandomPrograms, malformed_word};
 use std::error::Error;
 
-/// The mutants of the core, wherever they are looked for: those of one configuration are one library.
+/// The mutants of the core for all tests: those of one configuration are one library.
 pub fn core_mutants() -> Vec<Mutant> {
     [
         &functions::MUTANTS[..],
@@ -159,7 +159,7 @@ fn malformed_words_change_nothing_but_the_status() -> Outcome {
     let mut random = SplitMix64::new(77);
     let codes = ErrorCode::PRECEDENCE;
     let mut bad = 0;
-    // Words that are no instructions, of each kind and of any, before, between and after those that are.
+    // Invalid words, of each kind and random, before, between and after valid ones.
     let mut words = Vec::new();
     for word in program.words() {
         for index in 0..3500 {
@@ -187,7 +187,7 @@ fn malformed_words_change_nothing_but_the_status() -> Outcome {
 fn a_burst_for_a_full_queue_is_lost_and_reported() -> Outcome {
     let mut core = tiny()?;
     let config = DesignConfig::preset("tiny")?;
-    // A long instruction first, then more than the queue holds, with no look at the status.
+    // A long instruction first, then more than the queue holds, without reading the status.
     let queue = 1 << config.dimm_burst_bits();
     let dot = ndp_isa::parse("dot src=0, dst=32, cols=256, count=256, address=0")?.words()[0];
     core.submit(queue, Some([dot as u64, (dot >> 64) as u64, 0, 0, 0, 0, 0, 0]));
@@ -279,7 +279,7 @@ fn a_wrong_bit_in_dram_is_caught() -> Outcome {
     let words = program.words();
     let mut machine = ndp_isa::machine::Machine::new(&config, ndp_isa::machine::SparseMemory::new())?;
     machine.run(&program)?;
-    // One bit of what the program reads first: the result has to differ from the model's somewhere.
+    // One bit of what the program reads first: the result must differ from the model's somewhere.
     let mut differs = false;
     for (burst, _) in machine.memory().bursts().take(40) {
         let mut data = core.peek(burst);

@@ -1,8 +1,8 @@
 //! Do configurations that are drawn at random work as the presets do?
 //!
-//! Legal configurations are drawn at random, built and simulated: random programs beside stalls, traffic of the host and
-//! warm resets, products that the planner cuts, and for configurations with a link two cores that send each other messages. Bits are
-//! compared with the functional model, cycles with the cycle model, and no timing rule of the DRAM may be broken.
+//! Legal configurations are drawn, built and simulated: random programs beside stalls, traffic of the host and warm
+//! resets, products that the planner cuts, and for configurations with a link two cores that exchange messages. Bits
+//! are compared with the functional model, cycles with the cycle model, and no timing rule of the DRAM may be broken.
 //!
 //! A failure prints the configuration and the command that repeats it: `NDP_RANDOM_CONFIG` names the one seed to run.
 
@@ -29,14 +29,14 @@ use std::error::Error;
 use std::io::Write;
 use std::ops::Range;
 
-/// Models that run for a second or two are not worth the time that it takes to optimise them.
+/// Optimising models that run for a second or two takes longer than it saves.
 const OPT_LEVEL: Option<u32> = Some(1);
-/// The variable that names one seed.
 const ONE: &str = "NDP_RANDOM_CONFIG";
-/// Seeds that have found an error: in the cycle model, and after a warm reset. 6 and 7 did too, with stripes of one beat.
+/// Seeds that have found an error: in the cycle model, and after a warm reset. 6 and 7 did too, with stripes of one
+/// beat.
 const EXPORT_AFTER_STORE: u64 = 1019;
 const LONG_ROW_CYCLE: u64 = 1085;
-/// Cycles within which a program has to come to its end.
+/// Most cycles of a program.
 const LIMIT: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,7 +60,7 @@ impl std::ops::AddAssign for Compared {
     }
 }
 
-/// The next program that leaves some bursts of the DIMM alone, and what it leaves in DRAM.
+/// The next program that leaves some bursts of the DIMM untouched, and what it leaves in DRAM.
 fn program_beside(
     config: &DesignConfig,
     programs: &mut RandomPrograms,
@@ -77,21 +77,21 @@ fn program_beside(
     }
 }
 
-/// How a core is opened: stalls of the host drawn at random.
+/// Options of a core, with random stalls of the host.
 fn core_options(seed: u64, random: &mut SplitMix64) -> CoreOptions {
     let percent = [0, 20, 80][below(random, 3) as usize];
     CoreOptions {
         seed,
         stalls: HostStalls { request: percent, response: percent },
         random_contents: Some(seed as u32),
-        // A host that seldom offers what it has to send lets many requests pile up.
+        // A host that seldom sends lets many requests pile up.
         watchdog_cycles: 1 << 20,
         opt_level: OPT_LEVEL,
         ..CoreOptions::default()
     }
 }
 
-/// Programs on one core, after a warm reset amid one of them: bits, cycles, timing rules.
+/// Programs on one core, after a warm reset during one of them: bits, cycles, timing rules.
 fn run_programs(
     core: &mut NdpCore,
     random: &mut SplitMix64,
@@ -129,7 +129,7 @@ fn run_programs(
         memories.push((core.cycle(), memory.clone()));
         let begin = core.cycle();
         let check = core.check_program(&program, |core| {
-            // The watchdog sees the host's data move, and waits.
+            // The host's data keep the watchdog from firing.
             assert!(
                 core.cycle() - begin < LIMIT,
                 "program {index} does not end in {LIMIT} cycles\n{program}"
@@ -232,7 +232,7 @@ fn run_product(backend: &mut LoneCore, random: &mut SplitMix64) -> Result<Option
     Ok(Some(Compared { products: 1, cycles: rtl, elements: run.bits.len() as u64, ..Compared::default() }))
 }
 
-/// Adds messages in both directions to the programs of two cores; from and to bursts that no program touches.
+/// Adds messages in both directions to the programs of two cores, between bursts that no program uses.
 fn add_messages(config: &DesignConfig, programs: &mut [Program; 2], count: u32, random: &mut SplitMix64) {
     let (bursts, ranks) = (config.dram().bursts() as u32, config.gemv().ranks());
     let [sources, targets] = [bursts / 8 * 5, bursts / 8 * 6];
@@ -256,7 +256,7 @@ fn add_messages(config: &DesignConfig, programs: &mut [Program; 2], count: u32, 
             let send = Transfer { address, count, ranks: all, node: to, slot: slot(to) };
             let (address, count) = (targets + 128 * message, length(to));
             let receive = Transfer { address, count, ranks: all, node: to, slot: slot(node) };
-            // Nothing may come between the two that waits for either.
+            // Nothing that waits for either may come between the two.
             program.code.insert(place, Code::Instruction(Instruction::Send(send)));
             program.code.insert(place, Code::Instruction(Instruction::Receive(receive)));
         }
@@ -324,7 +324,7 @@ fn run_linked(config: &DesignConfig, seed: u64, random: &mut SplitMix64) -> Resu
             }
             failed += status.failures;
         }
-        // A partner that comes too late for this link's time-outs is no error, but its data are missing.
+        // A partner that exceeds this link's time-outs is no error, but its data are missing.
         if failed == 0 {
             compared.elements += 32 * migration::compare(&linked, &machines, &programs)?;
             compared.messages += u64::from(2 * messages);
@@ -365,7 +365,7 @@ fn run(random: &RandomConfig) -> Result<Compared, Box<dyn Error>> {
     Ok(compared)
 }
 
-/// Runs configurations of these seeds, or the one that the environment names, and reports all that fail.
+/// Runs configurations of these seeds, or of the one in the environment, and reports all failures.
 fn run_all(test: &str, seeds: impl IntoIterator<Item = u64>) -> Outcome {
     let seeds: Vec<u64> = match std::env::var(ONE) {
         Ok(seed) => vec![seed.parse().map_err(|e| format!("{ONE}={seed}: {e}"))?],
@@ -374,7 +374,7 @@ fn run_all(test: &str, seeds: impl IntoIterator<Item = u64>) -> Outcome {
     let (mut all, mut failures) = (Compared::default(), Vec::new());
     for seed in &seeds {
         let random = RandomConfig::of(*seed, Extent::Small);
-        // A panic is a failure too, and must not hide which configuration it was.
+        // A panic is a failure too, and must not hide its configuration.
         let outcome = std::panic::catch_unwind(|| run(&random).map_err(|e| e.to_string()));
         match outcome.unwrap_or_else(|_| Err("a panic, see above".to_owned())) {
             Ok(compared) => all += compared,
@@ -408,13 +408,13 @@ fn many_random_configurations_do_so() -> Outcome {
 
 /// The configuration whose core is mutated. Its tFAW is longer than four activates need without it.
 const MUTATED: u64 = 7;
-/// Mutants, and the words of the comparison that has to find each.
+/// Mutants, and the words of the comparison that must find each.
 const MUTANTS: [(Mutation, &str); 3] = [
     // Results are cut off instead of rounded.
     (Mutation::new("mutant-bits", "drive up", |s| s.lit(0)), "elements differ"),
     // Two activates within tFAW where four are allowed: legal, but slower.
     (Mutation::new("mutant-cycles", "act_count_q[2]", |s| s.part(0).slice(1, 2).any()), "cycles: "),
-    // A row is closed as soon as another one is wanted: within tRAS, tRTP, tWR.
+    // A row is closed as soon as another one is needed: within tRAS, tRTP, tWR.
     (
         Mutation::new("mutant-protocol", "{free0_0, state0_0_i[0], ~same_row0_0, state0_0_i[2]}", |s| {
             s.with(3, lit(1, 1))
@@ -423,7 +423,8 @@ const MUTANTS: [(Mutation, &str); 3] = [
     ),
 ];
 
-/// Sessions of random programs on a core, the same ones for every model of it, until one finds these words; what was found.
+/// Sessions of random programs on a core, the same for every model of it, until one finds these words; returns the
+/// findings.
 fn sessions_of(config: &DesignConfig, core: &Rtl, words: &str) -> Result<Vec<String>, Box<dyn Error>> {
     let mut random = SplitMix64::new(MUTATED);
     let mut found: Vec<String> = Vec::new();
@@ -443,7 +444,7 @@ fn sessions_of(config: &DesignConfig, core: &Rtl, words: &str) -> Result<Vec<Str
 fn mutants_of_a_random_configuration_are_caught() -> Outcome {
     let RandomConfig { config, .. } = RandomConfig::of(MUTATED, Extent::Small);
     let core = rtl(&config, NdpCore::BLOCK)?;
-    // What is found in a mutant must not be there without it.
+    // The unmodified core must not have a mutant's errors.
     let found = sessions_of(&config, &core, "")?;
     assert!(found.is_empty(), "the core is wrong as it is: {found:?}");
     for (Mutation { name, .. }, words) in MUTANTS {

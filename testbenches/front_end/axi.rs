@@ -1,8 +1,8 @@
 //! Does the AXI4 subordinate answer every burst as the standard and `docs/axi.md` say?
 //!
-//! First alone, with a model of the host port that answers late and in any order among ranks; then in front of the core of `tiny` with devices
-//! behind it, which check every timing rule, while programs run. Random bursts of all types, sizes and strobes, stalls on all five channels,
-//! resets amid work, rates, mutants.
+//! First alone, with a model of the host port that answers late and in any order among ranks; then in front of the core
+//! of `tiny` with devices that check every timing rule, while programs run. Random bursts of all types, sizes and
+//! strobes, stalls on all five channels, resets during traffic, rates, mutants.
 
 use common::axi::{Burst, Kind, LINE, Line, Manager, Space, Stalls};
 use common::rtl::{Mutant, Mutation, design, design_config};
@@ -16,7 +16,6 @@ use ndp_sim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort};
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 
-/// Presets and configurations with other sizes of the manager's side.
 const CONFIGS: [&str; 2] = ["tiny", "axi-64"];
 const STALLS: [(&str, Stalls); 4] = [
     ("none", Stalls { aw: 0, w: 0, b: 0, ar: 0, r: 0 }),
@@ -40,7 +39,7 @@ fn space(config: &DesignConfig, registers: std::ops::Range<u64>) -> Space {
     }
 }
 
-/// What a line holds that nobody wrote.
+/// Contents of an unwritten line.
 fn pristine(number: u64) -> Line {
     let mut random = SplitMix64::new(number);
     std::array::from_fn(|_| random.next_u64() as u8)
@@ -49,7 +48,7 @@ fn pristine(number: u64) -> Line {
 /// A model of the host port: some ranks, each in order, that answer after any time.
 struct HostPort {
     lines: HashMap<u64, Line>,
-    /// Of each rank: when an answer may go, and its write, tag and line.
+    /// For each rank: when an answer may go, and its write, tag and line.
     answers: Vec<VecDeque<(u64, bool, u64, Line)>>,
     register_writes: Vec<(u64, Line)>,
     requests: u64,
@@ -139,7 +138,6 @@ fn words(line: &Line) -> [u32; 16] {
     std::array::from_fn(|word| u32::from_le_bytes(std::array::from_fn(|byte| line[4 * word + byte])))
 }
 
-/// The subordinate alone with a manager and a host port.
 struct Alone {
     model: Model,
     manager: Manager,
@@ -172,7 +170,7 @@ impl Alone {
         vec![0, 1, 2, 77, dram - 1, dram, dram + 1, dram + 3]
     }
 
-    /// Random bursts until so many have begun, and all are answered.
+    /// Random bursts until this number has begun, and all are answered.
     fn run(&mut self, bursts: u64) -> Result<(), String> {
         let (pages, begin) = (self.pages(), self.manager.bursts);
         while self.manager.pending() || self.begun(begin) < bursts {
@@ -223,7 +221,7 @@ impl Alone {
     }
 }
 
-/// Random traffic with every set of stalls; the first difference.
+/// Random traffic with every set of stalls.
 fn traffic(name: &str, bursts: u64) -> Result<Vec<Alone>, Box<dyn Error>> {
     let mut benches = Vec::new();
     for (seed, (stalls_name, stalls)) in (1..).zip(STALLS) {
@@ -281,7 +279,7 @@ fn resets_amid_bursts_leave_nothing_behind() -> Outcome {
     Ok(())
 }
 
-/// Beats of a stream in consecutive bursts of 16 or 1 beats, and the cycles that it takes with a host port that is always ready.
+/// Beats of a stream in consecutive bursts of 16 or 1 beats, and its cycles with a host port that is always ready.
 fn stream(name: &str, write: bool, length: u64) -> Result<(u64, u64), Box<dyn Error>> {
     let mut bench = Alone::open(name, 31)?;
     (bench.manager.partial, bench.host.latency) = (0, 30);
@@ -308,7 +306,8 @@ fn streams_take_a_cycle_for_each_beat() -> Outcome {
         for (write, length) in [(false, 16), (false, 1), (true, 16), (true, 1)] {
             let (beats, cycles) = stream(config, write, length)?;
             println!("{config}: write {write}, bursts of {length}: {beats} beats in {cycles} cycles");
-            // Single beats of eight bytes are a line and a place each, and eight places do for eight in some thirty cycles.
+            // Single beats of eight bytes are a line and a place each, and eight places serve eight of them in some
+            // thirty cycles.
             if config == "tiny" || length > 1 {
                 assert!(cycles <= beats + 60, "{config}, write {write}, {length}: {cycles} for {beats}");
             }
@@ -317,8 +316,9 @@ fn streams_take_a_cycle_for_each_beat() -> Outcome {
     Ok(())
 }
 
-/// Faults of the subordinate: a container that does not wrap, old bytes over new ones, lines that are given out and answers that go before all of
-/// it has come, the wrong error, a beat that is not held, each line's last beat as the burst's, and registers that are written in part.
+/// Faults of the subordinate: a container that does not wrap, old bytes over new ones, lines and answers that go before
+/// all of it has come, the wrong error, a beat that is not held, each line's last beat as the burst's, and registers
+/// that are written in part.
 const MUTANTS: [Mutant; 8] = [
     ("axi-64", Mutation::new("mutant-wrap", "(wraps ? container : ..)", |s| s.with(1, lit(0xfff, 12)))),
     ("axi-64", Mutation::new("mutant-merge", "~mask_q & {64{read_valid_i}}", |s| s.part(1))),
@@ -339,7 +339,6 @@ fn mutants_are_caught() -> Outcome {
     Ok(())
 }
 
-/// The core behind the subordinate, with devices at its pins.
 struct Whole {
     model: Model,
     manager: Manager,
@@ -362,7 +361,7 @@ fn bytes(burst: [u64; 8]) -> Line {
     std::array::from_fn(|byte| (burst[byte / 8] >> (8 * (byte % 8))) as u8)
 }
 
-/// What a line of the whole holds that nobody wrote: registers that are none are 0.
+/// Contents of an unwritten line of the whole; nonexistent registers are 0.
 fn before(pristine: &[Rank], dram_lines: u64, number: u64) -> Line {
     if number >= dram_lines {
         return [0; LINE as usize];
@@ -413,7 +412,7 @@ impl Whole {
         }
     }
 
-    /// Up to and past the next edge of the core's clock.
+    /// Goes past the next edge of the core's clock.
     fn step(&mut self) -> Result<(), String> {
         while self.model.next_edge() == Edge::Dram {
             self.dram_edge();
@@ -424,7 +423,7 @@ impl Whole {
         Ok(())
     }
 
-    /// A reset, in which the devices go on if they were at work. Lines that were being written have what the devices have.
+    /// A reset; with `powered` the devices go on. Lines that were being written have the devices' contents.
     fn reset(&mut self, powered: bool) {
         let lost = self.manager.reset(&mut self.model);
         self.resets.into_iter().for_each(|reset| self.model.set(reset, 0));
@@ -456,7 +455,7 @@ impl Whole {
         bytes(self.ranks[(number % ranks) as usize].read_burst(number / ranks))
     }
 
-    /// A random burst: to a few pages of DRAM, and to registers that are none.
+    /// A random burst: to a few pages of DRAM, or to nonexistent registers.
     fn begin(&mut self) {
         let dram = self.manager.space.dram / 4096;
         let burst = self.manager.draw_burst(&[0, 1, 2, 77, dram - 1, dram + 2, dram + 3]);
@@ -468,7 +467,6 @@ impl Whole {
         };
     }
 
-    /// Random bursts for so many cycles.
     fn traffic(&mut self, cycles: u64) -> Result<(), String> {
         for _ in 0..cycles {
             if self.manager.queued() < 6 {
@@ -496,14 +494,13 @@ impl Whole {
         }
     }
 
-    /// A whole line as one burst.
     fn line_burst(&self, number: u64) -> Burst {
         let bytes = self.manager.space.data_bytes;
         let (beats, size) = (LINE / bytes, u64::from(bytes.ilog2()));
         Burst { id: 0, addr: number * LINE, beats, size, kind: Kind::Incr }
     }
 
-    /// Runs a program by way of the registers, with random traffic in the meantime, until the number of signals has grown.
+    /// Runs a program through the registers, beside random traffic, until the number of signals has grown.
     fn run(&mut self, program: &str) -> Outcome {
         let words = ndp_isa::parse(program)?.words();
         let queue = self.dram_lines();
@@ -542,7 +539,7 @@ fn the_core_is_read_written_and_run_by_way_of_axi() -> Outcome {
             whole.manager.stalls = stalls;
             let context = |e: Box<dyn Error>| format!("{config}, stalls: {stalls_name}, seed {seed}: {e}");
             whole.traffic(amount(20_000)).map_err(|e| context(e.into()))?;
-            // 512 bytes by way of the buffer. An infinity or NaN would not stay as it is, so exponents have a bit less.
+            // 512 bytes through the buffer. An infinity or NaN would change, so exponents have a bit less.
             let lines: Vec<Line> = (0..8)
                 .map(|_| {
                     std::array::from_fn(|at| {
@@ -591,12 +588,11 @@ fn a_warm_reset_of_the_core_leaves_axi_and_dram_in_order() -> Outcome {
     Ok(())
 }
 
-/// Beats per cycle of a stream of full beats in bursts of 16, a refresh included.
+/// Beats per cycle of a stream of full beats in bursts of 16, including a refresh.
 fn rate(name: &str, write: bool) -> Result<f64, Box<dyn Error>> {
     let mut whole = Whole::open(name, 61)?;
     whole.manager.partial = 0;
     let bytes = whole.manager.space.data_bytes;
-    // The controllers settle first.
     (0..2000).try_for_each(|_| whole.step())?;
     let begin = whole.model.cycle();
     let bursts = 1 << 20 >> (4 + bytes.ilog2());

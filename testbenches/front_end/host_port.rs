@@ -1,8 +1,8 @@
 //! Do all that share the host's port get their turn, whatever rhythm the ranks and the host have?
 //!
-//! The port alone, of the small preset: host, store and transfer all want a rank in every cycle, and ranks are ready in a rhythm of
-//! their own, as they are when core and DRAM have clocks of a simple ratio. Then answers of all ranks and of the core wait for a
-//! host that takes one now and then. Then what passes, with random addresses, tags and data. Last, the same starvation as a program meets it.
+//! The port alone, of the small preset: host, store and transfer all want a rank in every cycle, and ranks are ready in
+//! a fixed rhythm, as when core and DRAM have clocks of a simple ratio. Then answers of all ranks and of the core wait
+//! for a slow host. Then what passes, with random addresses, tags and data. Last, the same starvation in a program.
 
 use common::Outcome;
 use common::rtl::{Mutant, Mutation, design};
@@ -24,12 +24,12 @@ struct Bench {
     ready: [InputPort; RANKS],
     valid: [OutputPort; RANKS],
     tag: OutputPort,
-    /// Requests that went, of host, store and transfer.
+    /// Granted requests of host, store and transfer.
     granted: [u64; 3],
 }
 
 impl Bench {
-    /// A port at which all three want: the host rank `host`, the transfer rank `transfer`, the store both in turn.
+    /// A port at which all three want a rank: the host `host`, the transfer `transfer`, the store both in turn.
     fn open(name: &str, host: u64, transfer: u64) -> Result<Self, Box<dyn Error>> {
         let mut model = Model::open(&design(name, "host_port", &MUTANTS)?, &OpenOptions::default())?;
         let of = |name: &str, rank: usize| name.replace('#', &rank.to_string());
@@ -62,7 +62,6 @@ impl Bench {
         Ok(Self { model, ready, valid, tag, granted: [0; 3] })
     }
 
-    /// A cycle with these ranks ready.
     fn cycle(&mut self, ready: [bool; RANKS]) {
         for (port, ready) in self.ready.into_iter().zip(ready) {
             self.model.set(port, ready.into());
@@ -106,7 +105,7 @@ fn unanswered(name: &str) -> Result<Option<String>, Box<dyn Error>> {
             model.set(port, value);
             Ok(())
         };
-        // The host reads a register again and again; its tag is 9. Ranks answer with 1 and 2.
+        // The host reads a register repeatedly with tag 9. Ranks answer with 1 and 2.
         let register = 1 << DesignConfig::preset("tiny")?.dimm_burst_bits();
         for (name, value) in [("host_valid_i", 1), ("host_addr_i", register), ("host_tag_i", 9)] {
             port(name, value)?;
@@ -127,7 +126,7 @@ fn unanswered(name: &str) -> Result<Option<String>, Box<dyn Error>> {
             }
             model.tick();
         }
-        // The core's answer takes four cycles of its own.
+        // The core's answer takes four cycles.
         let fair = (CYCLES / every / 3 - 2).min(CYCLES / 5);
         let [first, second, core] = [taken[1], taken[2], taken[9]];
         if first.min(second).min(core) < fair {
@@ -151,7 +150,7 @@ fn answers_of_all_ranks_and_of_the_core_get_their_turn() -> Outcome {
     Ok(())
 }
 
-/// Arbiters that forget turns; an append whose address counts its beats twice.
+/// Arbiters without memory of turns; an append whose address counts its beats twice.
 const MUTANTS: [Mutant; 3] = [
     ("tiny", Mutation::new("mutant-turn-order", "turn_older0_1_q | turn1", |s| s.with(1, lit(0, 1)))),
     ("tiny", Mutation::new("mutant-answer-order", "answer_older0_1_q | answer1", |s| s.with(1, lit(0, 1)))),
@@ -165,7 +164,8 @@ fn arbiters_that_forget_turns_are_caught() -> Outcome {
     Ok(())
 }
 
-/// A write of register 2 tells the link what its two lowest bits say, once; nothing else does (docs/isa.md, "Addresses that the host sees").
+/// A write of register 2 passes its two lowest bits to the link, once; nothing else does (docs/isa.md, "Addresses that
+/// the host sees").
 #[test]
 fn the_link_is_told_by_writes_of_its_own_register_alone() -> Outcome {
     let mut model = Model::open(&design("tiny", "host_port", &MUTANTS)?, &OpenOptions::default())?;
@@ -193,7 +193,7 @@ fn the_link_is_told_by_writes_of_its_own_register_alone() -> Outcome {
             let mut told = 0;
             for _ in 0..8 {
                 model.eval();
-                // Bits of two cycles do not fall together.
+                // Bits of two cycles stay separate.
                 told = told << 2 | model.get(control);
                 model.tick();
             }
@@ -277,7 +277,6 @@ impl Alone {
         Ok(words)
     }
 
-    /// What goes to a rank in this cycle.
     fn passed(&mut self) -> Result<Option<Passed>, Box<dyn Error>> {
         let rank = match [self.get("req0_valid_o")?, self.get("req1_valid_o")?] {
             [0, 0] => return Ok(None),
@@ -290,7 +289,6 @@ impl Alone {
         Ok(Some((rank, write?, addr?, tag?, self.get_words("req_data_o")?)))
     }
 
-    /// A request of the host, which the port takes.
     fn request(&mut self, write: u64, addr: u64, tag: u64, data: &Beat) -> Outcome {
         assert_eq!(self.get("host_ready_o")?, 1);
         self.set_beat("host_data_i", data)?;
@@ -301,7 +299,7 @@ impl Alone {
         self.set(&[("host_valid_i", 0)])
     }
 
-    /// The answer that the host has in this cycle, the only one.
+    /// The only answer that the host gets in this cycle.
     fn answered(&mut self, write: u64, tag: u64, data: &Beat) -> Outcome {
         let names = ["response_valid_o", "response_write_o", "response_tag_o"];
         let [valid, is_write, of] = names.map(|name| self.get(name));
@@ -312,7 +310,7 @@ impl Alone {
         Ok(())
     }
 
-    /// An answer of a rank; whose it is, is above the host's tag.
+    /// An answer of a rank; the bits above the host's tag say whose it is.
     fn answer(&mut self, rank: u64, tag: u64) -> Outcome {
         let (write, data) = (self.draw(1), self.draw_beat());
         let of = |name: &str| name.replace('#', &rank.to_string());
@@ -329,8 +327,8 @@ impl Alone {
         Ok(())
     }
 
-    /// The beats of a store, and its acknowledgements. Of an append each vector is a row of one stripe, filled beat by beat with the
-    /// others; an export fills such rows one after the other.
+    /// The beats of a store, and its acknowledgements. In an append each vector is a row of one stripe, filled beat by
+    /// beat with the others; an export fills such rows one after the other.
     fn store(&mut self, config: &DesignConfig) -> Outcome {
         let beats = u64::from(config.gemv().beats_per_stripe());
         let [address, row] = [config.dimm_burst_bits(), config.gemv().row_bits()].map(|bits| self.draw(bits));
@@ -370,7 +368,7 @@ impl Alone {
         Ok(())
     }
 
-    /// A request of the upper half: registers, the queue, what is ignored.
+    /// A request of the upper half: registers, the queue, ignored addresses.
     fn of_the_core(&mut self, config: &DesignConfig) -> Outcome {
         let (write, tag, data) = (self.draw(1), self.draw(8), self.draw_beat());
         let number = match self.draw(2) {
@@ -454,11 +452,11 @@ fn an_append_that_goes_on_too_fast_is_caught() {
     let _ = pass("mutant-append");
 }
 
-/// Most cycles of a lone read of rank 1: a refresh, a row cycle and the ways there and back, and its turn among three at a host that
-/// takes one answer in five cycles.
+/// Most cycles of a lone read of rank 1: a refresh, a row cycle and the ways there and back, and its turn among three
+/// at a host that takes one answer in five cycles.
 const LONGEST: u64 = 700;
 
-/// Answers to stores wait behind such a read, and barriers wait for them.
+/// Answers to stores wait after such a read, and barriers wait for them.
 #[test]
 fn a_slow_host_that_streams_from_one_rank_is_answered_by_the_others() -> Outcome {
     let config = DesignConfig::preset("tiny")?;

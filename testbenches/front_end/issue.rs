@@ -1,7 +1,7 @@
 //! The issuer at its ports, with all parts idle: does it decode every instruction as the document says, and refuse all other words?
 //!
-//! Instructions of random programs, and transfers, each with some field at a limit or one bit changed. What they mean says `ndp_isa`,
-//! which shares nothing with the hardware.
+//! Instructions of random programs, and transfers, each with some field at a limit or one bit changed. `ndp_isa`, which
+//! shares nothing with the hardware, says what they mean.
 
 use common::Outcome;
 use common::rtl::{design, design_config};
@@ -15,7 +15,6 @@ use ndp_testkit::RandomPrograms;
 use std::collections::BTreeMap;
 
 const WORDS: usize = 60_000;
-/// Cycles from an instruction to its start.
 const LONGEST: u32 = 80;
 const FIELDS: [Field; 15] =
     [ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SELECTED, SLOT, SRC];
@@ -33,7 +32,7 @@ const OUTPUTS: [(&str, Field); 11] = [
     ("tag_o", TAG),
 ];
 
-/// A word with one field at a limit, or with one bit changed, or as it is.
+/// A word with one field at a limit, or with one bit changed, or unchanged.
 fn changed(word: u128, random: &mut SplitMix64) -> u128 {
     let mut below = |limit: u64| random.next_u64() % limit;
     let kind = below(4);
@@ -94,7 +93,7 @@ fn every_instruction_is_taken_apart_and_what_is_none_is_refused() -> Outcome {
                 break few | if any >> 127 == 0 { 0x40 } else { 0x41 };
             }
             if number % 6 == 1 {
-                // Random programs have none.
+                // Random programs have no selections.
                 let mut below = |limit: u64| (random.next_u64() % limit) as u32;
                 let entry = below(64);
                 let numbers = if below(2) == 0 { Numbers::From(below(4000)) } else { Numbers::Listed(entry) };
@@ -148,7 +147,7 @@ fn every_instruction_is_taken_apart_and_what_is_none_is_refused() -> Outcome {
             (heads, instruction.value(HEADS).map(u32::ilog2)),
         ];
         found.extend(outputs.iter().map(|(port, field)| (*port, instruction.value(*field))));
-        // The tag is there a cycle after the start.
+        // The tag is valid a cycle after the start.
         let signals = part == "signal";
         if signals {
             model.tick();

@@ -1,7 +1,7 @@
 //! The monitor at its ports: is what the host reads what has happened (docs/ndp-core.md, "Counters" and "Monitor")?
 //!
-//! Products and selections of any length, with all that is counted at random beside them. Registers are read at any time and compared
-//! with a model of this bench.
+//! Products and selections of any length, with random counts of everything else beside them. Registers are read at any
+//! time and compared with this bench's model.
 
 use common::Outcome;
 use common::rtl::{design, design_config};
@@ -10,7 +10,6 @@ use ndp_sim::ffi::{Model, OpenOptions};
 
 /// Neurons whose activations are kept, a byte for each.
 const NEURONS: usize = 4096;
-/// What a group does in a cycle.
 const CAUSES: usize = 4;
 /// Inputs that are counted, in the order of words 4 to 10, and word 14's.
 const PARTS: [&str; 8] = [
@@ -23,7 +22,7 @@ const PARTS: [&str; 8] = [
     "zero_busy",
     "activation_busy",
 ];
-/// Words of register 1 beside those.
+/// Further words of register 1.
 const FILLING: usize = 11;
 const OUTSIDE: usize = 12;
 const CYCLES: usize = 13;
@@ -31,7 +30,7 @@ const ACTIVATION: usize = 14;
 
 type Words = [u32; 16];
 
-/// What happens in a cycle beside what is counted.
+/// Events of a cycle besides the counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Event {
     Nothing,
@@ -53,7 +52,7 @@ struct Expected {
 }
 
 impl Expected {
-    /// Takes what happens; says which bytes are written.
+    /// Applies an event; returns which bytes are written.
     fn take(&mut self, event: Event) -> Option<usize> {
         match event {
             Event::Nothing => None,
@@ -122,7 +121,6 @@ fn every_register_says_what_has_happened() -> Outcome {
     let mut random = SplitMix64::new(5);
     let mut below = |limit: u64| random.next_u64() % limit;
 
-    // The cycles since reset.
     model.set(read, 1);
     model.set(register, 1);
     model.tick();
@@ -133,7 +131,7 @@ fn every_register_says_what_has_happened() -> Outcome {
     counters[CYCLES] += 1;
     counters[OUTSIDE] += 1;
 
-    // What memory has after reset means nothing: the first product is as long as it is.
+    // The memory's contents after reset mean nothing: the first product covers all of it.
     let mut expected = Expected {
         counters,
         late: [0; CAUSES + 1],
@@ -179,7 +177,7 @@ fn every_register_says_what_has_happened() -> Outcome {
             model.set(start, (event == Event::Start).into());
             model.set(batch, expected.batch % (1 << batch.width()));
             model.set(taken, matches!(event, Event::Result { .. }).into());
-            // Without a result and without a mask these mean nothing.
+            // Without a result or a mask these mean nothing.
             let is_positive = if let Event::Result { positive } = event { positive } else { below(2) == 0 };
             model.set(positive, is_positive.into());
             model.set(valid, matches!(event, Event::Mask(_)).into());
@@ -187,7 +185,7 @@ fn every_register_says_what_has_happened() -> Outcome {
             model.set_words(status, &words[0]);
             model.set_words(link, &words[1]);
             model.set(counter, others);
-            // What was asked for in the cycle before.
+            // The request of the cycle before.
             model.eval();
             if let Some((number, mut words)) = asked {
                 if number >> 4 == 1 {
@@ -225,7 +223,7 @@ fn every_register_says_what_has_happened() -> Outcome {
             };
             let written = expected.take(event);
             expected.count(&of_groups, busy);
-            // A word that is being written is the one before or the one after; of the first product not all is known.
+            // A word that is being written may be old or new; of the first product not all is known.
             let known = kind != 4 || (job > 0 && written.is_none_or(|at| at / 64 != line / 64));
             asked = (asks && known).then_some((number, read_words));
             compared[kind] += u32::from(asked.is_some());

@@ -1,9 +1,8 @@
 //! The GEMV unit on two and on four ranks, with both kinds of multiplier, driven at its ports, against exact sums.
 //!
-//! Random programs over everything the unit does, with stalls on every stream, parts that run side by side, and resets in
-//! the middle; and what such programs may miss, one after another: each class of row tail, each batch, special operands,
-//! ties, what lies beyond a vector's end, and cycles. Errors injected on purpose have to be found. Seeds are printed
-//! with every failure.
+//! Random programs over everything the unit does, with stalls on every stream, concurrent parts, and resets; and what
+//! such programs may miss, one after another: each class of row tail, each batch, special operands, ties, what lies
+//! beyond a vector's end, and cycles. Injected errors have to be found. Seeds are printed with every failure.
 
 use common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
 use common::gemv_driver::{Fault, GemvDriver};
@@ -31,7 +30,7 @@ fn parallel() -> Result<DesignConfig, Box<dyn Error>> {
     Ok(DesignConfig::load("testbenches/configs/parallel-segments.toml")?)
 }
 
-/// What most tests run on; parallel multipliers stand for four ranks unless whole series run.
+/// Configurations of most tests; parallel multipliers stand for four ranks unless whole series run.
 fn all() -> Result<Vec<DesignConfig>, Box<dyn Error>> {
     Ok(first(2, &[two_ranks()?, parallel()?, four_ranks()?]).to_vec())
 }
@@ -58,7 +57,7 @@ fn many_random_programs_do_what_the_instructions_say() -> Outcome {
     all()?.iter().try_for_each(|config| run_programs(config, 3, 10_000, 30))
 }
 
-/// Loads of x and, behind it, a product of each mode with `rows` rows; results and sums are stored.
+/// Loads of x, then a product of each mode with `rows` rows; results and sums are stored.
 fn product(
     unit: &mut GemvDriver,
     (rows, cols, batch): (u32, u32, u32),
@@ -67,7 +66,6 @@ fn product(
 ) -> Result<(), Box<dyn Error>> {
     let kind = any_kind(random);
     let config = unit.config.clone();
-    // DOT.
     let (x, y) = (0, block_words(&config, cols, batch));
     if y + block_words(&config, rows, batch) <= config.slice_words() {
         unit.push(Op::Load { dst: x, block: kind.block(cols, batch, random) });
@@ -188,7 +186,7 @@ fn every_pair_of_special_and_ordinary_operands_gives_its_product() -> Outcome {
     Ok(())
 }
 
-/// Sums of these terms, and what they round to.
+/// Sums of these terms, and their rounded values.
 const ROUNDINGS: [(&[u16], u16); 14] = [
     // 1 + 2^-11: a tie, down to even; a little more goes up, a little less down.
     (&[0x3C00, 0x1000], 0x3C00),
@@ -200,9 +198,8 @@ const ROUNDINGS: [(&[u16], u16); 14] = [
     (&[0x7BFF, 0x4C00], 0x7C00),
     (&[0x7BFF, 0x4C00, 0x8001], 0x7BFF),
     (&[0xFBFF, 0xCC00], 0xFC00),
-    // It comes back from beyond the largest number.
+    // Back from beyond the largest number.
     (&[0x7BFF, 0x7BFF, 0xFBFF], 0x7BFF),
-    // Zeros.
     (&[0x8000], 0x0000),
     (&[0x8001, 0x0001], 0x0000),
     // Infinities and NaNs stay.
@@ -232,7 +229,7 @@ fn sums_are_rounded_once_to_nearest_even() -> Outcome {
         let of_store = unit.buffer.execute(&Op::Store { src: sums, cols: columns, batch: 1 });
         assert_eq!(of_store, vec![expected.clone()], "the oracle is wrong");
         unit.push(Op::Store { src: sums, cols: columns, batch: 1 });
-        // The same as DOT: the terms of a column are a row.
+        // As DOT: the terms of a column are a row.
         let n = most as u32;
         let transposed = (0..columns as usize).map(|c| rows.iter().map(|row| row[c]).collect()).collect();
         unit.push(Op::Load { dst: 0, block: vec![vec![ONE; most]] });
@@ -276,8 +273,8 @@ fn sums_stay_after_rounding_elsewhere_and_take_more_products() -> Outcome {
     Ok(())
 }
 
-/// Fills the buffer with NaNs, lets `write` write a block of `n` elements to word 0, and reads it with a DOT whose rows go through
-/// all ranks: a NaN beyond the block's end would spoil every result.
+/// Fills the buffer with NaNs, lets `write` write a block of `n` elements to word 0, and reads it with a DOT whose rows
+/// go through all ranks: a NaN beyond the block's end would spoil every result.
 fn nothing_beyond_the_end(
     unit: &mut GemvDriver,
     n: u32,
@@ -307,13 +304,11 @@ fn nothing_is_left_beyond_the_end_of_a_vector() -> Outcome {
             for special in [NAN, INFINITY] {
                 let spoil = Op::Load { dst: 0, block: vec![vec![special; all as usize]] };
                 let values = Kind::Small.vector(n, &mut random);
-                // By a load.
                 unit.push(spoil.clone());
                 nothing_beyond_the_end(&mut unit, n, |unit| {
                     unit.push(Op::Load { dst: 0, block: vec![values.clone()] });
                     vec![values.clone()]
                 })?;
-                // By the results of a DOT.
                 unit.push(spoil.clone());
                 nothing_beyond_the_end(&mut unit, n, |unit| {
                     unit.push(Op::Load { dst: words, block: vec![vec![ONE]] });
@@ -323,7 +318,6 @@ fn nothing_is_left_beyond_the_end_of_a_vector() -> Outcome {
                     unit.push(dot);
                     vec![values.clone()]
                 })?;
-                // By rounding.
                 let sums = sum_words(&unit.config, n, 1);
                 if words + sums + 3 > unit.config.slice_words() {
                     continue;
@@ -535,7 +529,7 @@ fn the_causes_say_what_a_rank_waits_for() -> Outcome {
             assert_eq!(work, 50 * window, "one window for each row");
             assert!(row + weights + room <= 3 * window, "{:?}", unit.counts);
         }
-        // Without weights it waits for them, without rows for these.
+        // Waits for missing weights, and for missing rows.
         unit.clear_counts();
         unit.withhold = [false, true];
         unit.push(dot.clone());
@@ -601,7 +595,7 @@ fn injected_errors_are_caught() -> Outcome {
     Ok(())
 }
 
-/// Windows that a product takes on the rank that has the most of them.
+/// Windows of a product on the rank that has most of them.
 fn windows(config: &DesignConfig, rows: u32, cols: u32, batch: u32) -> u64 {
     let layout = RowLayout::new(config.gemv(), cols);
     let stripes = |rank| (0..rows).map(|row| layout.stripes_of(row, rank).count() as u64).sum::<u64>();

@@ -1,8 +1,8 @@
 //! Products of rows that hold several heads, at the ports of the GEMV unit: is each head's sum its own?
 //!
-//! Every number of heads with every batch it allows, on units with one, two and four ranks, eight and sixteen lanes; rows that
-//! end within a head, and numbers of rows that leave ranks without one; specials, which must not leave their head; resets,
-//! stalls, other commands in between; cycles; and errors injected on purpose. Random programs (`gemv_unit.rs`,
+//! Every number of heads with every batch it allows, on units with one, two and four ranks, eight and sixteen lanes;
+//! rows that end within a head, and numbers of rows that leave ranks without one; specials, which must not leave their
+//! head; resets, stalls, other commands in between; cycles; and injected errors. Random programs (`gemv_unit.rs`,
 //! `parameters.rs`) have heads too. Seeds are printed with every failure.
 
 use common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
@@ -26,14 +26,14 @@ fn configs() -> Result<Vec<DesignConfig>, Box<dyn Error>> {
     first(2, &NAMES).iter().map(|name| Ok(DesignConfig::load(name)?)).collect()
 }
 
-/// Numbers of heads, each with the batches that it allows.
+/// Numbers of heads, each with its possible batches.
 fn heads_and_batches(config: &GemvConfig) -> Vec<(u32, u32)> {
     let heads = (1..=config.max_heads().trailing_zeros()).map(|h| 1 << h);
     let batches = |heads: u32| 1..=config.max_batch().min(config.max_vectors() / heads);
     heads.flat_map(|heads| batches(heads).map(move |batch| (heads, batch))).collect()
 }
 
-/// Stores a block of results, part by part if they are more vectors than a batch.
+/// Stores a block of results, in parts if they are more vectors than a batch.
 fn store(unit: &mut GemvDriver, src: u32, cols: u32, vectors: u32) {
     let most = unit.config.max_batch();
     for first in (0..vectors).step_by(most as usize) {
@@ -319,7 +319,6 @@ fn injected_errors_are_caught() -> Outcome {
         };
         for dot in [true, false] {
             run(None, dot)?;
-            // Another number of heads, and a wrong bit in a row.
             for fault in [Fault::Heads(0), Fault::Heads(2), Fault::Weight(0, 1, 2, 15)] {
                 if run(Some(fault), dot).is_ok() {
                     return Err(format!("{}: {fault:?} was missed, dot {dot}", config.name()).into());

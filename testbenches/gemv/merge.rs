@@ -1,8 +1,8 @@
 //! Do partial results of several modules and of a GPU meet without a trace?
 //!
-//! The rows of an `axpy` are dealt out to modules, each a core with a DRAM of its own, and to a GPU, which is arithmetic here. Partial
-//! results travel as exact sums (`export`, `import`) or as FP16 (`store`, `merge`); the last module rounds. Expected values are
-//! sums in 128-bit integers.
+//! The rows of an `axpy` are dealt out to modules, each a core with its own DRAM, and to a GPU, which is arithmetic
+//! here. Partial results travel as exact sums (`export`, `import`) or as FP16 (`store`, `merge`); the last module
+//! rounds. Expected values are sums in 128-bit integers.
 
 use common::{Outcome, exact};
 use ndp_config::{DesignConfig, WeightFormat};
@@ -12,21 +12,18 @@ use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, InstructionRecord, NdpCore};
 use std::error::Error;
 
-/// How partial results travel between modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Exact,
     Fp16,
 }
 
-/// Sizes of a product, and its seed.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     rows: u32,
     cols: u32,
     batch: u32,
     modules: u32,
-    /// The GPU has a part too.
     gpu: bool,
     /// Any bits among the operands, instead of numbers of like magnitude.
     any_bits: bool,
@@ -41,12 +38,12 @@ struct Part {
     factors: Vec<Vec<u16>>,
 }
 
-/// Bursts at which a module's data lie: scalars and result of the DIMM; matrix and partial results in each rank.
+/// Bursts of a module's data: scalars and result in the DIMM; matrix and partial results in each rank.
 const SCALARS: u32 = 0;
 const RESULT: u32 = 0x400;
 const MATRIX: u32 = 0x1000;
 const PARTIALS: u32 = 0x8000;
-/// Between the partial results of two modules.
+/// Distance between the partial results of two modules.
 const PARTIAL_BURSTS: u32 = 0x1000;
 
 impl Part {
@@ -62,7 +59,6 @@ fn add((sum, flags): (i128, u8), (other, more): (i128, u8)) -> (i128, u8) {
     (sum + other, flags | more)
 }
 
-/// An FP16 partial as a sum.
 fn partial(bits: u16) -> (i128, u8) {
     exact::dot(&[bits], &[0x3C00])
 }
@@ -77,7 +73,7 @@ impl Shape {
         }
     }
 
-    /// The rows dealt out, the GPU's part last. Some may be empty.
+    /// The rows dealt out, the GPU's part last. Some parts may be empty.
     fn parts(self) -> Vec<Part> {
         let mut random = SplitMix64::new(self.seed);
         let mut parts = vec![Part::default(); (self.modules + u32::from(self.gpu)) as usize];
@@ -125,7 +121,7 @@ impl Module {
         Ok(())
     }
 
-    /// Instructions that add the module's own part to cleared sums at word 0; scalars lie behind them.
+    /// Instructions that add the module's own part to cleared sums at word 0, followed by the scalars.
     fn own_part(&mut self, part: &Part, shape: Shape) -> Result<Program, Box<dyn Error>> {
         let words = accumulator_words(&self.config, shape.cols, shape.batch);
         let mut program = Program::default();
@@ -167,7 +163,6 @@ impl Module {
         Ok(self.core.check_protocol()?)
     }
 
-    /// The vectors at [`RESULT`].
     fn result(&self, shape: Shape) -> Result<Vec<Vec<u16>>, Box<dyn Error>> {
         let block = VectorBlock::new(&self.config, RESULT, shape.cols, shape.batch)?;
         let element = |b: u32, c: u32| {
@@ -194,14 +189,13 @@ impl Module {
     }
 }
 
-/// A round and a store of the sums at word 0.
 fn rounded(program: &mut Program, shape: Shape) {
     let (cols, batch) = (shape.cols, shape.batch);
     program.push(Instruction::Round { src: 0, dst: 0, cols, batch });
     program.push(Instruction::Store { src: 0, cols, batch, address: RESULT });
 }
 
-/// What all modules have done.
+/// Results of all modules.
 struct Meeting {
     actual: Vec<Vec<u16>>,
     expected: Vec<Vec<u16>>,
@@ -230,7 +224,7 @@ fn meet(config: &DesignConfig, shape: Shape, format: Format, spoil: bool) -> Res
             Format::Exact => {
                 sending.push(Instruction::Export { src: 0, count: words, address: PARTIALS });
                 sender.run(&sending)?;
-                // The host, or a link, brings bursts as they are.
+                // The host, or a link, brings bursts unchanged.
                 for burst in 0..bursts {
                     let mut data = sender.core.peek(u64::from(PARTIALS * ranks) + burst);
                     if spoil && index == 0 && burst == 0 {
@@ -331,7 +325,7 @@ fn parts_meet_in_every_format_batch_and_tail() -> Outcome {
 fn exact_parts_do_not_depend_on_how_rows_are_dealt_out() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
     let one = Shape { rows: 30, cols: 200, batch: 2, modules: 1, gpu: false, any_bits: false, seed: 77 };
-    // The same rows, whoever has them: every row takes as many random numbers.
+    // The same rows for any number of modules: every row takes as many random numbers.
     let rows_of = |modules: u32| Shape { modules, ..one };
     let whole = meet(&config, one, Format::Exact, false)?.actual;
     for modules in 2..=4 {

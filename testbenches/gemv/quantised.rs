@@ -1,6 +1,6 @@
 //! Weights of 8 and 4 bits: does the core multiply with what the bits mean, in the cycles that the model says?
 //!
-//! Programs are random, with all formats side by side. Bits are the functional model's business, cycles the cycle model's.
+//! Programs are random, with all formats side by side. The functional model gives the bits, the cycle model the cycles.
 
 use common::check::Checks;
 use common::replay::compare;
@@ -20,7 +20,7 @@ const TINY: &str = "testbenches/configs/int-tiny.toml";
 const FOUR_RANKS: &str = "testbenches/configs/int-four-ranks.toml";
 const LONG_STRIPES: &str = "testbenches/configs/int-long-stripes.toml";
 
-/// Runs random programs and compares what they leave in DRAM, and when everything happened.
+/// Runs random programs and compares what they leave in DRAM, and all cycles.
 fn random_programs(config: &str, seed: u64, count: usize, (stalls, every): (u32, u64)) -> Outcome {
     let config = DesignConfig::load(config)?;
     let options = ProgramOptions { malformed_percent: 10 * (seed % 2) as u32, ..ProgramOptions::default() };
@@ -106,8 +106,8 @@ fn many_random_programs_do_so() -> Outcome {
     Ok(())
 }
 
-/// Rows of every length around the borders of places, beats and stripes, in bits of any kind: what lies behind a row's end is anything
-/// but 0.
+/// Rows of every length around the borders of places, beats and stripes, in bits of any kind: past a row's end lies
+/// anything but 0.
 fn edges(config: &DesignConfig) -> Result<Program, Box<dyn Error>> {
     let (ranks, stripe) = (config.gemv().ranks(), config.gemv().stripe_elems());
     let mut text = format!(
@@ -131,7 +131,6 @@ fn edges(config: &DesignConfig) -> Result<Program, Box<dyn Error>> {
     Ok(ndp_isa::parse(&text)?)
 }
 
-/// Whether all of them are right.
 fn check_edges(core: &mut NdpCore) -> Result<bool, Box<dyn Error>> {
     let program = edges(core.config())?;
     Ok(core.check_program(&program, |_| {})?.agrees())
@@ -151,9 +150,9 @@ const MUTANTS: [Mutant; 9] = [
     ("int-tiny", Mutation::new("mutant-int-half", "half_q | ends", |s| s.part(0))),
     // Every second scale is used.
     ("int-tiny", Mutation::new("mutant-int-scale", "group_q[4:1] + 4'h1", |s| s.with(1, lit(2, 4)))),
-    // The same of weights of 8 bits: two places share one.
+    // For weights of 8 bits: two places share a scale.
     ("int-tiny", Mutation::new("mutant-int-share", "group_q + 5'h1", |s| s.with(1, lit(2, 5)))),
-    // What lies behind the row's end is multiplied with.
+    // What lies past the row's end is multiplied.
     (
         "int-tiny",
         Mutation::new("mutant-int-clear", "(in_pair & (position_q == last_beat_i)) & ~position_q", |s| {
@@ -161,9 +160,9 @@ const MUTANTS: [Mutant; 9] = [
         }),
     ),
     ("int-tiny", Mutation::new("mutant-int-cut", "in_pair & ~(position_q == last_beat_i)", |s| s.lit(0))),
-    // Stripes count as complete while their last weights are still on their way.
+    // Stripes count as complete while their last weights are in flight.
     ("int-tiny", Mutation::new("mutant-int-late", "stripe_valid_q & ~late_q", |s| s.part(0))),
-    // A tail adds a beat of numbers to its row, or one of scales, that is not there.
+    // A tail adds a nonexistent beat of numbers to its row, or of scales.
     ("int-tiny", Mutation::new("mutant-int-tail", "~waves_i[0]", |s| s.lit(1))),
     ("int-tiny", Mutation::new("mutant-int-scales", "~(|waves_i[3:0])", |s| s.lit(1))),
     // The second place gets the weights of the first one.
@@ -183,7 +182,7 @@ fn injected_errors_are_caught() -> Outcome {
             ..CoreOptions::default()
         };
         let mut core = NdpCore::of_rtl(&rtl, &config, &options)?;
-        // Which of both finds them does not matter.
+        // Either of both may find them.
         let found = !matches!(check_edges(&mut core), Ok(true))
             || run(core, (20, 120, 0), RandomPrograms::new(&config, 20)).is_err();
         assert!(found, "{}", mutation.name);

@@ -1,8 +1,8 @@
 //! Elements that are positive, the list of them, and products that take the rows of that list.
 //!
-//! Random programs (`ndp_core.rs`, `cycle_model.rs`, `random_configs.rs`) have selections too, against the functional model. Here the
-//! expected bits are computed once more, from the document and without it: a selection is a filter. What a list says is seen by the
-//! rows that a product takes.
+//! Random programs (`ndp_core.rs`, `cycle_model.rs`, `random_configs.rs`) have selections too, against the functional
+//! model. Here the expected bits are computed again, from the document: a selection is a filter. The rows that a
+//! product takes show what a list says.
 
 use crate::cores::ndp_core::core_mutants;
 use common::check::Checks;
@@ -19,15 +19,15 @@ use std::error::Error;
 const NAMES: [&str; 3] =
     ["tiny", "testbenches/configs/four-ranks.toml", "testbenches/configs/sixteen-lanes.toml"];
 
-/// Bursts of the DIMM with the source, with the values that are stored, with the rows' products.
+/// Bursts of the DIMM with the source, with the stored values, with the rows' products.
 const SOURCE: u32 = 0x100;
 const VALUES: u32 = 0x800;
 const PRODUCTS: u32 = 0x1800;
 const LIST: u32 = 0x2000;
-/// First burst of the matrix in each rank. Element 0 of a row is its number, as far as an FP16 value has it; so a `dot` with
-/// (1, 0, ...) says which row it has taken.
+/// First burst of the matrix in each rank. Element 0 of a row is its number, as far as FP16 can represent it; so a
+/// `dot` with (1, 0, ...) shows which row it has taken.
 const MATRIX: u32 = 0x8000;
-/// Rows whose numbers FP16 values have.
+/// Rows whose numbers are FP16 values.
 const ROWS: u32 = 2048;
 
 /// FP16 bits of a whole number up to 2048.
@@ -39,12 +39,11 @@ fn whole(value: u32) -> u16 {
     ((15 + exponent) << 10 | ((value << 10 >> exponent) & 0x3FF)) as u16
 }
 
-/// Greater than 0: neither zero, negative nor NaN.
 fn is_positive(bits: u16) -> bool {
     bits != 0 && bits <= 0x7C00
 }
 
-/// What comes back of a value that was loaded.
+/// The bits of a value that was loaded and stored.
 fn stored(bits: u16) -> u16 {
     if bits & 0x7FFF > 0x7C00 { 0x7E00 } else { bits }
 }
@@ -55,7 +54,7 @@ struct Case {
     values: Vec<Vec<u16>>,
     list: u32,
     numbers: Numbers,
-    /// What a list says of the elements, if one does.
+    /// A list's entries for the elements, if there is one.
     entries: Vec<u32>,
 }
 
@@ -68,7 +67,6 @@ impl Case {
         self.values.len() as u32
     }
 
-    /// Element and row of each selected element.
     fn selected(&self) -> Vec<(usize, u32)> {
         let positive = |k: &usize| self.values.iter().any(|vector| is_positive(vector[*k]));
         let row = |k: usize| match self.numbers {
@@ -86,7 +84,7 @@ impl Case {
         for first in (0..cols).step_by(BEAT_ELEMS as usize) {
             for vector in &self.values {
                 let beat = (first..first + BEAT_ELEMS).map(|k| vector.get(k as usize).copied());
-                // Behind the vectors' end lies what must not be selected.
+                // Past the vectors' end lies what must not be selected.
                 beats.extend(beat.map(|value| value.unwrap_or(0x3C00)));
             }
         }
@@ -124,7 +122,7 @@ impl Case {
         program
     }
 
-    /// Runs it and looks at what it leaves. The number of elements that are not as they should be.
+    /// Runs it; returns the number of wrong elements.
     fn wrong(&self, core: &mut NdpCore) -> Result<usize, Box<dyn Error>> {
         let program = self.program(&core.config().clone());
         core.place(&program)?;
@@ -149,7 +147,7 @@ impl Case {
             }
             look("beyond the end of a row", i, 0, element(core, PRODUCTS, 1, 0, i));
         }
-        // Behind the rows that were computed the zeros stay.
+        // Past the computed rows the zeros stay.
         for i in selected.len()..self.cols() as usize {
             look("no row", i, 0, element(core, PRODUCTS, 1, 0, i));
         }
@@ -204,7 +202,7 @@ fn values(cols: u32, batch: u32, share: u32, random: &mut SplitMix64) -> Vec<Vec
     (0..batch).map(|_| (0..cols).map(|_| value()).collect()).collect()
 }
 
-/// Counted or listed; of listed ones in place, downwards or elsewhere.
+/// Counted or listed; a list in place, downwards or elsewhere.
 fn case(config: &DesignConfig, values: Vec<Vec<u16>>, form: u32, random: &mut SplitMix64) -> Case {
     let cols = values[0].len() as u32;
     let entries: Vec<u32> = (0..cols).map(|_| below(random, ROWS) | below(random, 256) << 24).collect();
@@ -283,7 +281,7 @@ fn numbers_go_round() -> Outcome {
     let values = values(60, 2, 60, &mut random);
     let case = Case { values, list: 0, numbers: Numbers::From((1 << 24) - 20), entries: Vec::new() };
     let program = case.program(&config);
-    // Of the rows at the end of the numbers nothing but zeros is known; so only those that went round are looked at.
+    // Of the rows at the end of the numbers only zeros are known, so only those that wrapped around are checked.
     core.place(&program)?;
     core.run_words(&program.words(), |_| {})?;
     for (i, (k, row)) in case.selected().into_iter().enumerate() {
@@ -362,7 +360,7 @@ fn malformed_selections_do_nothing_but_count() -> Outcome {
     Ok(())
 }
 
-/// Runs a product and then selections, and compares the masks that the monitor shows. The number of bytes that are not as they should be.
+/// Runs a product and then selections, and compares the monitor's masks. Returns the number of wrong bytes.
 fn wrong_masks(core: &mut NdpCore, random: &mut SplitMix64) -> Result<usize, Box<dyn Error>> {
     let config = core.config().clone();
     let mut program = Program::default();
@@ -399,7 +397,7 @@ fn wrong_masks(core: &mut NdpCore, random: &mut SplitMix64) -> Result<usize, Box
         program.push(Instruction::Load { dst: 8, cols, batch, address });
         let (list, numbers) = (case.list, case.numbers);
         program.push(Instruction::Select { src: 8, dst: 8 + words, cols, batch, list, numbers });
-        // A product of what was selected leaves the masks as they are.
+        // A product of selected rows leaves the masks unchanged.
         let (dst, list) = (8 + 2 * words, Some(case.list));
         let product = Product { dst, count: cols, list, selected: true, ..product };
         program.push(Instruction::Dot(product));
@@ -428,7 +426,7 @@ fn the_monitor_has_the_masks_of_all_selections_since_the_last_product() -> Outco
     Ok(())
 }
 
-/// FC1, ReLU, selection and FC2 in one program, against the same with a list and scalars that a host has made.
+/// FC1, ReLU, selection and FC2 in one program, against the same with a host's list and scalars.
 #[test]
 fn two_layers_in_one_program_are_those_of_a_list_of_the_host() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
@@ -469,7 +467,7 @@ fn two_layers_in_one_program_are_those_of_a_list_of_the_host() -> Outcome {
             assert!(check.agrees(), "batch {batch}: {:?}", check.differences);
             assert_eq!(check.run.model_cycles, Some(check.run.cycles), "batch {batch}");
         }
-        // The host reads what FC1 left, and makes list and scalars.
+        // The host reads the results of FC1, and makes list and scalars.
         let beats = u64::from(neurons.div_ceil(BEAT_ELEMS) * batch);
         let hidden: Vec<_> = (0..beats).map(|beat| elements_of(&core.peek(0xa00 + beat))).collect();
         let at = |vector: u32, k: u32| hidden[(k / 32 * batch + vector) as usize][(k % 32) as usize];
@@ -507,7 +505,7 @@ fn two_layers_in_one_program_are_those_of_a_list_of_the_host() -> Outcome {
 }
 
 pub const MUTANTS: [Mutant; 8] = [
-    // A store writes the old values that the buffer has beyond the vectors' end.
+    // A store writes the buffer's old values beyond the vectors' end.
     ("tiny", Mutation::new("mutant-select-old", "store_reader_read_last", |s| s.lit(0))),
     // Negative values are selected too.
     (
@@ -523,18 +521,18 @@ pub const MUTANTS: [Mutant; 8] = [
         "tiny",
         Mutation::new("mutant-select-list", "selection_q[11:4]", |s| cat!(s.part(0).slice(5, 7), lit(0, 1))),
     ),
-    // Of several vectors the last one decides.
+    // With several vectors the last one decides.
     (
         "tiny",
         Mutation::new("mutant-select-union", "(element_done ? rest : mask_q) | found", |s| {
             mux(s.signal("look_beat_q"), s.part(1), s.part(0))
         }),
     ),
-    // What lies behind the vectors' end is selected.
+    // What lies past the vectors' end is selected.
     ("tiny", Mutation::new("mutant-select-end", "walker_last & (last_elem_i < 5'h1f)", |s| s.lit(0))),
     // NaN is positive.
     ("tiny", Mutation::new("mutant-select-nan", "~((&beat_i[14:10]) & ~(|beat_i[9:0]))", |s| s.lit(1))),
-    // The monitor leaves a place out behind each mask, and goes on behind a product.
+    // The monitor skips a place after each mask, and goes on after a product.
     ("tiny", Mutation::new("mutant-monitor-place", "10'h1", |s| s.lit(2))),
     (
         "tiny",
@@ -558,14 +556,15 @@ fn injected_errors_are_caught() -> Outcome {
         for round in 0..40 {
             let (cols, batch) = (1 + below(&mut random, 100), 1 + below(&mut random, 4));
             let mut values = values(cols, batch, [5, 30, 70][round % 3], &mut random);
-            // A value behind the end, in the source's block and in the buffer: words of a longer block, read as a shorter one.
+            // A value past the end, in the source's block and in the buffer: words of a longer block, read as a shorter
+            // one.
             values.iter_mut().for_each(|vector| vector.truncate(cols as usize));
             let case = case(&config, values, below(&mut random, 3), &mut random);
             let wrong = match mutation.name.starts_with("mutant-monitor") {
                 true => wrong_masks(&mut core, &mut random),
                 false => case.wrong(&mut core),
             };
-            // A mutant may also come to no end.
+            // A mutant may also hang.
             found += wrong.unwrap_or(1).min(1);
             if found > 0 {
                 break;
@@ -582,8 +581,8 @@ fn injected_errors_are_caught() -> Outcome {
     Ok(())
 }
 
-/// A block is read as one of shorter vectors, so that values lie behind their end: what is selected is unspecified then, but of no more
-/// elements than there are. Returns how many were selected beyond.
+/// A block is read as one of shorter vectors, so that values lie past their end: the selection is unspecified then, but
+/// has no more elements than the vectors. Returns how many were selected beyond.
 fn behind_the_end(core: &mut NdpCore) -> Result<u32, Box<dyn Error>> {
     let text = format!(
         ".f16 0x100 {}

@@ -1,7 +1,7 @@
 //! Several products in one program: do they follow each other without a gap, and is every result right?
 //!
-//! The planner puts them side by side ([`ndp_isa::planner::Series`]). What they leave in DRAM is compared with the functional model, and
-//! every cycle with the cycle model.
+//! The planner puts them side by side ([`ndp_isa::planner::Series`]). What they leave in DRAM is compared with the
+//! functional model, and every cycle with the cycle model.
 
 use crate::cores::ndp_core::core_mutants;
 use common::check::Checks;
@@ -21,7 +21,7 @@ fn below(random: &mut SplitMix64, bound: u32) -> u32 {
     (random.next_u64() % u64::from(bound)) as u32
 }
 
-/// A product over some rows of a matrix of its own.
+/// A product over some rows of its own matrix.
 struct Product {
     mode: Mode,
     sizes: Sizes,
@@ -30,7 +30,7 @@ struct Product {
 }
 
 impl Product {
-    /// `count` of the rows, drawn at random; `balanced`: as many of each kind of tail, as far as that goes.
+    /// `count` of the rows, drawn at random; `balanced`: as many of each kind of tail, as far as possible.
     fn listed(mode: Mode, sizes: Sizes, balanced: bool, random: &mut SplitMix64) -> Self {
         let mut rows: Vec<u32> = (0..sizes.rows).collect();
         (0..sizes.rows).for_each(|at| rows.swap(at as usize, (at + below(random, sizes.rows - at)) as usize));
@@ -46,7 +46,6 @@ impl Product {
     }
 }
 
-/// The program of all products, with random operands.
 fn program(
     config: &DesignConfig,
     products: &[Product],
@@ -89,7 +88,7 @@ fn program(
     Ok(program)
 }
 
-/// Runs a program; every result has to be that of the functional model, every cycle that of the cycle model. Returns its cycles.
+/// Runs a program and compares results and cycles with the models. Returns its cycles.
 fn run(core: &mut NdpCore, program: &Program) -> Result<u64, Box<dyn Error>> {
     let config = core.config().clone();
     let mut memory = SparseMemory::new();
@@ -134,7 +133,7 @@ fn short_products_follow_each_other_without_a_gap() -> Outcome {
         (Mode::Dot, 4, false, 0.92),
         (Mode::Dot, 1, false, 0.95),
         (Mode::Dot, 4, true, 0.93),
-        // What a rounding takes is not hidden.
+        // The time of a rounding is not hidden.
         (Mode::Axpy, 1, true, 0.89),
     ]) {
         let reached = short_products(mode, batch, balanced)?;
@@ -158,7 +157,7 @@ fn any_products(config: &DesignConfig, random: &mut SplitMix64) -> Vec<Product> 
         .collect()
 }
 
-/// Random series on cores of one kind, until one is wrong; what is wrong then.
+/// Random series on cores of one kind, until one is wrong.
 fn series(name: &str, stall_percent: u32, count: u64) -> Outcome {
     let rtl = design(name, NdpCore::BLOCK, &core_mutants())?;
     let config = DesignConfig::preset("tiny")?;

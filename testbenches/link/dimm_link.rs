@@ -1,8 +1,8 @@
 //! DIMM-links: is everything delivered once, in order and unchanged, whatever the lanes do? How fast?
 //!
-//! Two DIMMs on a link and several around a bridge, over channels with bit errors, bursts, skew, stalls, cuts and dead lanes. Every
-//! beat that arrives is compared with the one that is next in its flow, every flit on the lanes with the protocol. Errors injected
-//! behind the link and in its Verilog have to be found.
+//! Two DIMMs on a link and several around a bridge, over channels with bit errors, bursts, skew, stalls, cuts and dead
+//! lanes. Every beat that arrives is compared with the next one of its flow, every flit on the lanes with the protocol.
+//! Errors injected after the link and in its Verilog have to be found.
 
 use common::rtl::{self, Mutant, Mutation};
 use common::star::Star;
@@ -17,9 +17,9 @@ use ndp_sim::link::network::{DeliveryFault, END, Network};
 use std::error::Error;
 use std::io::Write;
 
-/// GB/s of the lanes of a link: eight of 25 Gb/s.
+/// GB/s of the eight lanes of a link, 25 Gb/s each.
 const LINK_GBPS: f64 = 25.0;
-/// Cycles of a channel beyond which the skew of lanes may not go: what the receiver holds, less two words.
+/// Largest skew of lanes: what the receiver holds, less two words.
 const SKEW_BITS: u32 = (LinkConfig::DESKEW_WORDS - 2) * LinkConfig::LANE_BITS;
 /// Cycles without a delivery, among healthy links.
 const PATIENCE: u64 = 60_000;
@@ -33,12 +33,10 @@ fn stream(source: u32, dest: u32) -> Flow {
     Flow { source, dest, epoch: 0, message_beats: 64, marked_lanes: 0 }
 }
 
-/// A flow of messages of any length.
 fn messages(source: u32, dest: u32) -> Flow {
     Flow { message_beats: 0, ..stream(source, dest) }
 }
 
-/// Two DIMMs whose link is up, over lanes of any skew.
 fn pair(design: &str, seed: u64) -> Result<Network, Box<dyn Error>> {
     let mut network = Network::pair(&DesignConfig::preset(design)?, seed)?;
     for channel in &mut network.cables[0].channels {
@@ -63,13 +61,12 @@ fn bring_up(network: &mut Network) -> Outcome {
     Ok(())
 }
 
-/// Prints a measured figure past the capture of the test's output.
 fn report(line: &str) -> Outcome {
     writeln!(std::io::stderr(), "dimm_link: {line}")?;
     Ok(())
 }
 
-/// Payload of both directions in bytes per cycle and direction, over `cycles` cycles of a link that is never without work.
+/// Payload in bytes per cycle and direction, over `cycles` cycles of a link that is always busy.
 fn rate(network: &mut Network, cycles: u64) -> ndp_files::Result<f64> {
     let before: u64 = network.inboxes.iter().map(|inbox| inbox.beats).sum();
     network.run(cycles)?;
@@ -150,7 +147,7 @@ fn nothing_is_lost_repeated_or_reordered_in_a_million_flits() -> Outcome {
     curve("tiny", 125_000, 5)
 }
 
-/// The link goes on, slowly, at a rate at which seven of eight flits are wrong.
+/// At this rate seven of eight flits are wrong.
 #[test]
 fn progress_is_made_as_long_as_some_flits_arrive() -> Outcome {
     let (bytes, counters, _) = deliver("hermes", 5e-4, 200, 6)?;
@@ -236,7 +233,7 @@ fn every_boundary_of_words_and_every_skew_is_found() -> Outcome {
             network.send(stream(0, 1), 100);
             network.drain(PATIENCE)?;
         }
-        // What is further apart than the receiver holds is a fault, and said to be one.
+        // Skew beyond what the receiver holds is reported as a fault.
         let mut network = Network::pair(&DesignConfig::preset(design)?, 99)?;
         let delays: Vec<u32> =
             (0..config.lanes()).map(|l| 300 + if l == 1 { SKEW_BITS + 26 } else { 0 }).collect();
@@ -307,7 +304,8 @@ fn a_long_cut_is_a_fault_and_retraining_goes_on_without_loss() -> Outcome {
         assert!(network.run_until(fault_cycles + 1_000, both)?, "{design}: no fault");
         report(&format!("{design}: fault {} cycles after the beginning of a cut", network.cycle() - start))?;
         assert!(network.nodes.iter().all(|node| node.status().cause & 1 == 1));
-        // It stays after the cut, until somebody says so; nothing is sent meanwhile, and nothing taken once the buffer is full.
+        // The fault stays after the cut until a link is told to retrain; nothing is sent meanwhile, and nothing taken
+        // once the buffer is full.
         network.run(40_000)?;
         assert!(both(&network));
         let (before, unsent) = (network.inboxes[1].beats, network.nodes[0].unsent());
@@ -334,7 +332,8 @@ fn a_dead_lane_is_a_fault_that_names_the_lane() -> Outcome {
             network.send(messages(0, 1), 3_000);
             network.send(messages(1, 0), 3_000);
             network.run(1_000)?;
-            // One direction only: the one who hears nothing says so to the other, which hears it and gets no acknowledgement.
+            // One direction only: the side that hears nothing tells the other, which hears it and gets no
+            // acknowledgement.
             network.cables[0].channels[0].set_dead(lane, true);
             let both = |n: &Network| n.nodes.iter().all(|node| node.status().fault);
             assert!(network.run_until(fault_cycles + 5_000, both)?, "{design}: no fault");
@@ -345,7 +344,6 @@ fn a_dead_lane_is_a_fault_that_names_the_lane() -> Outcome {
                 receiver.cause & 1 == 1 && sender.cause == 2 && sender.peer_fault,
                 "{sender:?} {receiver:?}"
             );
-            // Repaired and told to go on.
             network.cables[0].channels[0].set_dead(lane, false);
             for _ in 0..2 {
                 network.nodes.iter_mut().for_each(|node| node.set_retrain(true));
@@ -364,7 +362,7 @@ fn a_reset_of_one_side_in_mid_operation_starts_the_link_anew() -> Outcome {
         let mut network = pair(design, seed)?;
         let mut random = SplitMix64::new(seed);
         network.cables[0].set_ber(1e-6);
-        // The flow of each side. The one that was reset begins a new one; the other goes on with its own.
+        // The side that was reset begins a new flow; the other goes on with its own.
         let mut flows = [messages(0, 1), messages(1, 0)];
         for round in 1..=8_u32 {
             let node = (random.next_u64() % 2) as usize;
@@ -383,7 +381,7 @@ fn a_reset_of_one_side_in_mid_operation_starts_the_link_anew() -> Outcome {
                 let missing = network.missing_between(flow.source, flow.dest);
                 assert_eq!(missing, 0, "{design}, reset {round} of DIMM {node}, flow of {side}");
             }
-            // What was in the buffers of the side that was reset may be missing, once; from here on nothing may.
+            // What was in the buffers of the side that was reset may be missing, once; nothing may from here on.
             network.inboxes.iter_mut().for_each(|inbox| inbox.lenient.fill(false));
         }
     }
@@ -448,7 +446,7 @@ fn a_bridge_drops_what_it_cannot_deliver_and_serves_the_others() -> Outcome {
     for design in DESIGNS {
         let config = link(design)?;
         let mut network = star(design, 110)?;
-        // There is no DIMM 9. Its flits are counted, and those behind them arrive.
+        // There is no DIMM 9. Its flits are counted, and later ones arrive.
         network.nodes[0].send(Flow { message_beats: config.flit_beats(), ..stream(0, 9) }, 160);
         network.run(5_000)?;
         assert_eq!(network.misrouted, 160 / u64::from(config.flit_beats()));
@@ -472,7 +470,7 @@ fn a_bridge_drops_what_it_cannot_deliver_and_serves_the_others() -> Outcome {
     Ok(())
 }
 
-/// A bridge's link drops what comes during a fault: flits that begin then, whole, and no others. The transmitter alone, which sends nothing.
+/// A bridge's link drops what comes during a fault: whole flits that begin then, and no others. The transmitter alone.
 #[test]
 fn a_flit_is_dropped_whole_or_not_at_all_when_a_fault_comes_or_goes() -> Outcome {
     let config = link("tiny")?;
@@ -489,7 +487,6 @@ fn a_flit_is_dropped_whole_or_not_at_all_when_a_fault_comes_or_goes() -> Outcome
         model.reset(2);
         let discards_then = round % 4 != 0;
         model.set(discard, discards_then.into());
-        // Beats of the flit that has begun, whether it is dropped, and flits that are kept.
         let (mut beat, mut drops, mut held, mut faulty) = (0, false, 0, false);
         for _ in 0..200 {
             let (offers, ends) = (below(4) != 0, below(4) == 0);
@@ -616,7 +613,6 @@ const MUTANTS: [Mutant; 4] = [
     ("tiny", Mutation::new("mutant-replay", "tail_q - acked_q", |s| s.old() - lit(1, 8))),
 ];
 
-/// Each is found out where it ought to be.
 #[test]
 fn errors_in_the_hardware_are_caught() -> Outcome {
     let config = link("tiny")?;

@@ -1,8 +1,8 @@
 //! DIMM-links of every format that the configuration allows: all numbers of lanes and of beats in a flit.
 //!
-//! Where flits are short, what a header says is soon overwritten by the next one; at which cycle that happens depends on how the frames of
-//! the two directions lie to each other, so the channel's latency goes through all cycles of a flit. The cycle model runs beside each link.
-//! And the payload may be what a receiver searches: markers.
+//! Where flits are short, the next header soon overwrites the last one. The cycle depends on how the frames of both
+//! directions lie to each other, so the channel's latency goes through all cycles of a flit. The cycle model runs
+//! beside each link. The payload may also look like markers, which a receiver searches.
 
 use common::rtl::{self, Mutant, Mutation, design_config};
 use common::{Outcome, some};
@@ -12,7 +12,7 @@ use ndp_sim::link::network::{END, LATENCY, Network};
 use std::error::Error;
 use std::fmt::Display;
 
-/// One design for each format, of different buffers and times.
+/// One design for each format, with different buffers and times.
 const FORMATS: [&str; 6] = ["link-8x2", "link-8x4", "hermes", "tiny", "link-4x4", "link-4x8"];
 /// Cycles without a delivery, among healthy links.
 const PATIENCE: u64 = 60_000;
@@ -25,7 +25,7 @@ fn stream(source: u32, dest: u32, config: &LinkConfig) -> Flow {
     Flow { source, dest, epoch: 0, message_beats: config.flit_beats(), marked_lanes: 0 }
 }
 
-/// Two DIMMs whose link is up, with the cycle model beside them if `predict` says so. Words take `latency` cycles.
+/// Two DIMMs whose link is up, with the cycle model beside them if `predict`. Words take `latency` cycles.
 fn pair(design: &str, config: &LinkConfig, latency: u32, predict: bool) -> Result<Network, Box<dyn Error>> {
     let end = rtl::design(design, END, &MUTANTS)?;
     let mut network = Network::open([&end; 2], 2, config, latency.into())?;
@@ -39,7 +39,7 @@ fn pair(design: &str, config: &LinkConfig, latency: u32, predict: bool) -> Resul
     Ok(network)
 }
 
-/// Flits of any length in both directions, with so many wrong bits per flit.
+/// Flits of any length in both directions, with `errors` wrong bits per flit.
 fn deliver(network: &mut Network, config: &LinkConfig, errors: f64, flits: u64) -> ndp_files::Result<()> {
     network.cables[0].set_ber(errors / f64::from(config.flit_bits()));
     for (source, dest) in [(0, 1), (1, 0)] {
@@ -54,7 +54,6 @@ fn deliver(network: &mut Network, config: &LinkConfig, errors: f64, flits: u64) 
     Ok(())
 }
 
-/// All latencies of a format that differ in where a flit ends while another begins.
 fn sweep(design: &str, errors: f64, flits: u64, predict: bool) -> Outcome {
     let config = link(design)?;
     let mut flipped = 0;
@@ -114,7 +113,6 @@ const MUTANTS: [Mutant; 2] = [
     ("link-8x2", Mutation::new("mutant-repeat", "expires | (repeated_q & ~clear)", |s| s.lit(0))),
 ];
 
-/// The header that came last in place of the last intact one.
 #[test]
 fn a_link_that_takes_headers_unchecked_is_caught() -> Outcome {
     let config = link("link-8x2")?;
@@ -139,13 +137,12 @@ fn a_link_that_takes_headers_unchecked_is_caught() -> Outcome {
     Ok(())
 }
 
-/// A property that one of the ends has broken.
 fn broken(network: &Network) -> Option<String> {
     network.nodes.iter().find_map(|node| node.model.failed_property())
 }
 
-/// Lanes that have lost their markers search them in a stream that may have them everywhere: the same flits again and again, until they
-/// are acknowledged. With noise in their place the cut alone is seen, and the cycle model keeps to it.
+/// Lanes that have lost their markers search them in a stream that may contain them everywhere: the same flits,
+/// repeated until they are acknowledged. With noise instead, only the cut shows, and the cycle model keeps to it.
 #[test]
 fn markers_in_the_payload_do_not_hide_the_frame() -> Outcome {
     for design in some(&["link-4x8", "tiny", "link-8x2"]) {
@@ -167,8 +164,8 @@ fn markers_in_the_payload_do_not_hide_the_frame() -> Outcome {
     Ok(())
 }
 
-/// Cuts directions of a link for some cycles, each with a stream that may have markers at the same places of every flit. Returns the
-/// cycles from then on until both deliver.
+/// Cuts directions of a link for some cycles, each with a stream that may have markers at the same places of every
+/// flit. Returns the cycles from then on until both deliver.
 fn recover(
     network: &mut Network,
     config: &LinkConfig,
@@ -183,7 +180,7 @@ fn recover(
     network.cables[0].channels.iter_mut().take(directions).for_each(|channel| channel.cut(cut));
     network.run(cut)?;
     let (before, start) = ([0, 1].map(|n| network.inboxes[n].beats), network.cycle());
-    // More than may have waited behind the link.
+    // More than may have waited after the link.
     let some = 2 * u64::from(config.receive_flits() * config.flit_beats());
     let back = |n: &Network| (0..2).all(|i| n.inboxes[i].beats > before[i] + some);
     let found = network.run_until(u64::from(config.fault_cycles()) + 1_000, back)?;
@@ -194,7 +191,6 @@ fn recover(
     Ok(cycles)
 }
 
-/// Flits are repeated whenever the time has passed, so that nothing else is sent.
 #[test]
 fn a_link_that_repeats_without_end_is_caught() -> Outcome {
     let config = link("link-8x2")?;

@@ -1,6 +1,7 @@
 //! `ndp bench link`: are its figures those of the link, does it repeat, does it say what is wrong with its arguments?
 //!
-//! Rates without errors are compared with what the configuration says the link can carry; with errors payload must go down, and flits be sent again.
+//! Rates without errors are compared with what the configuration allows; errors must lower the payload and cause flits
+//! to be sent again.
 
 use common::{Outcome, whole};
 use ndp_config::DesignConfig;
@@ -30,7 +31,7 @@ fn the_rate_is_that_of_the_link_and_goes_down_with_errors() -> Outcome {
     assert_eq!(found.len(), 8);
     let ideal = DesignConfig::preset("hermes")?.link().payload_bytes_per_cycle();
     let best = number(&found[0], "bytes_per_cycle")?;
-    // The beginning and end of the run are in the rate.
+    // The rate includes the beginning and end of the run.
     assert!(best <= ideal && best >= 0.99 * ideal, "{best} of {ideal}");
     for size in found.chunks(4) {
         for pair in size.windows(2) {

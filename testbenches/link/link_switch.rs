@@ -1,7 +1,7 @@
 //! The crossbar of a bridge at its ports: does every flit come out where its route leads, whole and unchanged, and in its turn?
 //!
-//! Routes to all DIMMs that can be told apart are drawn, those that lead nowhere among them. Then some inputs want one output without a
-//! pause, and have to be served in turn.
+//! Routes to all DIMMs are drawn, also those that lead nowhere. Then some inputs want one output without a pause, and
+//! have to be served in turn.
 
 use common::Outcome;
 use common::rtl::{design, design_config};
@@ -10,13 +10,11 @@ use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort};
 use std::collections::VecDeque;
 use std::error::Error;
 
-/// DIMMs that can be told apart.
 const NODES: usize = 16;
-/// Bits of the route to one of them: the port, and whether there is a route.
+/// Bits of a route: the port, and whether there is one.
 const ROUTE: usize = 4;
 const PORT: u64 = 7;
 const KNOWN: u64 = 8;
-/// Cycles without a beat after which nothing is on its way.
 const PATIENCE: u32 = 400;
 
 /// A beat: its data, then end of message, destination, source, label.
@@ -50,7 +48,7 @@ struct Bench {
     random: SplitMix64,
 }
 
-/// What came out of each output, in order, and how many flits of each input went nowhere.
+/// What came out of each output, in order, and how many flits of each input were dropped.
 type Run = (Vec<Vec<Beat>>, Vec<u64>);
 
 impl Bench {
@@ -96,7 +94,7 @@ impl Bench {
         (0..beats).map(beat).collect()
     }
 
-    /// Sends the flits of all inputs, of 256 cycles standing still in so many at each handshake.
+    /// Sends the flits of all inputs; each handshake stalls in `stalls` of 256 cycles.
     fn run(&mut self, routes: &[u64; NODES], mut flits: Vec<Flits>, stalls: u64) -> Run {
         let packed = routes.iter().rev().fold(0, |all, route| all << ROUTE | route);
         self.model.reset(2);

@@ -1,8 +1,8 @@
 //! Does the cycle model predict every cycle of cores with links: `send` and `receive` beside products, on a cable and around a bridge?
 //!
-//! The cores run random programs with messages between them, beside hosts that stall and have traffic of their own. The model of the whole system
-//! is given what the hosts did and what the channels did, and has to come to the same cycles: of instructions, answers,
-//! commands of the DRAM, and in every register of the links. There is no tolerance.
+//! The cores run random programs with messages between them, beside hosts that stall and have traffic of their own. The
+//! model of the whole system is given what the hosts and the channels did, and has to come to the same cycles of
+//! instructions, answers, commands of the DRAM, and every register of the links. There is no tolerance.
 
 use common::clocks::at;
 use common::linked_cores::LinkedCores;
@@ -22,7 +22,6 @@ use std::error::Error;
 use std::io::Write;
 use std::time::Duration;
 
-/// Cycles after which a run is given up.
 const LIMIT: u64 = 2_000_000;
 
 /// What happens to the lanes besides errors of single bits.
@@ -40,7 +39,6 @@ enum Trouble {
 }
 
 impl Trouble {
-    /// What there is of it in a cycle.
     fn make(self, linked: &mut LinkedCores, random: &mut SplitMix64) {
         let mut happens = |every: u64| random.next_u64().is_multiple_of(every);
         let every = match self {
@@ -57,7 +55,7 @@ impl Trouble {
             if again {
                 linked.control(draw(cores) as usize, 1 + draw(3));
             }
-            // What the bridge is told is not recorded; a model beside it is told.
+            // What the bridge is told is not recorded, but passed to a model beside it.
             let links = if draw(10_000) == 0 { draw(1 << cores) } else { 0 };
             let beside = linked.prediction().is_some();
             if let Some(bridge) = linked.bridge().filter(|_| beside) {
@@ -83,20 +81,18 @@ impl Trouble {
     }
 }
 
-/// What a series of runs is like.
 #[derive(Clone, Copy)]
 struct Series {
     preset: &'static str,
-    /// The core's clock in MHz and the DRAM's speed.
+    /// The core's clock and the DRAM's speed in MHz.
     clocks: (u32, u32),
     topology: Topology,
     seed: u64,
-    /// Systems that are opened, and programs that each core of them runs.
     systems: u64,
     rounds: u32,
     messages: u32,
     stall_percent: u32,
-    /// A request of each host in one of so many cycles; never if 0.
+    /// Each host has a request in one of so many cycles; never if 0.
     every: u64,
     ber: f64,
     skew: u32,
@@ -104,7 +100,7 @@ struct Series {
     options: ProgramOptions,
 }
 
-/// A system that has run, with all that was recorded of it.
+/// A system that has run, with its recordings.
 struct Session {
     config: DesignConfig,
     topology: Topology,
@@ -138,7 +134,7 @@ impl std::ops::AddAssign for Compared {
     }
 }
 
-/// A system whose links are up. With `predict` it has the model beside it, else all is recorded.
+/// A system whose links are up. With `predict` the model runs beside it, else all is recorded.
 fn open(of: &Series, seed: u64, predict: bool) -> Result<LinkedCores, Box<dyn Error>> {
     let config = at(of.preset, of.clocks)?;
     let stalls = HostStalls { request: of.stall_percent, response: of.stall_percent };
@@ -173,7 +169,6 @@ fn open(of: &Series, seed: u64, predict: bool) -> Result<LinkedCores, Box<dyn Er
     Ok(linked)
 }
 
-/// Programs for all cores, with messages between them.
 fn programs(
     of: &Series,
     count: u32,
@@ -187,7 +182,7 @@ fn programs(
         (0..of.messages).for_each(|_| plan.message(random));
         return plan.finish(random).into();
     }
-    // Everybody sends to the one `step` further on, and gets from one.
+    // Each core sends to the one `step` further on, and receives from one.
     let step = 1 + below(random, u64::from(count) - 1);
     let lengths: Vec<u32> = (0..count * of.messages).map(|_| 1 + below(random, 120)).collect();
     for (node, program) in (0..).zip(&mut programs) {
@@ -242,7 +237,6 @@ fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
     finish(linked, of.topology, memories, rtl)
 }
 
-/// Reads all registers of the links, to be compared.
 fn read_registers(linked: &mut LinkedCores) -> Outcome {
     for index in 0..linked.cores.len() {
         for number in [LinkStatus::REGISTER].into_iter().chain(16..32) {
@@ -252,8 +246,8 @@ fn read_registers(linked: &mut LinkedCores) -> Outcome {
     Ok(())
 }
 
-/// Runs what was started on some cores, if any are named, to its end, or for `limit` cycles, beside the hosts' own requests and what happens to the lanes. Returns
-/// whether it came to its end.
+/// Runs until the programs of `cores` have ended, if any are named, or for `limit` cycles, beside the hosts' requests
+/// and the troubles of the lanes. Returns whether they ended.
 fn run(
     of: &Series,
     linked: &mut LinkedCores,
@@ -308,7 +302,6 @@ fn finish(
     })
 }
 
-/// The model of a session's system, which knows what the channels did.
 fn model_of(session: &Session) -> LinkedModel {
     let recording = &session.recordings[0];
     let clocks = recording.relation();
@@ -326,7 +319,6 @@ fn model_of(session: &Session) -> LinkedModel {
     model
 }
 
-/// Runs the model with what was recorded, and compares.
 fn compare(session: &mut Session) -> Result<Compared, Box<dyn Error>> {
     let mut model = model_of(session);
     let recordings = &session.recordings;
@@ -352,7 +344,6 @@ fn compare(session: &mut Session) -> Result<Compared, Box<dyn Error>> {
     Ok(all)
 }
 
-/// A part of the systems of a series.
 fn series(of: Series) -> Outcome {
     whole_series(Series { systems: amount(of.systems), ..of })
 }
@@ -386,8 +377,8 @@ fn whole_series(of: Series) -> Outcome {
     Ok(())
 }
 
-/// Systems with the model beside them: the ends of all programs, and what the links have counted by then. With `resets` one core is reset
-/// in each round, and runs another program then.
+/// Systems with the model beside them: the ends of all programs, and the links' counters by then. With `resets` one
+/// core is reset in each round, and then runs another program.
 fn beside(of: Series, resets: bool) -> Outcome {
     let (mut ends, mut failed) = (0, 0);
     for index in 0..of.systems {
@@ -479,7 +470,8 @@ fn they_do_so_when_lanes_fail_in_other_ways() -> Outcome {
     series(Series { seed: 8, trouble: Trouble::Bursts, ber: 1e-6, systems: 2, ..PLAIN })?;
     let stalls = Series { trouble: Trouble::Stalls, skew: 40, ..PLAIN };
     series(Series { seed: 9, rounds: 4, systems: 4, ..stalls })?;
-    // A late lane 0 whose part of headers is zero, in the second system; noise that has the bits of a marker that it is in.
+    // In the second system a late lane 0, whose part of headers is zero; noise that equals the bits of a marker that it
+    // hits.
     let options = ProgramOptions { cycles: 3000, malformed_percent: 30 };
     let stalls = Series { messages: 2, every: 40, options, ..stalls };
     whole_series(Series { seed: 37, stall_percent: 10, ber: 1e-5, rounds: 1, systems: 2, ..stalls })?;
@@ -539,7 +531,7 @@ fn they_do_so_at_other_ratios_of_their_clocks() -> Outcome {
 
 #[test]
 fn they_do_so_when_messages_are_not_what_is_waited_for() -> Outcome {
-    // Longer and shorter than the range, unwanted, late; one that never comes, and then one that nobody takes.
+    // Longer and shorter than the range, unwanted, late; one that never comes, and one that is never received.
     let sends = [(1, 10), (2, 40), (3, 7), (9, 30), (4, 8), (6, 90)];
     let receives = [(1, 5), (2, 60), (3, 7), (4, 8), (5, 3)];
     let text = |name: &str, node: u32, of: &[(u32, u32)]| {
@@ -596,14 +588,14 @@ fn a_deviation_is_caught() -> Outcome {
     compare(&mut session)?;
     let events = session.events[0][0].clone();
     let offered: Vec<u64> = session.recordings[1].requests.iter().map(|request| request.offered).collect();
-    // A cycle more on the way.
+    // One more cycle on the way.
     for event in &mut session.events[0][0] {
         if let ChannelEvent::Delays(_, bits) = event {
             bits.iter_mut().for_each(|bits| *bits += 25);
         }
     }
     assert!(compare(&mut session).is_err(), "longer delays were not found");
-    // An error less, and one earlier. What meets an idle flit may change nothing, so one of all has to be found.
+    // One error less, and one earlier. What meets an idle flit may change nothing, so only one of all has to be found.
     for earlier in [None, Some(1000)] {
         let found = (0..events.len()).any(|at| {
             session.events[0][0].clone_from(&events);

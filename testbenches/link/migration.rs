@@ -1,7 +1,7 @@
 //! Neurons that move over DIMM-links while both cores compute: is every byte where it should be, or is it said that it is not?
 //!
-//! Two cores on a cable, or three around a bridge, in lockstep with channels that make errors. Programs are random; what messages and
-//! programs have to do to the DRAM of each is the functional model's business, which knows nothing of links.
+//! Two cores on a cable, or three around a bridge, in lockstep with channels that make errors. Programs are random; the
+//! functional model, which knows nothing of links, says what messages and programs do to the DRAM of each.
 
 use crate::cores::ndp_core::core_mutants;
 use common::linked_cores::LinkedCores;
@@ -19,20 +19,17 @@ use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::io::Write;
 
-/// Cycles after which a run is given up.
 const LIMIT: u64 = 500_000;
 
 fn tiny() -> Result<DesignConfig, Box<dyn Error>> {
     Ok(DesignConfig::preset("tiny")?)
 }
 
-/// Prints a measured figure past the capture of the test's output.
 fn report(line: &str) -> Outcome {
     writeln!(std::io::stderr(), "migration: {line}")?;
     Ok(())
 }
 
-/// Lanes of any skew, at an error rate, and links that are up.
 fn bring_up(linked: &mut LinkedCores, ber: f64) -> Outcome {
     for channel in linked.cables.iter_mut().flat_map(|cable| &mut cable.channels) {
         channel.skew(12, 150);
@@ -55,7 +52,7 @@ fn pair(seed: u64) -> Result<LinkedCores, Box<dyn Error>> {
     Ok(linked)
 }
 
-/// Compares the DRAM of each core with what the model says it should hold; returns the bursts that were compared.
+/// Compares the DRAM of each core with the model's; returns the bursts that were compared.
 pub fn compare(
     linked: &LinkedCores,
     machines: &[Machine<SparseMemory>],
@@ -83,7 +80,6 @@ pub fn compare(
     Ok(bursts)
 }
 
-/// What a model's end of the link has counted, as the core's status has it.
 fn counts(machine: &Machine<SparseMemory>) -> [u32; 3] {
     [machine.link().sent, machine.link().received, machine.link().failed]
 }
@@ -91,7 +87,6 @@ fn counts(machine: &Machine<SparseMemory>) -> [u32; 3] {
 /// Bursts that were compared, the cycle of each program's end, the links' states then.
 type Checked = (u64, Vec<u64>, Vec<LinkStatus>);
 
-/// Runs programs on the cores and on the models, and compares DRAM and counts.
 fn check(
     linked: &mut LinkedCores,
     programs: &[Program],
@@ -143,14 +138,13 @@ fn check(
     Ok((bursts, ends, after))
 }
 
-/// What a series of runs is like.
 #[derive(Clone, Copy)]
 struct Series {
     seed: u64,
     rounds: usize,
     messages: u32,
     stall_percent: u32,
-    /// A request of each host in one of so many cycles.
+    /// Each host has a request in one of so many cycles.
     every: u64,
     ber: f64,
     malformed_percent: u32,
@@ -235,7 +229,7 @@ fn through_a_bridge_any_dimm_reaches_any_other() -> Outcome {
     let mut random = SplitMix64::new(5);
     let mut source = RandomPrograms::new(&config, 5);
     for round in 0..12 {
-        // Everybody sends to the next one, or to the one after it, and gets from one.
+        // Each core sends to the next one, or to the one after it, and receives from one.
         let step = 1 + round % (count - 1);
         let programs: Vec<Program> = (0..count)
             .map(|node| {
@@ -276,13 +270,11 @@ fn receive(count: u32, slot: u32) -> String {
     format!("receive address={TARGETS:#x}, count={count}, ranks=3, node=0, slot={slot}\n")
 }
 
-/// Runs texts on a pair, the first one on DIMM 0, and compares.
 fn run(linked: &mut LinkedCores, texts: [&str; 2]) -> Result<Vec<LinkStatus>, Box<dyn Error>> {
     let programs = [parse(texts[0])?, parse(texts[1])?];
     Ok(check(linked, &programs, &mut [])?.2)
 }
 
-/// Starts texts on a pair without waiting for their ends.
 fn start(linked: &mut LinkedCores, texts: [&str; 2]) -> Outcome {
     for (index, text) in texts.into_iter().enumerate().filter(|(_, text)| !text.is_empty()) {
         let program = parse(text)?;
@@ -352,12 +344,11 @@ fn a_dead_lane_ends_transfers_with_a_fault_that_names_them() -> Outcome {
         let status = linked.cores[index].is_busy();
         assert!(!status, "DIMM {index} is busy");
     }
-    // A transfer over a faulty link ends at once.
     start(&mut linked, [&send(10, 7, 2), &receive(10, 7)])?;
     advance(&mut linked, 1_000)?;
     assert!(linked.ended(0).is_some() && linked.ended(1).is_some());
     assert_eq!([linked.link_status(0)?.sends_failed, linked.link_status(1)?.receives_failed], [2, 2]);
-    // Repaired, and told to go on: what was left of the message is dropped, and the next one is whole.
+    // What was left of the message is dropped after the repair, and the next one is whole.
     linked.cables[0].channels[0].set_dead(2, false);
     for _ in 0..2 {
         (0..2).for_each(|index| linked.control(index, 3));
@@ -381,14 +372,14 @@ fn what_nobody_sends_or_takes_is_given_up() -> Outcome {
     let status = linked.link_status(1)?;
     assert!(linked.ended(1).is_some());
     assert_eq!((status.failures, status.first_failed), (LinkStatus::RECEIVE_TIMEOUT, Some((1, 0, true))));
-    // More than all buffers hold, and nobody takes it.
+    // More than all buffers hold, and never received.
     start(&mut linked, [&(send(2000, 2, 1) + "barrier\n"), ""])?;
     advance(&mut linked, patience + 4_000)?;
     let status = linked.link_status(0)?;
     let failures = LinkStatus::SEND_TIMEOUT | LinkStatus::UNTAKEN;
     assert_eq!((status.failures, status.first_failed), (failures, Some((2, 1, false))));
     assert!(linked.ended(0).is_some() && status.holds, "{status:?}");
-    // Whoever receives next gets rid of it.
+    // The next receive gets rid of it.
     start(&mut linked, ["", &receive(300, 3)])?;
     advance(&mut linked, 2_000)?;
     assert!(!linked.link_status(0)?.holds);
@@ -411,7 +402,6 @@ fn messages_of_another_length_are_reported_and_touch_nothing_else() -> Outcome {
         assert_eq!(status[1].first_failed, Some((1, 0, true)));
         assert!((behind..behind + 100).all(|burst| linked.cores[1].peek(burst) == mark));
         assert!(arrived(&linked, 2 * sent.min(expected)));
-        // The next one is not disturbed.
         let status = run(&mut linked, [&send(30, 2, seed + 50), &receive(30, 2)])?;
         assert!(status[1].received == 1 && arrived(&linked, 60), "{status:?}");
     }
@@ -433,7 +423,7 @@ fn only_the_message_that_is_waited_for_is_taken() -> Outcome {
     advance(&mut linked, u64::from(tiny()?.link().transfer_cycles()) + 2_000)?;
     let status = linked.link_status(1)?;
     assert_eq!((status.received, status.receives_failed), (1, 1), "{status:?}");
-    // A message for another DIMM is nobody's here.
+    // No DIMM has the number of this message.
     let lost = send(4, 9, 5).replace("node=1", "node=6");
     start(&mut linked, [&lost, ""])?;
     advance(&mut linked, 3_000)?;
@@ -518,7 +508,6 @@ fn errors_in_the_hardware_are_caught() -> Outcome {
         let right = run(&mut linked, [&send(5, 0, 1), &receive(5, 0)]);
         let found = match design {
             "mutant-swap" => right.is_err(),
-            // Without the mistake that it is about, everything is right.
             "mutant-slot" => {
                 right?;
                 let texts = send_from(SOURCES + 4096, 20, 0x8000, 2) + &send(20, 0x0000, 3);
@@ -542,8 +531,8 @@ fn errors_in_the_hardware_are_caught() -> Outcome {
     Ok(())
 }
 
-/// What one of two cores of the paper sends the other: `count` bursts in each of four ranks, and their receiver's part. Both sides
-/// of a core go through the rows of different banks.
+/// What one of the paper's two cores sends the other: `count` bursts in each of four ranks, and the receiver's part.
+/// Both sides of a core go through the rows of different banks.
 fn moves(from: u32, count: u32) -> [String; 2] {
     let (to, target) = (1 - from, TARGETS + 512);
     let data = format!(".random {:#x} bursts=64 seed={from} kind=bits\n", 4 * SOURCES);
@@ -551,7 +540,6 @@ fn moves(from: u32, count: u32) -> [String; 2] {
     [data + &send, format!("receive address={target:#x}, count={count}, ranks=15, node={from}, slot=1\n")]
 }
 
-/// Two of the paper's cores, connected.
 fn paper_pair() -> Result<LinkedCores, Box<dyn Error>> {
     let config = DesignConfig::preset("hermes")?;
     let mut linked = LinkedCores::pair(&config, &CoreOptions { seed: 16, ..CoreOptions::default() })?;
@@ -559,8 +547,8 @@ fn paper_pair() -> Result<LinkedCores, Box<dyn Error>> {
     Ok(linked)
 }
 
-/// What the paper's core moves over its link: one message, with `one_way` bursts in each rank, then `each_way` both ways at once,
-/// then neurons one by one.
+/// What the paper's core moves over its link: one message of `one_way` bursts in each rank, `each_way` both ways at
+/// once, then neurons one by one.
 fn paper_rates(one_way: u32, each_way: u32) -> Outcome {
     let mut linked = paper_pair()?;
     let bytes = |count: u32| f64::from(count) * 4.0 * 64.0;
@@ -575,7 +563,7 @@ fn paper_rates(one_way: u32, each_way: u32) -> Outcome {
     let slower = ends.iter().max().copied().unwrap_or(1);
     report(&format!("hermes: {:.3} GB/s each way, both at once", bytes(each_way) / slower as f64))?;
 
-    // Neurons of OPT-13B one by one: 5120 weights are 40 bursts in each of four ranks.
+    // Neurons of OPT-13B: 5120 weights are 40 bursts in each of four ranks.
     let neurons = 32_u32;
     let one = |kind: &str, first: u32, node: u32| -> String {
         let of = |n: u32| {
@@ -602,7 +590,8 @@ fn it_does_so_for_megabytes() -> Outcome {
     paper_rates(8192, 8192)
 }
 
-/// What transfers cost a product of 1024 rows of 4096 at batch 1, which is the DRAM's: both take longer, and nothing else changes.
+/// What transfers cost a product of 1024 rows of 4096 at batch 1, which the DRAM limits: both take longer, and nothing
+/// else changes.
 #[test]
 #[ignore = "minutes; run by `make exhaustive`"]
 fn products_and_transfers_share_the_dram() -> Outcome {

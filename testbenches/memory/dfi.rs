@@ -1,7 +1,8 @@
 //! A rank behind its DFI port: is the device initialised as JESD79-4 says, and does every burst come and go at the times of the DFI specification?
 //!
-//! The port's RTL lies between the pins of `rank_port` and a PHY that is written here from DFI 4.0 and JESD79-4: it knows the mode registers that it
-//! was given, and drives the device model from them. Read data come back at random times up to the latest one. Mutants.
+//! The port's RTL lies between the pins of `rank_port` and a PHY, written here from DFI 4.0 and JESD79-4, that drives
+//! the device model from the mode registers that it was given. Read data come back at random times up to the latest
+//! one. Mutants.
 
 use common::rank::{Bench, DataPath, Request, Segment, Stalls};
 use common::rtl::{Mutant, Mutation, design, design_config};
@@ -15,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 
-/// Clocks that the PHY delays commands.
 const COMMAND_CLOCKS: u64 = 1;
 const DESELECTED: CommandPins = CommandPins { cs_n: true, act_n: true, bank_group: 0, bank: 0, address: 0 };
 
@@ -32,7 +32,7 @@ struct Seen {
     rddata_en: bool,
 }
 
-/// What was found, for the test to look at when the bench has gone.
+/// What was found, for the test to read when the bench has gone.
 #[derive(Default)]
 struct Findings {
     errors: Vec<String>,
@@ -50,7 +50,7 @@ struct Phy {
     dram: DramConfig,
     dfi: DfiConfig,
     now: u64,
-    /// When the PHY says that it can be used.
+    /// When the PHY reports that it is ready.
     complete: u64,
     released: Option<u64>,
     cke_since: Option<u64>,
@@ -89,7 +89,7 @@ impl Phy {
         }
     }
 
-    /// A wait of the power up, which takes no longer than it has to.
+    /// A wait of the power up, which takes exactly as long as it has to.
     fn exactly(&self, what: &str, since: u64, clocks: u64) {
         if self.now != since + clocks {
             self.error(format!("{what}: from clock {since}, {clocks} clocks expected"));
@@ -129,7 +129,7 @@ impl Phy {
             0b000 if pins.act_n => {
                 match self.last_command {
                     Some((when, _)) => self.exactly("tMRD", when, 8),
-                    // Commands go through a register more than CKE and what says that the device can be used.
+                    // Commands pass one register more than CKE and the report that the device is ready.
                     None => self.exactly("tXPR", cke, t_xpr.max(5) + 1),
                 }
                 let mode = u64::from(pins.bank_group) << 2 | u64::from(pins.bank);
@@ -192,7 +192,7 @@ impl Phy {
                 let enable = now + u64::from(dfi.t_phy_wrlat(dram));
                 for clock in burst {
                     self.write_enables.insert(enable + clock);
-                    // The bus is driven the device's write latency after the command is at the device.
+                    // The bus is driven the write latency after the command reaches the device.
                     let sampled = enable + u64::from(dfi.t_phy_wrdata()) + clock;
                     self.samples.insert(sampled, now + COMMAND_CLOCKS + self.latencies[1] + clock);
                 }
@@ -202,7 +202,6 @@ impl Phy {
         }
     }
 
-    /// A clock: what is seen at the port, and the read data that come to it.
     fn clock(&mut self, seen: &Seen, rank: Option<&mut Rank>) -> Option<[u64; 2]> {
         self.power_up(seen);
         if !seen.pins.cs_n {
@@ -233,7 +232,7 @@ impl Phy {
         let write = self.bus.remove(&now);
         if let (Some(rank), true) = (rank, self.calibrated.is_some()) {
             if let Some(data) = rank.clock(&pins, write) {
-                // A burst comes back with one delay for all of it.
+                // All of a burst has one delay.
                 if self.words.is_multiple_of(u64::from(DramConfig::T_BL)) {
                     let most = u64::from(self.dfi.read_lag()) - COMMAND_CLOCKS;
                     self.extra = 1 + self.random.next_u64() % most;
@@ -252,7 +251,6 @@ impl Phy {
     }
 }
 
-/// The port in RTL with a PHY at it.
 struct Path {
     model: Model,
     inputs: [InputPort; 5],
@@ -269,7 +267,7 @@ struct Path {
 }
 
 impl Path {
-    /// After power up. `complete` is when the PHY says that it can be used.
+    /// After power up. At `complete` the PHY reports that it is ready.
     fn open(name: &str, device: &DramConfig, seed: u64, complete: u64) -> Result<Self, Box<dyn Error>> {
         let of = MUTANTS.iter().find(|(_, mutation)| mutation.name == name).map_or(name, |(of, _)| *of);
         let config = design_config(of)?;
@@ -403,10 +401,8 @@ impl DataPath for Path {
     }
 }
 
-/// What the PHY has found so far.
 type Found = Arc<Mutex<Findings>>;
 
-/// A rank with its port and PHY after power up, and the PHY's list of findings.
 fn open(name: &str, seed: u64, complete: u64) -> Result<(Bench, Found), Box<dyn Error>> {
     let device = design_config("dfi-device")?;
     let device = device.dram();
@@ -418,13 +414,11 @@ fn open(name: &str, seed: u64, complete: u64) -> Result<(Bench, Found), Box<dyn 
     Ok((bench, found))
 }
 
-/// The first difference that the PHY found, as an error.
 fn whole(found: &Mutex<Findings>) -> Outcome {
     let found = found.lock().map_err(|e| e.to_string())?;
     found.errors.first().map_or(Ok(()), |first| Err(first.clone().into()))
 }
 
-/// Random traffic through the port. Returns the PHY's findings and the first difference.
 fn traffic(name: &str, seed: u64, stalls: Stalls, complete: u64) -> Result<Found, Box<dyn Error>> {
     let (mut bench, found) = open(name, seed, complete)?;
     bench.stalls = stalls;
@@ -452,8 +446,9 @@ fn add_traffic(bench: &mut Bench, segments: u64, requests: u64) {
     }
 }
 
-/// A reset of the controller at every clock from a WR at its pins to well beyond its data, with reads and other writes before and
-/// after it. The burst is then the old one, or the new one with zeros in place of the words that the controller did not drive any more.
+/// A reset of the controller at every clock from a WR at its pins to well beyond its data, with reads and other writes
+/// before and after it. The burst is then the old one, or the new one with zeros for words that were not driven any
+/// more.
 fn resets_at_every_clock(name: &str) -> Outcome {
     let (mut bench, found) = open(name, 21, 0)?;
     let device = bench.rank.config().clone();
@@ -558,8 +553,9 @@ fn a_device_is_powered_up_as_long_as_the_standard_says() -> Outcome {
     Ok(())
 }
 
-/// Faults of the port: waits that are a clock shorter, the wrong mode register, commands, write data, ODT and read data a clock off. The
-/// last two show when the controller is reset: its pins decide on the enable, and words that it does not drive are no zeros.
+/// Faults of the port: waits that are a clock shorter, the wrong mode register, commands, write data, ODT and read data
+/// a clock off. The last two show when the controller is reset: its pins decide on the enable, and words that it does
+/// not drive are no zeros.
 const MUTANTS: [Mutant; 8] = [
     ("dfi", Mutation::new("mutant-wait", "left_q == 13'h1", |s| s.with(1, lit(2, 13)))),
     ("dfi", Mutation::new("mutant-mode", "steps_mode[1:0]", |s| !s.old())),

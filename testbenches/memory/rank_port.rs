@@ -15,9 +15,8 @@ use ndp_testkit::stream;
 use std::error::Error;
 
 const CONFIGS: [&str; 4] = ["hermes", "odd-timings", "hermes-x8", "hermes-x16"];
-/// Those that are reset amid work.
 const RESET: [&str; 5] = ["hermes", "long-row-cycle", "odd-timings", "hermes-x8", "hermes-x16"];
-/// Those whose rates the documentation has.
+/// Those whose rates are documented.
 const MEASURED: [&str; 3] = ["hermes", "hermes-x8", "hermes-x16"];
 /// Bursts of an open row in two bank groups.
 const ROW_PAIR: u64 = 256;
@@ -27,13 +26,13 @@ fn pairs(dram: &DramConfig) -> u64 {
     u64::from(dram.bank_groups()) / 2 * 4
 }
 
-/// The DRAM of a configuration, or of that of a mutant.
+/// The DRAM of a configuration, or of the one of a mutant.
 fn dram(name: &str) -> Result<DramConfig, Box<dyn Error>> {
     let of = MUTANTS.iter().find(|(_, mutation)| mutation.name == name).map_or(name, |(of, _)| *of);
     Ok(design_config(of)?.dram().clone())
 }
 
-/// The port of a configuration or of a mutant with a device of possibly other timings, after reset.
+/// The port of a configuration or of a mutant, after reset, with a device of possibly other timings.
 fn open(name: &str, device: &DramConfig, seed: u64) -> Result<Bench, Box<dyn Error>> {
     Bench::open(&design(name, "rank_port", &MUTANTS)?, device, seed)
 }
@@ -112,7 +111,7 @@ fn a_warm_reset_amid_traffic_breaks_no_rule_and_loses_no_data() -> Outcome {
     Ok(())
 }
 
-/// What resets around a refresh break: before it is due, while banks close, between REF and the first ACT after it.
+/// Resets around a refresh: before it is due, while banks close, between REF and the first ACT after it.
 fn resets_around_refreshes(design: &str, device: &DramConfig) -> Outcome {
     let mut bench = open(design, device, 12)?;
     let interval = u64::from(device.t_refi());
@@ -159,7 +158,6 @@ fn rate(
     Ok((reads[1] - reads[0]) as f64 * 64.0 * 1e3 / (clocks * device.clock_ps() as f64))
 }
 
-/// A stream of segments through the whole rank.
 fn sequential(bench: &mut Bench, next: &mut u64) {
     while bench.segments.len() < 4 {
         let address = *next % bench.rank.config().bursts();
@@ -214,10 +212,9 @@ fn a_stream_of_requests_reaches_the_formula() -> Outcome {
     Ok(())
 }
 
-/// Single reads that need a new row each: of a bank at random, or of all in turn.
 #[test]
 fn requests_in_random_rows_stay_below_their_bound() -> Outcome {
-    // Banks in turn, as docs/rank-port.md has it: only who looks at all four entries comes to that.
+    // Banks in turn, as in docs/rank-port.md: only a controller that looks at all four entries reaches that.
     for (config, documented) in MEASURED.into_iter().zip([6.96, 6.98, 6.75]) {
         let device = dram(config)?;
         let (rows, banks) = (1 << device.row_bits(), u64::from(device.banks()));
@@ -226,7 +223,7 @@ fn requests_in_random_rows_stay_below_their_bound() -> Outcome {
             while bench.requests.len() < 16 {
                 let bank = if in_turn { count % banks } else { bench.below(banks) };
                 count += 1;
-                // Bit 0 of the bank group is the lowest of the burst; what else tells banks apart follows the column.
+                // Bit 0 of the bank group is the lowest of the burst; the rest of the bank's number follows the column.
                 let (pair, half) = (bank % pairs(&device), bank / pairs(&device));
                 let pair = bench.below(rows) * pairs(&device) + pair;
                 let address = pair * ROW_PAIR + 2 * bench.below(128) + half;
@@ -401,7 +398,6 @@ fn two_saturated_sources_take_turns() -> Outcome {
     }
     println!("a lone read takes {:?} cycles: its row closed, its row open", bench.request_waits);
     let (mut next, mut next_request) = (2 * ROW_PAIR, 0);
-    // The longest run of one source's bursts without one of the other's.
     let (mut beats, mut responses, mut longest) = (0, 0, (0, 0));
     for cycle in 0..60_000 {
         sequential(&mut bench, &mut next);
@@ -411,7 +407,7 @@ fn two_saturated_sources_take_turns() -> Outcome {
         let (new_beats, new_responses) = (bench.beats - before.0, bench.responses - before.1);
         beats = if new_responses > 0 { 0 } else { beats + new_beats };
         responses = if new_beats > 0 { 0 } else { responses + new_responses };
-        // Not before both sources are saturated.
+        // Both sources are saturated by then.
         if cycle > 1_000 {
             longest = (longest.0.max(beats), longest.1.max(responses));
         }
@@ -477,8 +473,9 @@ fn a_controller_that_is_a_slot_early_is_caught_by_exactly_that_rule() -> Outcome
     Ok(())
 }
 
-/// The rules of `device` that the design `config` breaks in short visits to rows: as many row commands as possible. If `many_acts`,
-/// neighbours are in different banks, so that after a refresh all are opened one after the other.
+/// The rules of `device` that the design `config` breaks in short visits to rows, with as many row commands as
+/// possible. If `many_acts`, neighbours are in different banks, so that all are opened one after the other after a
+/// refresh.
 fn broken_rules(config: &str, device: &DramConfig, many_acts: bool) -> Result<Vec<Rule>, Box<dyn Error>> {
     let mut bench = open(config, device, 51)?;
     bench.rank.keep_violations(10_000);
@@ -504,7 +501,7 @@ fn broken_rules(config: &str, device: &DramConfig, many_acts: bool) -> Result<Ve
     Ok(rules.into_iter().collect())
 }
 
-/// Mutants, each of which the device has to catch. `mutant-group-bit` breaks no rule: its rate gives it away.
+/// The device has to catch each. `mutant-group-bit` breaks no rule: its rate gives it away.
 const MUTANTS: [Mutant; 9] = [
     // Five activates within tFAW.
     ("hermes", Mutation::new("mutant-faw", "act_count_q[2]", |s| s.lit(0))),
@@ -560,7 +557,7 @@ fn mutants_are_caught() -> Outcome {
     ] {
         assert_eq!(broken_rules(design, &four_groups, false)?, rules, "{design}");
     }
-    // No rule of timing, but data from the wrong row.
+    // Breaks no rule of timing, but data come from the wrong row.
     let mut bench = open("mutant-row", &device, 54)?;
     let far = 1 << (device.burst_bits() - 1);
     for address in [0, far] {

@@ -1,7 +1,8 @@
 //! Does the core do what its programs say, in the cycles that the model says, whatever the ratio and the phase of its clocks?
 //!
-//! The clocks are nowhere in the Verilog, so one model of `tiny` is simulated at every ratio. Bits are compared with the functional
-//! model, cycles, answers and commands with the cycle model, and the device looks at every time between commands. No tolerance.
+//! The clocks are nowhere in the Verilog, so one model of `tiny` is simulated at every ratio. Bits are compared with
+//! the functional model, cycles, answers and commands with the cycle model, and the device checks every time between
+//! commands. No tolerance.
 
 use common::check::Checks;
 use common::clocks::{RATIOS, at};
@@ -18,11 +19,11 @@ use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::io::Write;
 
-/// What the programs left was right, and the model said when each of them would end. What was recorded, and the DRAM's contents
-/// before each program.
+/// The recording of a session that was right in all bits and cycles, and the DRAM's contents before each program.
 type Session = (Recording, Vec<(u64, SparseMemory)>);
 
-/// Random programs on a core of `config`, `stalls` percent of the host's cycles and a request of its own in one of `every`.
+/// Random programs on a core of `config`; the host stalls in `stalls` percent of cycles and has a request in one of
+/// `every`.
 fn session(
     config: &DesignConfig,
     (seed, programs): (u64, usize),
@@ -70,7 +71,7 @@ fn session(
     Ok((core.take_recording().ok_or("nothing was recorded")?, memories))
 }
 
-/// Sessions of `length` programs at each of some ratios and `phases` random phases, each with another behaviour of the host.
+/// Sessions of `length` programs at each of some ratios and `phases` random phases, with another host each.
 fn at_every_ratio(seed: u64, phases: u64, length: usize) -> Outcome {
     let mut random = SplitMix64::new(seed);
     for (index, ratio) in RATIOS.into_iter().enumerate() {
@@ -116,7 +117,7 @@ fn a_model_with_another_period_or_phase_is_caught() -> Outcome {
         let (recording, mut memories) = session(&config, (5, 3), None, (10, 30))?;
         compare(&recording, &mut memories)?;
         let (core, dram) = (config.core().clock_ps(), config.dram().clock_ps());
-        // A picosecond more of either, and edges of the DRAM that come a clock later.
+        // A picosecond more of either, and DRAM edges a clock later.
         let mut wrong = [Clocks::new(core + 1, dram), Clocks::new(core, dram + 1), recording.clocks]
             .map(|clocks| Recording { clocks, ..recording.clone() });
         wrong[2].dram_origin += 1;
@@ -146,7 +147,7 @@ fn a_rank_s_queues_hold_at_every_ratio() -> Outcome {
                 bench.segments.push_back(Segment { address, bursts, tag: round % 16 });
                 for _ in 0..6 {
                     let address = 1024 * bench.below(8) + bench.below(256);
-                    // Writes after each other, so that all places for their data are used.
+                    // Consecutive writes, so that all places for their data are used.
                     let write = (round % 8 < 5).then(|| bench.draw_burst());
                     bench.requests.push_back(Request { address, write, tag: round % 512 });
                 }
@@ -180,7 +181,6 @@ fn clocks_of_a_core_have_their_periods() -> Outcome {
             ranks.iter().all(|clocks| clocks.abs_diff(expected) <= 2),
             "{ratio:?}: {ranks:?}, {expected}"
         );
-        // Four cycles of the slower clock in reset.
         let slower = clocks.core_ps().max(clocks.dram_ps());
         assert!(8 * clocks.core_ps() >= 4 * slower, "{ratio:?}");
     }

@@ -12,7 +12,6 @@ type Sample = (Edge, [u64; 3]);
 
 const CLOCKS: &str = "clocks";
 
-/// The first `edges` edges after a reset.
 fn run(options: &OpenOptions, edges: usize) -> Result<Vec<Sample>, Box<dyn Error>> {
     let mut model = open_with(CLOCKS, options)?;
     let [core, dram, sampled] = ["core_o", "dram_o", "sampled_o"].map(|name| model.output(name));

@@ -37,7 +37,7 @@ fn reached() -> Result<Rc<Module>, HdlError> {
     module.finish()
 }
 
-/// Models that are given the numbers of 0 to 7, one of them odd ones only.
+/// Runs models on the numbers of 0 to 7, one of them on odd ones only.
 fn run_in(folder: &Path) -> Outcome {
     for step in [2, 1] {
         let options = OpenOptions { coverage: Some(folder.to_owned()), ..OpenOptions::default() };
@@ -52,7 +52,6 @@ fn run_in(folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// `ndp verify coverage` with these waivers: arguments.
 fn line(folder: &Path, waivers: &str) -> Result<String, Box<dyn Error>> {
     let file = folder.join("waivers.toml");
     std::fs::write(&file, waivers)?;

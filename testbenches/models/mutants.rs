@@ -15,7 +15,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::error::Error;
 use std::process::Command;
 
-/// `count` mutants of a block, evenly spread over all.
+/// `count` mutants of a block, evenly spread.
 fn some(config: &str, block: &str, count: usize) -> Result<Vec<Mutant>, Box<dyn Error>> {
     let all = Mutant::all(&design_config(config)?.elaborate(block)?);
     Ok(all.iter().step_by(all.len() / count).take(count).cloned().collect())

@@ -1,8 +1,9 @@
 //! Does a native model do what the Verilated one does? On every output, after every change of an input and every edge of a clock.
 //!
-//! The emitter is trusted: nearly all other tests run on what it writes. So blocks with arrays run in lockstep with Verilator here,
-//! with random values on all pins, legal or not, and resets, from random contents that are the same in both; a core runs random programs;
-//! and errors in what the emitter writes have to be found. What is changed in the Verilog (mutants) is always Verilated.
+//! The emitter is trusted: nearly all other tests run on what it writes. So blocks with arrays run in lockstep with
+//! Verilator here, from the same random contents, with resets and random values on all pins, legal or not; a core runs
+//! random programs; and errors in what the emitter writes have to be found. Mutants of the Verilog are always
+//! Verilated.
 
 use common::check::Checks;
 use common::rtl::{design_config, hbm_config};
@@ -16,12 +17,12 @@ use ndp_testkit::RandomPrograms;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Cycles of a model with random values on all pins, in lockstep, from random contents. Returns the number of values that were compared.
+/// Cycles in lockstep with random values on all pins, from random contents. Returns the number of values that were
+/// compared.
 pub fn random_pins(rtl: &Rtl, cycles: u64, seed: u64) -> Result<u64, Box<dyn Error>> {
     random_pins_from(rtl, cycles, seed, Some(seed as u32))
 }
 
-/// The same from these contents, or from zeros.
 fn random_pins_from(
     rtl: &Rtl,
     cycles: u64,

@@ -45,7 +45,6 @@ fn library() -> Result<Library, Box<dyn Error>> {
     Ok(Library { comb: Liberty::scan(cells::liberty())?, seq: None, avoided: Vec::new() })
 }
 
-/// Maps the lane, and counts 308 cycles at work and 310 at rest.
 fn counted(
     clock_gate: Option<&str>,
     folder: &Path,
@@ -76,7 +75,6 @@ fn counted(
     })?)
 }
 
-/// Dynamic power in mW at work and at rest.
 fn lane(clock_gate: Option<&str>, waves: &Path) -> Result<[f64; 2], Box<dyn Error>> {
     let found = counted(clock_gate, tempfile::tempdir()?.path(), waves, 2.0)?;
     Ok([0, 1].map(|window| found[window].modules[0].power_mw.dynamic()))

@@ -10,7 +10,7 @@ use ndp_sim::ffi::{Form, Model, OpenOptions, WaveOptions};
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Cycles after reset until the model panics, at most 40, and what it says, if the counters of `step` count.
+/// Cycles after reset until the model panics, at most 40, and its message, if the counters of `step` count.
 fn first_failure(options: &OpenOptions, step: u64) -> Result<Option<(u64, String)>, Box<dyn Error>> {
     let mut model = open_with("limits", options)?;
     let pin = model.input("step_i")?;
@@ -25,7 +25,6 @@ fn first_failure(options: &OpenOptions, step: u64) -> Result<Option<(u64, String
     Ok(None)
 }
 
-/// Every form of model, the one with waves too.
 fn forms() -> Result<Vec<OpenOptions>, Box<dyn Error>> {
     let of = |form| OpenOptions { form, ..OpenOptions::default() };
     let folder = tempfile::tempdir()?.keep();
@@ -36,7 +35,7 @@ fn forms() -> Result<Vec<OpenOptions>, Box<dyn Error>> {
 #[test]
 fn a_failure_is_a_panic_that_names_instance_property_and_cycle() -> Outcome {
     for options in forms()? {
-        // Counter 6 has 8 as its limit, which it reaches after as many cycles; the edge after that sees it.
+        // Counter 6 reaches its limit of 8 after as many cycles; the next edge sees it.
         let (cycle, said) = first_failure(&options, 1 << 6)?.ok_or("no failure")?;
         let expected = "selftest/limits: in cycle 10 (0 of the DRAM) this does not hold: \
                         counter6.below: the count is below the limit";
@@ -64,7 +63,7 @@ fn nothing_is_checked_during_reset_and_failures_can_be_counted() -> Outcome {
         model.tick();
         assert_eq!(model.property_failures(), 1);
         model.set(pin, 0b11);
-        // Counter 0 is at its limit after two cycles and fails at each edge from then on, counter 1 from the fourth on.
+        // Counter 0 fails at each edge after two cycles, counter 1 from the fourth on.
         let mut counts = Vec::new();
         for _ in 0..6 {
             model.tick();

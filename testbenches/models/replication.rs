@@ -1,7 +1,8 @@
 //! Do all instances of a replicated module share their code?
 //!
-//! If Verilator gives each compute tile functions of its own, the core is simulated at half the speed and compiled in twice the time. It
-//! does so, for example, where a child of the tile is not inlined and one of its ports is the register of another child.
+//! If Verilator gives each compute tile functions of its own, the core is simulated at half the speed and compiled in
+//! twice the time. That happens, for example, where a child of the tile is not inlined and a port of it is another
+//! child's register.
 
 use ndp_config::DesignConfig;
 use ndp_verilate::{Cache, Rtl, Variant, tools};

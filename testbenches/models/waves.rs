@@ -1,7 +1,7 @@
 //! The harness on itself: ports, errors, independence of models, and waves.
 //!
-//! Runs on the two self-test blocks, which have a port of every storage class. Waves are read back with a reader
-//! that shares no code with the writer. What the hardware computes is left to the other testbenches.
+//! Runs on the two self-test blocks, which have a port of every storage class. Waves are read back with a reader that
+//! shares no code with the writer.
 
 use common::Outcome;
 use common::selftest::{SelfTest, open, open_with};
@@ -21,7 +21,6 @@ const ADDER: &str = "adder";
 const WIDTHS: [u32; 7] = [1, 8, 16, 32, 64, 100, 128];
 const SEED: u64 = 0x5eed_0001;
 
-/// SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -42,7 +41,7 @@ fn mask(width: u32) -> u128 {
     u128::MAX >> (128 - width)
 }
 
-/// Drives the accumulator with random terms; all outputs after each of `cycles` cycles.
+/// Drives the accumulator with random terms; all outputs after each cycle.
 fn run(options: &OpenOptions, cycles: u64, seed: u64) -> Result<Vec<Vec<u128>>, Box<dyn Error>> {
     let mut model = open_with(ACCUMULATOR, options)?;
     let mut random = Random(seed);
@@ -72,7 +71,6 @@ fn with_waves(waves: WaveOptions) -> OpenOptions {
     OpenOptions { waves: Some(waves), ..OpenOptions::default() }
 }
 
-/// Every value change of a file.
 fn changes(path: &Path) -> Result<Vec<Change>, Box<dyn Error>> {
     let mut wave = wellen::simple::read(path)?;
     let hierarchy = wave.hierarchy();
@@ -96,7 +94,6 @@ fn changes(path: &Path) -> Result<Vec<Change>, Box<dyn Error>> {
     Ok(all)
 }
 
-/// The value that the changes give a signal at a time.
 fn value_at(changes: &[Change], name: &str, time: u64) -> Option<u128> {
     let own = changes.iter().filter(|(n, t, _)| n == name && *t <= time);
     own.max_by_key(|(_, t, _)| *t).and_then(|(_, _, bits)| u128::from_str_radix(bits, 2).ok())
@@ -110,7 +107,6 @@ fn times(wave: &Waveform) -> (Option<u64>, Option<u64>) {
 fn a_model_has_the_ports_of_its_block() -> Outcome {
     let rtl = rtl(&SelfTest, ACCUMULATOR)?;
     let model = Model::open(&rtl, &OpenOptions::default())?;
-    // The model was looked for, and so were the tools that build it.
     assert!(versions().is_some_and(|[verilator, _]| verilator.starts_with("5.")));
     assert_eq!(model.name(), "selftest/accumulator");
     let known = |port: &PortInfo| (port.name.to_owned(), port.width, port.output);
@@ -260,7 +256,7 @@ fn waves_do_not_change_the_outputs() -> Outcome {
         }
         assert_eq!(run(&with_waves(waves), 400, SEED)?, plain, "{file}, seed {SEED:#x}");
     }
-    // The comparison can fail: one other seed, other outputs.
+    // The comparison can fail: another seed gives other outputs.
     assert_ne!(run(&OpenOptions::default(), 400, SEED + 1)?, plain);
     Ok(())
 }
@@ -318,7 +314,7 @@ fn a_window_holds_nothing_but_its_cycles() -> Outcome {
         let name = "TOP.selftest_accumulator.cycle_o";
         let own = changes.iter().filter(|(n, ..)| n == name);
         let own: Vec<_> = own.map(|(_, time, bits)| (*time, u64::from_str_radix(bits, 2))).collect();
-        // The state at the start, then one change at each of the five edges; two cycles went to the reset.
+        // The state at the start, then one change at each of the five edges; the reset took two cycles.
         let expected = [(40_000, 38), (40_500, 39), (41_500, 40), (42_500, 41), (43_500, 42), (44_500, 43)];
         assert_eq!(own, expected.map(|(time, value)| (time, Ok(value))), "{file}");
     }

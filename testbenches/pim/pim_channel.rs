@@ -1,8 +1,8 @@
 //! A channel of HBM-PIM: are the outputs of the RTL those of the device model in every clock, for any input?
 //!
-//! Both get the same words on the command buses and the data bus; every answer, every word on the bus and every report is compared,
-//! and so every sum, by RES and SUM. Random streams meet every rule; the tables of `docs/hbm-pim.md` are gone through one by one,
-//! one clock too early and in time, with numbers written out here. Mutants of the Verilog have to be found.
+//! Both get the same words on the command buses and the data bus; every answer, word on the bus and report is compared,
+//! and so every sum, by RES and SUM. Random streams meet every rule; the tables of `docs/hbm-pim.md` are gone through
+//! one by one, one clock too early and in time, with numbers written out here. Mutants of the Verilog have to be found.
 
 use common::pim_streams::Stream;
 use common::rtl::{Mutant, Mutation, hbm_config, hbm_design};
@@ -28,7 +28,6 @@ fn config(name: &str) -> Result<HbmConfig, Box<dyn Error>> {
     Ok(hbm_config(name)?)
 }
 
-/// The channel of a memory or of a mutant.
 fn channel(name: &str) -> Result<Rtl, Box<dyn Error>> {
     Ok(hbm_design(name, PimChannel::BLOCK, &MUTANTS)?)
 }
@@ -44,7 +43,6 @@ fn words(command: HbmCommand) -> [u32; 2] {
     if is_row { [command.encode(), 0] } else { [0, command.encode()] }
 }
 
-/// Prints a measured figure past the capture of the test's output.
 fn report(line: &str) -> Outcome {
     writeln!(std::io::stderr(), "pim_channel: {line}")?;
     Ok(())
@@ -84,7 +82,7 @@ fn wait(sides: &mut Lockstep, clocks: u64) -> ndp_files::Result<()> {
     (0..clocks).try_for_each(|_| sides.clock(0, 0, None).map(|_| ()))
 }
 
-/// All columns of a row, one after the other as fast as the bus allows.
+/// All columns of a row, as fast as the bus allows.
 fn row_of(sides: &mut Lockstep, at: (u8, u8, u32), fill: Option<&mut Stream>) -> Outcome {
     let c = sides.device.config().clone();
     let (bank_group, bank, row) = at;
@@ -110,7 +108,6 @@ fn row_of(sides: &mut Lockstep, at: (u8, u8, u32), fill: Option<&mut Stream>) ->
             .map(|clock| (clock / step, clock % step))
             .filter(|(n, half)| writes && *n < u64::from(HbmConfig::COLUMNS) && *half < 2);
         let word = if clock < end && clock % step == 0 {
-            // Below 32.
             let column = (clock / step) as u8;
             let (partition, auto_precharge) = (0, false);
             words(match writes {
@@ -132,7 +129,7 @@ fn row_of(sides: &mut Lockstep, at: (u8, u8, u32), fill: Option<&mut Stream>) ->
     Ok(())
 }
 
-/// The last clock in which a refresh is in time if there was none: eight of each bank are outstanding, and the next one.
+/// The last clock in which the first refresh is in time: eight of each bank are outstanding, and the next one.
 fn overdue(c: &HbmConfig) -> u64 {
     let outstanding = if c.refresh() == HbmRefresh::All { 8 } else { 8 * c.banks() };
     u64::from((outstanding + 1) * c.refresh_interval())
@@ -141,7 +138,7 @@ fn overdue(c: &HbmConfig) -> u64 {
 /// Random streams, each broken off by a reset; `rows` of each bank are written before and read at the end.
 fn streams(design: &str, seed: u64, count: u64, clocks: u64, rows: &[u32]) -> Result<Stream, Box<dyn Error>> {
     let c = config(design)?;
-    // Contents that are all written may be anything before.
+    // Contents that are all written may be random before.
     let random = (rows.len() == c.rows() as usize).then_some(seed as u32);
     let mut sides = open(design, random)?;
     let mut stream = Stream::new(&c, seed);
@@ -158,7 +155,7 @@ fn streams(design: &str, seed: u64, count: u64, clocks: u64, rows: &[u32]) -> Re
         for _ in 0..clocks / 2 + stream.below(clocks) {
             stream.step(&mut sides).map_err(|e| format!("{design}, seed {seed}, stream {n}: {e}"))?;
         }
-        // Every now and then for so long that a refresh is overdue.
+        // Sometimes so long that a refresh is overdue.
         if n % 100 == 99 {
             wait(&mut sides, overdue(&c)).map_err(|e| format!("{design}, seed {seed}, stream {n}: {e}"))?;
             stream.restart();
@@ -166,7 +163,6 @@ fn streams(design: &str, seed: u64, count: u64, clocks: u64, rows: &[u32]) -> Re
                 stream.step(&mut sides).map_err(|e| format!("{design}, seed {seed}, stream {n}: {e}"))?;
             }
         }
-        // In the middle of whatever is going on.
         let length = 1 + stream.below(3);
         sides.reset(length)?;
         stream.restart();
@@ -177,7 +173,6 @@ fn streams(design: &str, seed: u64, count: u64, clocks: u64, rows: &[u32]) -> Re
     Ok(stream)
 }
 
-/// Codes that must have come up: all but those that the memory cannot give.
 fn expect_codes(design: &str, seen: &BTreeMap<u8, u64>) -> Outcome {
     let c = config(design)?;
     let absent = |code: u8| match code {
@@ -225,7 +220,6 @@ fn random_streams_without_slicing() -> Outcome {
     run_streams(AIM, 2, 500, 600, &rows)
 }
 
-/// With a longer tCCD_L.
 #[test]
 fn random_streams_with_refreshes_of_single_banks() -> Outcome {
     let rows: Vec<u32> = (0..config(GROUPS)?.rows()).collect();
@@ -291,7 +285,6 @@ const MAC: HbmCommand = Mac { column: 2, slot: 1, first: false };
 const RES: HbmCommand = ReadResults;
 const REF: HbmCommand = Refresh;
 
-/// A refresh, of the first bank if it is of one.
 fn refresh(c: &HbmConfig) -> HbmCommand {
     match c.refresh() {
         HbmRefresh::All => REF,
@@ -302,8 +295,8 @@ fn refresh(c: &HbmConfig) -> HbmCommand {
 const DATA: [[u64; 2]; 2] =
     [[0x3C00_4000_4200_4400, 0xBC00_3800_3400_0001], [0x7BFF_0400_C500_0000, 0x1234_5678_1357_2468]];
 
-/// A rule: what comes long before, what comes when, the last command, the first clock in which it is legal, and the answer one
-/// clock earlier.
+/// A rule: what comes long before, what comes when, the last command, the first clock in which it is legal, and the
+/// answer one clock earlier.
 struct Case {
     before: Vec<HbmCommand>,
     timeline: Vec<(u32, HbmCommand)>,
@@ -446,7 +439,6 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
         for last in [b, far, pact(1), next] {
             add(&[], &[(0, refreshes)], last, c.t_rrefd(), 53);
         }
-        // The others are read meanwhile.
         add(&[far], &[(0, refreshes)], rd(1, 0), 1, 0);
     }
     add(&[b], &[(0, far)], pre(0, 1, 0), 2, 47);
@@ -512,7 +504,6 @@ fn every_distance_is_refused_one_clock_early_and_taken_in_time() -> Outcome {
     Ok(())
 }
 
-/// Every column of `row` of all banks, and every sum.
 fn contents(sides: &mut Lockstep, row: u32) -> Result<Vec<[[u64; 2]; 2]>, Box<dyn Error>> {
     let c = sides.device.config().clone();
     let mut all = Vec::new();
@@ -540,7 +531,7 @@ fn contents(sides: &mut Lockstep, row: u32) -> Result<Vec<[[u64; 2]; 2]>, Box<dy
     Ok(all)
 }
 
-/// Nothing of what is asked for may change: contents and sums after the refusal are those without it.
+/// Contents and sums after the refusal are those without it.
 #[test]
 fn the_five_refusals_leave_everything_as_it_was() -> Outcome {
     for design in [TINY, AIM] {
@@ -601,7 +592,7 @@ fn the_five_refusals_leave_everything_as_it_was() -> Outcome {
     Ok(())
 }
 
-/// A refresh is overdue in the first clock after nine intervals, beside a command, and said once.
+/// Reported in the first clock after nine intervals, beside a command, and once.
 #[test]
 fn an_overdue_refresh_is_reported_in_the_right_clock() -> Outcome {
     for &design in first(2, &[TINY, AIM, GROUPS]) {
@@ -627,7 +618,7 @@ fn units(bits: u16) -> i128 {
     if bits >> 15 == 1 { -magnitude } else { magnitude }
 }
 
-/// Sums of long runs against integers of their own, digit by digit: SUM of every bank.
+/// Sums of long runs, by SUM of every bank, against integers, digit by digit.
 #[test]
 fn sums_are_those_of_integers() -> Outcome {
     for &design in first(2, &[TINY, AIM, PAPER]) {
@@ -637,7 +628,7 @@ fn sums_are_those_of_integers() -> Outcome {
         let mut finite = |_| {
             std::array::from_fn(|_| {
                 stream.data().map(|word| {
-                    // No infinities and NaNs: the uppermost exponent becomes a lower one.
+                    // Infinities and NaNs get a lower exponent.
                     let special =
                         |lane: u32| (word >> (16 * lane) & 0x7C00 == 0x7C00).then_some(0x4000 << (16 * lane));
                     (0..4).filter_map(special).fold(word, |word, bit| word & !bit)
@@ -645,7 +636,7 @@ fn sums_are_those_of_integers() -> Outcome {
             })
         };
         let mut operands: Vec<[[u64; 2]; 2]> = (0..2).map(&mut finite).collect();
-        // One of them as large as can be, and so are some columns, of one sign each.
+        // One operand is as large as can be, and so are some columns, of one sign each.
         let largest = [0x7BFF_7BFF_7BFF_7BFFu64; 2];
         operands[1] = [largest; 2];
         for (slot, operand) in operands.iter().enumerate() {
@@ -701,7 +692,6 @@ fn sums_are_those_of_integers() -> Outcome {
     Ok(())
 }
 
-/// Mutants, each of which the device model has to catch.
 pub const MUTANTS: [Mutant; 14] = [
     // Any number of rows in a window.
     (TINY, Mutation::new("mutant-window", "act_i & (|window3_q)", |s| s.with(1, lit(0, 1)))),
@@ -744,7 +734,7 @@ fn mutants_are_caught() -> Outcome {
         report(&format!("{name}: {message}"))?;
     }
     assert_eq!(outcome_of(TINY, TINY, &rows)?, Ok(()));
-    // Without the distance from a read to a write the data bus itself is what objects.
+    // Without the distance from a read to a write the data bus objects.
     let mut channel = PimChannel::open(&self::channel("mutant-turn-around")?, &OpenOptions::default())?;
     let mut give = |command: HbmCommand, pause: u32| {
         let [row, column] = words(command);
@@ -760,7 +750,6 @@ fn mutants_are_caught() -> Outcome {
     Ok(())
 }
 
-/// The streams of a small memory on a design: the first mismatch, if any.
 fn outcome_of(of: &str, design: &str, rows: &[u32]) -> Result<Result<(), String>, Box<dyn Error>> {
     let c = config(of)?;
     let mut sides = Lockstep::of_rtl(&channel(design)?, &c, &OpenOptions::default())?;

@@ -1,7 +1,7 @@
 //! `ndp generate pim` from outside: modes in one table, offloading by the scheduler and by number, files, and what is said to bad arguments.
 //!
-//! The channels are the device model, which is faster, with the host's scheduler or the controller in RTL; on channels in RTL the same host
-//! runs in `pim_host.rs`.
+//! The channels are the device model, which is faster, with the host's scheduler or the controller in RTL;
+//! `pim_host.rs` runs the same host on channels in RTL.
 
 use crate::program::{json, ndp, refused, stdout};
 use common::{Outcome, some};
@@ -14,7 +14,7 @@ const SLOW_SHORT: &str = "generate pim --channel model --prompt It --prompt Mr -
 /// With the paper's.
 const SHORT: &str = "generate pim --channel model --hardware librapim --prompt It --prompt Mr --prompt A --prompt Sh --tokens 4,2 \
     --temperature 0";
-/// As short as it can be with tokens that are decided about.
+/// As short as possible with tokens that are decided about.
 const SHORTEST: &str = "generate pim --channel model --hardware librapim --prompt I --prompt M --prompt A --prompt S --tokens 2 --temperature 0";
 
 fn file(name: &str) -> PathBuf {
@@ -35,13 +35,13 @@ fn energies<'a>(values: impl IntoIterator<Item = &'a Value>) -> Result<[u64; 3],
     Ok(sum)
 }
 
-/// Rows of a table that are those of a mode.
 fn rows_of<'a>(report: &'a Value, table: &str, mode: &Value) -> Vec<&'a Value> {
     let rows = report[table].as_array().into_iter().flatten();
     rows.filter(|row| row["mode"] == mode["mode"]).collect()
 }
 
-/// Energies by channel, command, part and operation are the total, and what was counted is what the channels were given.
+/// Energies by channel, command, part and operation add up to the total, and the counts are what the channels were
+/// given.
 fn all_energy_has_a_use(report: &Value, mode: &Value) -> Outcome {
     let found = &mode["energy"];
     let total = energy(&found["total"])?;
@@ -94,7 +94,7 @@ fn all_modes_are_in_one_table_and_the_scheduler_moves_both() -> Outcome {
             ["clocks", "npu_busy", "npu_idle"].map(|key| number(mode, key).unwrap_or(0));
         assert_eq!(clocks, npu + idle);
         assert_eq!((number(mode, "texts_differ")?, number(mode, "protocol_violations")?), (0, 0));
-        // What passed over the buses is what was compared, and what the channels say.
+        // What passed over the buses is what was compared, and what the channels report.
         all_energy_has_a_use(&report, mode)?;
         let weights = number(&mode["bytes"], "weights")?;
         assert_eq!(weights, 32 * number(mode, "columns_checked")?);
@@ -113,7 +113,6 @@ fn all_modes_are_in_one_table_and_the_scheduler_moves_both() -> Outcome {
     assert!(number(dbo, "ffn_requests")? > 0 && number(dbo, "mha_requests")? > 0, "{dbo}");
     assert!(number(dbo, "clocks")? < number(dex, "clocks")?);
     assert_eq!(number(dex, "ffn_requests")? + number(dex, "mha_requests")?, 0);
-    // What moved is there with offloading and not without.
     let moved = |mode: &Value, operation: &str| {
         let operations = mode["energy"]["operations"].as_array();
         operations.is_some_and(|all| all.iter().any(|of| of["operation"] == operation))
@@ -125,7 +124,7 @@ fn all_modes_are_in_one_table_and_the_scheduler_moves_both() -> Outcome {
         assert_eq!([dex, dbo].map(|mode| moved(mode, operation)), [true, true], "{operation}");
     }
     let decisions = rows_of(&report, "decisions", dbo);
-    // Three tokens behind the first in the first group, one in the second.
+    // Three tokens after the first in the first group, one in the second.
     assert_eq!(decisions.len(), 3 + 1);
     Ok(())
 }
@@ -196,7 +195,7 @@ fn the_controller_in_rtl_offloads_as_the_scheduler_says() -> Outcome {
         assert!(each.iter().flatten().all(|count| count.is_some_and(|count| count > 0)), "{each:?}");
         shares.push((each, number(mode, "ffn_requests")?, number(mode, "mha_requests")?));
     }
-    // The same work is done, whoever gives the commands.
+    // The work is the same with either scheduler.
     assert_eq!(shares[0], shares[1]);
     let live = json(&format!("{SLOW_SHORT} --mode dex+dbo --controller rtl --json"))?;
     let mode = &live["modes"][0];
@@ -368,7 +367,8 @@ fn requests_are_served_in_rtl_with_the_texts_of_the_software() -> Outcome {
     assert_eq!((iterations.len(), number(&served["entries"][0], "tokens")?), (2, 3));
     for one in iterations {
         let (ns, table) = (number(one, "ns")? as f64, number(one, "table_ns")? as f64);
-        // Tables leave out refresh, the first row of each matrix, and the writing of keys and values; the host reads weights for each prompt.
+        // Tables leave out refresh, the first row of each matrix, and the writing of keys and values; the host reads
+        // weights for each prompt.
         let is_prompt = one["prompts"] != Value::Array(Vec::new());
         assert!((if is_prompt { 0.4 } else { 0.8 }..1.0).contains(&(table / ns)), "{one}");
     }

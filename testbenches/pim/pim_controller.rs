@@ -1,9 +1,9 @@
 //! The controller of a PIM channel: does it ever break a rule, does everything come back right, and do reads and MACs go on beside each
 //! other?
 //!
-//! The channel is the device model, with the Verilated channel beside it in some runs: any refusal fails. What is read is compared
-//! with a map of columns, what is computed with exact sums of `rust/numerics`. Rates are measured, printed and asserted: with banks cut in two
-//! both reach at least 95 % of what each reaches alone; joined, their times add up.
+//! The channel is the device model, with the Verilated channel beside it in some runs: any refusal fails. What is read
+//! is compared with a map of columns, what is computed with exact sums of `rust/numerics`. Rates are measured, printed
+//! and asserted: with banks cut in two both reach at least 95 % of what each reaches alone; joined, their times add up.
 
 use common::rtl::{Mutant, Mutation, hbm_config, hbm_design};
 use common::{Outcome, amount, some};
@@ -32,7 +32,6 @@ fn config(name: &str) -> Result<HbmConfig, Box<dyn Error>> {
     Ok(hbm_config(name)?)
 }
 
-/// Prints a measured figure past the capture of the test's output.
 fn report(line: &str) -> Outcome {
     writeln!(std::io::stderr(), "pim_controller: {line}")?;
     Ok(())
@@ -104,7 +103,6 @@ impl Bench {
             .map(|at| HbmPlace {
                 bank: ((at % groups) * per_group + r.bank) as usize,
                 row: r.row,
-                // Below 32.
                 column: (at / groups) as u8,
             })
             .collect()
@@ -142,7 +140,6 @@ impl Bench {
             }
             Operation::Run { row, column, slot, columns, first, take, .. } => {
                 if take {
-                    // What the reads have brought, in their order.
                     for s in slot..slot + columns {
                         self.buffer[s as usize] = self.shared[s as usize].pop_front().expect("shared before");
                     }
@@ -181,7 +178,6 @@ impl Bench {
         }
     }
 
-    /// Waits for everything and compares what was read.
     fn check(&mut self) -> Result<u64, Box<dyn Error>> {
         let end = self.system.drain()?;
         for (kind, name) in ["columns", "results", "sums"].into_iter().enumerate() {
@@ -224,7 +220,8 @@ impl Bench {
         }
     }
 
-    /// Columns that are read and taken by MACs as they come, a few slots at a time, beside other requests and operations.
+    /// Columns that are read and taken by MACs as they come, a few slots at a time, beside other requests and
+    /// operations.
     fn sharing(&mut self, host: &[u32], weights: &[u32]) {
         let first = self.config.buffer_slots() / 2;
         let slots = self.config.buffer_slots() - first;
@@ -290,17 +287,17 @@ fn random_work(design: &str, of: &HbmConfig, boundary: u16, rtl: bool, seed: u64
     work(&mut bench, design, boundary, seed)
 }
 
-/// Random requests and operations for a channel that differs from what the controller was made for.
+/// The same for a channel that differs from what the controller was made for.
 fn random_work_on(design: &str, device: &HbmConfig, boundary: u16, seed: u64) -> Outcome {
     random_work(design, device, boundary, false, seed)
 }
 
-/// The same for a system that is there; the rows in use are written first.
+/// The same for an open system; the rows in use are written first.
 fn work(bench: &mut Bench, design: &str, boundary: u16, seed: u64) -> Outcome {
     let c = bench.config.clone();
     let edge = u32::from(boundary) * c.subarray_rows();
     let top = c.rows() - 1;
-    // Rows to compute with, which are filled before, and rows of the host on either side.
+    // Rows to compute with, filled before, and rows of the host on either side.
     let weights = [edge + 1, top];
     let mut host = vec![edge + 2, top - 1];
     if boundary > 0 {
@@ -330,7 +327,7 @@ fn work(bench: &mut Bench, design: &str, boundary: u16, seed: u64) -> Outcome {
         if c.command_set() == HbmCommandSet::Aim {
             continue;
         }
-        // Into slots that nothing else uses; what multiplies by them comes when they have been read.
+        // Into slots that nothing else uses; MACs with them come after the read.
         let slot = bench.below(c.buffer_slots());
         let request = bench.random_request(&host);
         let columns = request.columns.min(c.buffer_slots() - slot);
@@ -362,7 +359,7 @@ fn nothing_is_refused_and_everything_is_right() -> Outcome {
     Ok(())
 }
 
-/// Copies and sums, which are not among the commands of AiM, beside reads and results: those keep their kind.
+/// Copies and sums, which AiM does not have, beside reads and results, which keep their kind.
 fn refused_reads(design: &str, rtl: bool) -> Outcome {
     let c = config(SERIAL)?;
     let mut bench = Bench::open(design, &c, 0, rtl, 90)?;
@@ -407,7 +404,6 @@ fn a_kind_that_is_kept_for_a_refused_read_is_caught() {
     assert!(message.contains("columns"), "{message}");
 }
 
-/// A reset in the middle of reads, writes, runs and refreshes; then everything is as from the start.
 #[test]
 fn a_reset_in_the_middle_leaves_nothing_behind() -> Outcome {
     for (design, boundary, rtl) in [(TINY, 3, false), (TINY, 3, true), (TINY, 0, false), (AIM, 0, false)] {
@@ -444,7 +440,7 @@ fn the_verilated_channel_takes_it_as_well() -> Outcome {
     Ok(())
 }
 
-/// Clocks for `stripes` stripes of reads and `runs` rows of MACs with a result each, whichever of them there are, and commands by kind.
+/// Clocks for `stripes` stripes of reads and `runs` rows of MACs with a result each, and commands by kind.
 fn clocks(design: &str, boundary: u16, stripes: u32, runs: u32) -> Result<u64, Box<dyn Error>> {
     let c = config(design)?;
     let mut bench = Bench::open(design, &c, boundary, false, 3)?;
@@ -478,7 +474,8 @@ fn clocks(design: &str, boundary: u16, stripes: u32, runs: u32) -> Result<u64, B
     Ok(bench.check()? - start)
 }
 
-/// Reads and MACs, alone and together, over equal times; of the MACs also what they take at the pace that full reads leave them.
+/// Reads and MACs, alone and together, over equal times; of the MACs also what they take at the pace that full reads
+/// leave them.
 fn rates(design: &str, boundary: u16) -> Result<[f64; 4], Box<dyn Error>> {
     let (stripes, runs) = (200, 200);
     let reads = clocks(design, boundary, stripes, 0)?;
@@ -499,13 +496,12 @@ fn rates(design: &str, boundary: u16) -> Result<[f64; 4], Box<dyn Error>> {
         100.0 * both as f64 / reads.max(macs) as f64,
         100.0 * both as f64 / (reads + macs) as f64
     ))?;
-    // Reads have every so many clocks of the column bus.
     let c = config(design)?;
     let paced = u64::from(runs) * 31 * u64::from(c.t_ccd_l().next_multiple_of(c.t_ccd_s()) - c.t_ccd_l());
     Ok([reads as f64, macs as f64, both as f64, (macs + paced) as f64])
 }
 
-/// FFN offload with one transfer (Fig. 14): each column that is read is multiplied by the banks too, once.
+/// FFN offload with one transfer (Fig. 14): the banks also multiply each column that is read, once.
 #[test]
 fn columns_for_both_devices_come_at_the_rate_of_reads() -> Outcome {
     let c = config(PAPER)?;
@@ -548,7 +544,7 @@ fn cut_banks_do_both_at_once_and_joined_ones_one_after_the_other() -> Outcome {
     for (design, [reads, macs, both, paced]) in cut {
         // The same work in a time in which each had 95 % of its rate.
         let longest = reads.max(macs).max(paced);
-        // A round of refreshes every 400 clocks, and the rows that are opened again behind it, are a larger part of it.
+        // A round of refreshes every 400 clocks, and the rows that are reopened after it, are a larger part of it.
         let share = if design == GROUPS { 0.9 } else { 0.95 };
         assert!(both <= longest / share, "{design}: {both} clocks, {reads} and {macs} alone, {paced} paced");
     }
@@ -558,7 +554,6 @@ fn cut_banks_do_both_at_once_and_joined_ones_one_after_the_other() -> Outcome {
     Ok(())
 }
 
-/// Mutants: what the channel refuses, and what comes back wrong.
 pub const MUTANTS: [Mutant; 7] = [
     // Data are awaited of a read that the channel has refused.
     (SERIAL, Mutation::new("mutant-refused-read", "asks_q & ~(|column_status_i)", |s| s.part(0))),
@@ -595,8 +590,9 @@ fn mutants_are_caught() -> Outcome {
     Ok(())
 }
 
-/// A channel that is a clock slower in one of its times refuses a command by that rule, so the controller gives one in the first clock that is
-/// legal, and none in the clock before: the same work is refused nothing by the channel as it is. (tSLICE is over when the first row is wanted.)
+/// A channel that is a clock slower in one of its times refuses a command by that rule, and the channel as it is
+/// refuses nothing of the same work: so the controller gives a command in the first legal clock, and none before.
+/// (tSLICE is over when the first row is wanted.)
 #[test]
 fn every_distance_is_kept_and_none_is_longer_than_it_must_be() -> Outcome {
     for (design, boundary, times) in [
@@ -656,7 +652,7 @@ fn a_wrong_bit_in_the_channel_is_caught() -> Outcome {
     Ok(())
 }
 
-/// The pictures in `docs` are of these commands, and show what they are there for.
+/// The pictures in `docs` are of these commands, and show what they are meant to.
 #[test]
 fn the_documented_diagrams_are_those_of_the_rtl() -> Outcome {
     let c = config(PAPER)?;

@@ -1,8 +1,9 @@
 //! Texts with attention and FFNs in Verilated banks: are they those of the software, without and with slicing and offloading, and is
 //! an error found?
 //!
-//! Channels in RTL, every clock compared with the device model; the host of `rust/librapim/src/host` in front of them. More prompts and modes
-//! run on the device model alone in `rust/librapim/tests/host`. The same with the controller in RTL between host and channels.
+//! Channels in RTL, every clock compared with the device model, with the host of `rust/librapim/src/host`; the same
+//! with the controller in RTL between them. More prompts and modes run on the device model alone in
+//! `rust/librapim/tests/host`.
 
 use common::rtl::hbm_design;
 use common::{Outcome, some};
@@ -41,7 +42,6 @@ fn prompts() -> Vec<Prompt> {
 
 type Opened = Result<Vec<Channel>, Box<dyn Error>>;
 
-/// As many channels as a memory has.
 fn opened<P: Pins + 'static>(config: &HbmConfig, open: impl Fn() -> Result<P, Box<dyn Error>>) -> Opened {
     Ok(boxed((0..config.channels()).map(|_| open()).collect::<Result<Vec<_>, _>>()?))
 }
@@ -52,12 +52,11 @@ fn channels(built: &HbmConfig, model: &HbmConfig) -> Opened {
     opened(built, || Ok(Lockstep::of_rtl(&channel, model, &OpenOptions::default())?))
 }
 
-/// The same behind controllers in RTL.
 fn hosted(config: &HbmConfig) -> Opened {
     opened(config, || Ok(Hosted::open(config, true, ControlledWaves::default())?))
 }
 
-/// Device models of channels behind this controller in RTL.
+/// Device models of channels with this controller in RTL.
 fn behind(controller: &Rtl, config: &HbmConfig) -> Opened {
     opened(config, || Ok(Hosted::of_rtl(controller, config)?))
 }
@@ -138,7 +137,6 @@ fn a_memory_of_another_kind_than_its_model_is_caught() -> Outcome {
     }
 }
 
-/// A run of two groups on these channels.
 fn offloaded(
     model: &Model,
     config: &HbmConfig,
@@ -179,7 +177,7 @@ fn fixed_shares_agree(config: &HbmConfig, channels: impl Fn() -> Opened) -> Outc
         assert_texts(&model, &prompts, &outcome);
         assert_eq!((outcome.checked.products > 0, outcome.copies_checked > 0), (ffn > 0, mha > 0));
         assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
-        // What the event log says of each channel is what the channel has seen.
+        // The event log's commands of each channel are those that the channel has seen.
         for (channel, statistics) in machine.channels().map(Pins::statistics).enumerate() {
             let mut given = Commands::default();
             outcome
@@ -258,8 +256,8 @@ fn four_channels_in_rtl_share_the_work() -> Outcome {
 /// Prompts and tokens of an iteration, and its nanoseconds.
 type Asked = (Vec<Chunk>, Vec<Chunk>, u64);
 
-/// Requests that come and go, a prompt that is cut, one that waits for room: what each iteration takes with these channels. Without `is_text` nothing
-/// but their lengths is known.
+/// Requests that come and go, a prompt that is cut, one that waits for room: what each iteration takes with these
+/// channels. Without `is_text` only their lengths are known.
 fn iterations(
     mode: Mode,
     hardware: &str,
@@ -322,7 +320,6 @@ fn served_requests_take_in_rtl_the_clocks_of_requests_without_data() -> Outcome 
 #[test]
 #[ignore = "a minute; run by `make exhaustive`"]
 fn with_the_controller_in_rtl_they_take_the_same_clocks_in_front_of_either_channel() -> Outcome {
-    // With the controller in RTL they take other clocks, in front of either kind of channel the same.
     let open = |rtl| {
         move |config: &HbmConfig| {
             opened(config, || Ok(Hosted::open(config, rtl, ControlledWaves::default())?))
@@ -334,7 +331,7 @@ fn with_the_controller_in_rtl_they_take_the_same_clocks_in_front_of_either_chann
     Ok(())
 }
 
-/// Any bits, NaN and infinities too, multiplied by both devices; inputs of one row of DRAM and of two.
+/// Any bits, also NaN and infinities, multiplied by both devices; inputs of one and two rows of DRAM.
 #[test]
 fn products_of_any_numbers_in_verilated_banks_are_exact() -> Outcome {
     let config = HbmConfig::preset("librapim-tiny")?;
@@ -379,7 +376,7 @@ fn products_are_exact(config: &HbmConfig, channels: impl Fn() -> Opened) -> Outc
     Ok(())
 }
 
-/// RTL whose answers are changed: by the word on the column bus, what its data are exclusive-ored with.
+/// RTL whose answers are changed: what data are exclusive-ored with, by the word on the column bus.
 struct Faulty {
     lockstep: Lockstep,
     opcode: u32,
@@ -414,7 +411,6 @@ impl Pins for Faulty {
     }
 }
 
-/// An error and what led to it.
 fn reasons(error: &(dyn Error + 'static)) -> String {
     error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {}", reasons(source)))
 }

@@ -13,7 +13,6 @@ use std::error::Error;
 const PAIR: &str = "hbm2-pair";
 const BLOCK: &str = "pim_pair";
 
-/// The ports of a pseudo channel.
 struct Ports {
     inputs: [InputPort; 4],
     status: [OutputPort; 2],
@@ -21,7 +20,6 @@ struct Ports {
     reports: [OutputPort; 3],
 }
 
-/// The RTL and the device models.
 struct Sides {
     model: Model,
     ports: [Ports; 2],
@@ -100,7 +98,7 @@ impl Sides {
     }
 }
 
-/// Streams of both that know nothing of each other; how often each was refused a bus.
+/// Independent streams of both; how often each was refused a bus.
 fn streams(rtl: &Rtl, config: &HbmConfig, seed: u64, clocks: u64) -> Result<[u64; 2], Box<dyn Error>> {
     let mut sides = Sides::open(rtl, config)?;
     let mut streams = [0, 1].map(|p| Stream::new(config, 2 * seed + p));
@@ -121,12 +119,11 @@ fn streams(rtl: &Rtl, config: &HbmConfig, seed: u64, clocks: u64) -> Result<[u64
 fn random_streams_on_shared_buses() -> Outcome {
     let refused = streams(&hbm_design(PAIR, BLOCK, &MUTANTS)?, &hbm_config(PAIR)?, 3, 60_000)?;
     println!("{refused:?} words found their bus taken");
-    // The first one's only behind activations of the second one.
+    // The first one's only after activations of the second one.
     assert!(refused[0] > 50 && refused[1] > 100 * refused[0], "{refused:?}");
     Ok(())
 }
 
-/// Mutants, each of which the device models have to catch.
 const MUTANTS: [Mutant; 4] = [
     // Two column commands in one clock.
     (PAIR, Mutation::new("mutant-columns", "drive both_columns", |s| s.lit(0))),

@@ -14,7 +14,6 @@ fn fj(energy: &Value) -> u64 {
     energy["fj"].as_u64().unwrap_or_default()
 }
 
-/// The fJ of all that an object or an array holds.
 fn sum(of: &Value) -> u64 {
     let members = of.as_object().map(|members| members.values().map(fj).sum());
     members.or_else(|| of.as_array().map(|all| all.iter().map(fj).sum())).unwrap_or_default()
@@ -34,7 +33,7 @@ fn check_dimm(dimm: &Value) -> Outcome {
     Ok(())
 }
 
-/// An object without what only RTL has: bits on buses, what they cost, and sums with that.
+/// An object without what only RTL has: bits on buses, their energy, and sums with it.
 fn counts(energy: &Value) -> Vec<Value> {
     let ranks = energy["session"]["ranks"].as_array().into_iter().flatten();
     ranks
@@ -60,7 +59,7 @@ fn a_product_counts_the_same_in_rtl_and_as_a_model() -> Outcome {
         assert!(!counts(&rtl).is_empty());
         let bits = |energy: &Value| energy["operations"][0]["counted"]["bus"]["read"]["bits"].as_u64();
         assert_eq!((bits(&rtl).is_some(), bits(&modelled)), (true, None));
-        // The bits that were moved are in the range of bits that are not known.
+        // The bits that were moved are in the range of unknown bits.
         let part =
             |energy: &Value, amount: &str| energy["parts"]["read_bus"][amount].as_u64().unwrap_or_default();
         assert!(part(&modelled, "low_fj") < part(&rtl, "low_fj"));
@@ -110,7 +109,7 @@ fn constants_are_read_from_files_and_refused_by_name() -> Outcome {
     std::fs::write(&own, text.replace("idd4r = 302.0", "idd4r = -1.0"))?;
     refused(&format!("{line} --energy-dram {own}"), "currents_ma.idd4r = -1 must be in 56..=10000")?;
     let system = "generate --config tiny --backend cycles --dimms 2 --tokens 1";
-    // What is read is never written over.
+    // Files that are read are never overwritten.
     for constants in ["dram", "core", "system"] {
         refused(&format!("{system} --energy-{constants} {own} --html {own}"), "own.toml")?;
     }
@@ -151,7 +150,7 @@ fn systems_show_it_in_text_reports_and_timelines() -> Outcome {
         .filter_map(|event| event["args"]["value"].as_f64())
         .collect();
     assert!(power.len() > 100 && power.iter().all(|watts| (0.01..500.0).contains(watts)), "{power:?}");
-    // A trace has the same energy as the text that it is of, and other ways to compute a token beside it.
+    // The trace takes the energy of its text; its evaluation also has other ways to compute a token.
     let report = json(&format!("{line} --json"))?;
     let rows = report["energy"]["rows"].as_array().ok_or("rows")?;
     assert_eq!(rows.iter().map(fj).sum::<u64>(), fj(&report["energy"]["total"]));
@@ -215,7 +214,6 @@ fn counters_of_a_timeline_add_up_to_the_energy_of_each_rank() -> Outcome {
     Ok(())
 }
 
-/// What a rank does from one clock to another, by its recorded commands.
 fn by_commands(commands: &[(u64, Command)], (from, until): (u64, u64)) -> RankCounts {
     let mut counts = RankCounts { cycles: until - from, ..RankCounts::default() };
     let (mut open, mut since) = (std::collections::BTreeSet::new(), 0);
@@ -250,7 +248,7 @@ fn by_commands(commands: &[(u64, Command)], (from, until): (u64, u64)) -> RankCo
 fn samples_of_a_recording_are_what_its_commands_say() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
     let mut core = NdpCore::open(&config, &CoreOptions { record: true, ..CoreOptions::default() })?;
-    // A warm reset begins the recording again.
+    // This also begins the recording again.
     core.reset()?;
     for program in RandomPrograms::new(&config, 3).take(8) {
         core.place(&program)?;

@@ -98,7 +98,7 @@ impl Case {
         Ok(system)
     }
 
-    /// Generates the text; figures and events are checked for what has to hold of every run.
+    /// Generates the text; checks what has to hold of figures and events in every run.
     fn run(&self, model: &Model) -> Result<(Generation, SystemFigures, Vec<Event>), Box<dyn Error>> {
         self.complete(self.open(model)?, model)
     }
@@ -120,7 +120,8 @@ impl Case {
     }
 }
 
-/// What the events say of the SSD adds up to the figures; nobody does two things at once, and the MLP begins when its neurons are there.
+/// Events of the SSD add up to the figures; no device does two things at once, and the MLP begins when its neurons are
+/// there.
 fn accounts_agree(figures: &SystemFigures, events: &[Event]) -> Outcome {
     let flash = figures.flash.as_ref().ok_or("no figures of the SSD")?;
     let reads = || events.iter().filter(|event| event.place == Resource::Ssd);
@@ -138,7 +139,7 @@ fn accounts_agree(figures: &SystemFigures, events: &[Event]) -> Outcome {
     assert_eq!(writes().map(|event| event.end_ns - event.begin_ns).sum::<u64>(), flash.port_cycles);
     for write in writes() {
         let same = |event: &&Event| (event.position, event.layer) == (write.position, write.layer);
-        // No more has been written by any time than the SSD had read: all bundles of a layer take as many bytes of a channel.
+        // Never is more written than the SSD has read: all bundles of a layer take as many bytes of a channel.
         let over = |event: &&Event| same(event) && event.what == "bundles" && event.access.is_some();
         let written = |by: u64| -> u64 {
             events.iter().filter(over).filter(|event| event.begin_ns <= by).map(|event| event.bytes).sum()
@@ -175,7 +176,7 @@ fn a_text_is_the_same_with_half_of_the_neurons_in_memory() -> Outcome {
                     "{path} {weights}"
                 );
                 let flash = figures.flash.clone().ok_or("no figures of the SSD")?;
-                // Places are dealt out at random: half of the fullest DIMM's is a little more than half.
+                // Places are random: half of the fullest DIMM's is a little more than half.
                 assert!((0.5..0.6).contains(&flash.resident_share()), "{flash:?}");
                 assert!(flash.hit_rate() > 0.2 && flash.hit_rate() < 1.0, "{flash:?}");
                 assert!(flash.moves_without_holes > 0 && flash.tokens.len() == 9, "{flash:?}");
@@ -396,7 +397,6 @@ fn what_cannot_be_is_refused() -> Outcome {
     Ok(())
 }
 
-/// Places that follow from what was active.
 struct Learners;
 
 impl NeuronMap for Learners {
@@ -409,7 +409,7 @@ impl NeuronMap for Learners {
     }
 }
 
-/// Dealt out at random, with two of three neurons of an MLP in the DIMMs at first.
+/// Random, with two of three neurons of an MLP in the DIMMs at first.
 struct Tiers(StaticPlaces);
 
 impl NeuronMap for Tiers {
@@ -525,7 +525,7 @@ fn a_placement_that_fills_the_dimms_is_run() -> Outcome {
     let [model, design, system, trace, placement] =
         ["m.toml", "d.toml", "s.toml", "t.trace", "p.json"].map(path);
     std::fs::write(&model, WIDE)?;
-    // A DIMM has two ranks of 16.8 MB, the smallest that there are.
+    // A DIMM has two ranks of 16.8 MB, the smallest possible.
     let tiny = include_str!("../../rust/config/presets/tiny.toml");
     std::fs::write(&design, format!("{tiny}\n[dram]\nrow_bits = 8\n"))?;
     std::fs::write(&system, SMALL.replace("capacity_gb = 32.0", "capacity_gb = 0.0333"))?;

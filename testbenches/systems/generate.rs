@@ -1,6 +1,6 @@
 //! Text generation with the decoder's layers in RTL, on the small unit: equal to the reference to the last logit.
 //!
-//! The full unit does the same in `ndp generate`; here few tokens have to do, with stalls on every handshake.
+//! `ndp generate` does the same with the full unit; here few tokens have to do, with stalls on every handshake.
 
 use common::rtl::design_config;
 use common::{Outcome, amount, some};
@@ -23,12 +23,12 @@ fn stored(name: &str) -> Result<serde_json::Value, Box<dyn Error>> {
     Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?)
 }
 
-/// Tokens that the decoder is given; in `make exhaustive` more than the longest prompt has.
+/// In `make exhaustive` more than the longest prompt has.
 fn positions() -> usize {
     amount(24)
 }
 
-/// Some tokens of a golden text together, then one by itself: the logits after both have to be the stored ones.
+/// Some tokens of a golden text together, then one alone: the logits after both have to be the stored ones.
 fn logits_are_stored(
     model: &Model,
     backend: &mut LoneCore,
@@ -52,7 +52,7 @@ fn logits_are_stored(
 fn logits_equal_the_stored_golden() -> Outcome {
     let [all, active] = [Neurons::All, Neurons::Active].map(|neurons| stored_logits("tiny", neurons));
     let (all, active) = (all?, active?);
-    // What is left out are products with zeros: less work for the same outputs, by way of other instructions.
+    // What is left out are products with zeros: less work for the same outputs, by other instructions.
     assert_eq!(all.total().outputs_checked, active.total().outputs_checked);
     for (class, figures) in all.classes() {
         let less = active.classes()[class];
@@ -84,7 +84,6 @@ fn parallel_multipliers_give_the_stored_logits_too() -> Outcome {
     Ok(())
 }
 
-/// Logits of the OPT model with stalls, compared with the golden.
 fn stored_logits(config: &str, neurons: Neurons) -> Result<LoneCore, Box<dyn Error>> {
     let stalls = GemvOptions::from(CoreOptions { stalls: HostStalls::both(5), ..CoreOptions::default() });
     let mut backend = LoneCore::open(&design_config(config)?, &stalls)?.with_neurons(neurons);
@@ -94,7 +93,6 @@ fn stored_logits(config: &str, neurons: Neurons) -> Result<LoneCore, Box<dyn Err
     let config = &model.config;
     let layers = config.num_hidden_layers() as u64;
     let (d, f) = (config.hidden_size() as u64, config.ffn_dim() as u64);
-    // Each position has the outputs of Q, K and V, of the two FFN layers, and of the attention's projection.
     for (class, per_position) in [
         (GemvClass::Qkv, layers * 3 * d),
         (GemvClass::Proj, layers * d),
@@ -164,7 +162,6 @@ fn checkpoints_of_transformers_give_the_logits_of_the_reference() -> Outcome {
             GemvOptions::from(CoreOptions { stalls: HostStalls::both(5), ..CoreOptions::default() });
         let config = DesignConfig::preset("tiny")?;
         let mut backend = LoneCore::open(&config, &options)?.with_neurons(neurons);
-        // Some tokens together, then one by itself.
         let mut decoder = Decoder::new(&model);
         let mut logits = decoder.prefill_all_logits(&mut backend, &tokens[..4])?;
         logits.extend(decoder.step(&mut backend, tokens[4])?);

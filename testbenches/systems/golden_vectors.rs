@@ -1,7 +1,7 @@
 //! The software numerics and the software model against the Python reference's vectors and texts.
 //!
-//! Reads every file of `golden/vectors` and `golden/generate`. No hardware takes part: this shows that what the
-//! hardware is compared with is itself right. A file without cases fails.
+//! Reads every file of `golden/vectors` and `golden/generate`. No hardware takes part: this shows that the golden is
+//! right. A file without cases fails.
 
 use common::Outcome;
 use ndp_config::WeightFormat;
@@ -21,7 +21,7 @@ fn golden(path: &str) -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// The cases of a vector file; there must be at least forty, so that an emptied file cannot pass.
+/// The cases of a vector file: at least forty, so that an emptied file cannot pass.
 fn cases(name: &str) -> Result<Vec<Value>, Box<dyn Error>> {
     let file = golden(&format!("vectors/{name}.json"))?;
     let cases = file["cases"].as_array().cloned().unwrap_or_default();
@@ -214,7 +214,6 @@ fn texts_and_all_logits_are_those_of_the_reference() -> Outcome {
     Ok(())
 }
 
-/// The digests of the logits behind each token.
 fn digests_of(model: &Model, tokens: &[u32]) -> Result<Vec<u64>, Box<dyn Error>> {
     let logits = Decoder::new(model).prefill_all_logits(&mut SoftwareBackend::new(), tokens)?;
     Ok(logits.chunks(model.config.vocab_size()).map(logits_digest).collect())

@@ -66,7 +66,7 @@ fn open_as<P: NeuronMap>(
     SystemBackend::open(&DesignConfig::preset("tiny")?, &unit, options, places, model)?.with_links(links)
 }
 
-/// One in twelve neurons goes from one DIMM to the next after each token, and one in ten is on the GPU, another one each time.
+/// One in twelve neurons moves to the next DIMM after each token, and one in ten is on the GPU, another one each time.
 #[derive(Clone)]
 struct Wanderers {
     dimms: u32,
@@ -92,7 +92,7 @@ impl NeuronMap for Wanderers {
     }
 }
 
-/// Generates the text; it has to be the one of exact sums.
+/// The text has to be that of exact sums.
 fn run(
     model: &Model,
     options: &SystemOptions,
@@ -200,7 +200,6 @@ fn errors_of_links_are_no_business_of_the_model() -> Outcome {
 fn bit_errors_cost_time_and_nothing_else_and_threads_change_nothing() -> Outcome {
     let model = model()?;
     let tokens = GenerateOptions { tokens: 2, ..OPTIONS };
-    // Those of RTL are the same, see above.
     let quiet = run_as(Backend::Cycles, &model, &tokens, &options(2)?, &LinkOptions::default())?.1;
     // On a cable, and around a bridge.
     for &(dimms, ber) in some(&[(2, 1e-4), (3, 3e-5)]) {
@@ -242,7 +241,7 @@ fn rounded_parts_go_over_links_too() -> Outcome {
 #[test]
 fn a_link_that_fails_for_a_while_changes_no_bit() -> Outcome {
     failing(some(&[
-        // Longer than it takes until the link is called faulty: the host tells it to go on, and sends messages again.
+        // Longer than until the link is called faulty: the host tells it to go on, and sends messages again.
         (2, "cut@20000:0=40000"),
         (2, "burst@20000:0=300 burst@24000:1=50 burst@31000:0=2000"),
     ]))

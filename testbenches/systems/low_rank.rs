@@ -51,7 +51,6 @@ fn rates(counts: &Confusion) -> (f64, f64) {
     )
 }
 
-/// What came of a text with one predictor.
 struct Found {
     perplexity: Perplexity,
     live: OnlinePredictor,
@@ -94,7 +93,6 @@ impl Found {
     }
 }
 
-/// Runs a text exactly, with the low-rank predictor and with that of Hermes.
 fn compare(name: &str, text: &[u8], prompt: &[u8]) -> Result<(Perplexity, Found, Found), Box<dyn Error>> {
     let model = Model::load(&golden(name))?;
     let shape = shape_of(&model.config);
@@ -165,7 +163,7 @@ fn a_text_with_low_rank_predictions_has_another_digest_and_the_same_prompt() -> 
         let exact = generate(&model, &mut SoftwareBackend::new(), b"She was", &options, |_| {})?;
         let prompt_tokens = model.vocabulary.tokens(b"She was")?.len();
         let live = OnlinePredictor::of_low_rank(&shape, low_rank(name, &model)?, prompt_tokens);
-        // The prompt is exact; behind it the MLP cannot be predicted without its input, attention needs no
+        // The prompt is exact; after it the MLP cannot be predicted without its input, and attention needs no
         // prediction.
         assert_eq!(live.predict(0, BlockKind::Mlp)?, None);
         let mut software = PredictedSoftware::new(live);
@@ -185,7 +183,6 @@ fn a_text_with_low_rank_predictions_has_another_digest_and_the_same_prompt() -> 
     Ok(())
 }
 
-/// A few tokens of a model, in software and from DIMMs that predict.
 struct Job {
     model: Model,
     live: OnlinePredictor,
@@ -265,7 +262,7 @@ fn a_system_predicts_and_computes_what_the_software_does() -> Outcome {
         let rtl = job.check(job.open("tiny", Backend::Rtl, places(), (2, Load::Backdoor))?)?;
         let modelled = job.check(job.open("tiny", Backend::Cycles, places(), (2, Load::Backdoor))?)?;
         assert!(of(&rtl) == of(&modelled), "{name}: RTL and models differ");
-        // Every device predicts its own neurons, before it computes them, and of these alone.
+        // Every device predicts its own neurons only, before it computes them.
         let (figures, events) = of(&rtl);
         let gpu =
             |what| events.iter().filter(move |event| event.place == Resource::Gpu && event.what == what);

@@ -41,7 +41,8 @@ fn open<P: NeuronMap>(
     open_on(Backend::Rtl, model, options, places)
 }
 
-/// For questions about the host: with cores in RTL in `make exhaustive`, else with modelled ones, which give the same bits in the same cycles.
+/// For questions about the host: cores in RTL in `make exhaustive`, else modelled ones, which give the same bits in the
+/// same cycles.
 fn open_for_host<P: NeuronMap>(
     model: &Model,
     options: &SystemOptions,
@@ -93,7 +94,6 @@ fn weights_are_the_same_however_they_are_loaded() -> Outcome {
     Ok(())
 }
 
-/// A system that leaves the prompt to the GPU.
 fn behind_the_prompt(dimms: u32) -> Result<SystemOptions, Box<dyn Error>> {
     let prompt_on_gpu = PROMPT.len();
     Ok(SystemOptions { prompt_on_gpu, load: Load::Backdoor, ..SystemOptions::new(&system(dimms)?) })
@@ -151,7 +151,8 @@ fn the_prompt_may_be_the_gpus_and_threads_change_nothing() -> Outcome {
     }
     let (figures, events) = &runs[0];
     assert!(runs.iter().all(|run| run == &runs[0]), "the number of threads shows");
-    // One pass of all layers behind the prompt for each token but the first; keys and values of the prompt were handed over.
+    // One pass of all layers after the prompt for each token but the first; keys and values of the prompt were handed
+    // over.
     assert_eq!(figures.tokens.iter().map(|token| token.position).collect::<Vec<_>>(), [3, 4]);
     let sizes = &model.config;
     let cache = 2 * 2 * PROMPT.len() * sizes.num_hidden_layers() * sizes.hidden_size();
@@ -161,7 +162,7 @@ fn the_prompt_may_be_the_gpus_and_threads_change_nothing() -> Outcome {
     Ok(())
 }
 
-/// What the events say adds up to the figures, and nobody does two things at once.
+/// Events add up to the figures, and no device does two things at once.
 fn accounts_agree(system: &SystemConfig, figures: &ndp_sim::system::SystemFigures, events: &[Event]) {
     for dimm in 0..system.dimms().count {
         let of = &figures.dimms[dimm as usize];
@@ -214,7 +215,7 @@ fn accounts_agree(system: &SystemConfig, figures: &ndp_sim::system::SystemFigure
     every_nanosecond_has_a_cause(figures, events);
 }
 
-/// All neurons go from one DIMM to the next after every batch of tokens, and each tenth is on the GPU.
+/// After every batch of tokens all neurons move to the next DIMM, and each tenth is on the GPU.
 struct Wanderers {
     turn: u32,
 }
@@ -287,7 +288,7 @@ fn the_host_learns_from_the_cores_which_neurons_were_active() -> Outcome {
     let mut system = open(&model, &options, Learners(places()))?;
     let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
     assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
-    // Of each DIMM, layer and token as many bursts as its neurons need, a bit for each.
+    // One bit for each neuron of a DIMM, layer and token, in whole bursts.
     let read: Vec<u64> =
         system.events().iter().filter(|event| event.what == "activity").map(|event| event.bytes).collect();
     let [tokens, layers] = [OPTIONS.tokens - 1, model.layers.len()];
@@ -334,7 +335,7 @@ fn rounding_on_the_way_is_checked_to_the_bit_and_its_differences_are_counted() -
     // The first token comes out of the prompt's pass, which the GPU computes alone.
     assert_eq!(generation.logits_digests[0], expected.logits_digests[0]);
     assert!(fp16.differences.different > 0, "{:?}", fp16.differences);
-    // 2 bytes for each value, which two of three cores send; in place of 16 of an exact sum. And cores take less time to add them.
+    // 2 bytes for each value that two of three cores send, not the 16 of an exact sum. Cores also add them faster.
     assert_eq!(fp16.merge.link_bytes, 2 * 2 * products * model.config.hidden_size() as u64);
     assert!(exact.merge.link_bytes >= 8 * fp16.merge.link_bytes, "{:?} {:?}", fp16.merge, exact.merge);
     assert!(fp16.merge.meet_cycles < exact.merge.meet_cycles, "{:?} {:?}", fp16.merge, exact.merge);
@@ -369,8 +370,8 @@ fn a_live_predictor_decides_what_is_computed() -> Outcome {
     assert_eq!(all.total(), 3 * shape.neurons());
     assert!(all.false_negatives > 0 && all.true_positives > 0 && all.false_positives > 0, "{all:?}");
     assert_eq!(found.tokens().len(), 3);
-    // Each predicted neuron is computed, those that turn out inactive too; the MLP's that are active a second time, in FC2. Q, K and
-    // V have the same neurons.
+    // Each predicted neuron is computed, also those that turn out inactive; the MLP's active ones a second time, in
+    // FC2. Q, K and V have the same neurons.
     let computed = figures.gpu_neurons + figures.dimms.iter().map(|dimm| dimm.neurons).sum::<u64>();
     let (attention, mlp) = (found.evaluation().attention, found.evaluation().mlp);
     let predicted = attention.true_positives + attention.false_positives;
@@ -454,7 +455,7 @@ fn systems_that_do_not_exist_are_refused() -> Outcome {
         SystemBackend::open(&config, &GemvOptions::default(), &options, StaticPlaces::new(2, 0, 0), &model);
     let error = system.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("shown-dimm = 2 must be in 0..=1"), "{error}");
-    // Weights cut to fewer bits on the DIMMs and not on the GPU would be two models.
+    // Weights with fewer bits on the DIMMs than on the GPU would be two models.
     let narrow =
         include_str!("../../rust/config/presets/tiny.toml").replace("[gemv]", "[gemv]\nserial_steps = 8");
     let narrow = DesignConfig::from_toml(&narrow)?;
@@ -469,7 +470,7 @@ fn systems_that_do_not_exist_are_refused() -> Outcome {
 /// Long enough for a window of remapping, and for its moves.
 const LONGER: GenerateOptions = GenerateOptions { tokens: 8, temperature_percent: 0, seed: 0 };
 
-/// The text under a policy of the scheduler, with neurons that it moves; how many it has moved to the GPU and between DIMMs.
+/// The text under a policy of the scheduler; how many neurons it has moved to the GPU and between DIMMs.
 fn under(
     policy: Policy,
     (model, setup): (&Model, &Setup),

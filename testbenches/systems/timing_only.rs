@@ -29,7 +29,8 @@ struct Case {
     merge: MergeFormat,
     weights: WeightFormat,
     tokens: usize,
-    /// Percent of the MLPs' neurons that the DIMMs have slots for, if an SSD has the others. Then none moves to another device.
+    /// Percent of the MLPs' neurons that have slots in the DIMMs, if an SSD has the others. None then moves to another
+    /// device.
     flash: Option<u32>,
     /// Cores of the host, and picoseconds of one for each neuron that it predicts.
     host: (u32, u64),
@@ -49,7 +50,6 @@ const CASE: Case = Case {
     host: (1, 217),
 };
 
-/// The system `small` with the host of a case.
 fn system_of(case: Case) -> Result<SystemConfig, Box<dyn Error>> {
     let (cores, ps) = case.host;
     let text = include_str!("../../rust/config/presets/systems/small.toml");
@@ -57,7 +57,6 @@ fn system_of(case: Case) -> Result<SystemConfig, Box<dyn Error>> {
     Ok(SystemConfig::from_toml(&text.replace("per_neuron = 217", &format!("per_neuron = {ps}")))?)
 }
 
-/// Figures with data and without, and where the time of both goes.
 fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join(case.model))?;
     let (model, _) = model.quantised(case.weights)?;
@@ -121,11 +120,11 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     assert_eq!((time.ns, time.unexplained_ns, time.tokens), (ns, 0, rest.len() as u64));
     let of_data = Breakdown::new(with_data.figures(), with_data.events());
     assert_eq!(time.critical_path_ns, of_data.critical_path_ns);
-    // And the same energy, but for the bits on the bus, which only RTL has.
+    // The energy is also the same, but for the bits on the bus, which only RTL has.
     let events = energy::without_bus(with_data.events());
     let of_events = energy::all_energy_has_a_use(&config, with_data.figures(), &events)?;
     assert_eq!(timed.energy(), Some(of_events));
-    // The host predicts each block of each token, if anybody wants to know.
+    // The host predicts each block of each token, if predictions are used.
     let of_token: u64 = shape.blocks().iter().map(|block| block_ns(case.host, block.neurons)).sum();
     let predicted = if case.activity == ActivitySource::Oracle { 0 } else { of_token * time.tokens };
     for time in [time, &of_data] {
@@ -135,12 +134,10 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     Ok(([with_data.figures().clone(), timed.system().figures().clone()], of_data))
 }
 
-/// What the host takes for a block.
 fn block_ns((cores, ps): (u32, u64), neurons: u32) -> u64 {
     (u64::from(neurons) * ps).div_ceil(1_000 * u64::from(cores))
 }
 
-/// Nanoseconds that all wait for the host's predictor.
 fn awaited(time: &Breakdown) -> u64 {
     time.critical_path_ns.get(&Resource::Host).map_or(0, |shares| shares.total())
 }
@@ -149,11 +146,10 @@ fn same_times(case: Case) -> Result<SystemFigures, Box<dyn Error>> {
     Ok(same_times_of_devices(case)?.0)
 }
 
-/// The figures, and where the time of the system with data goes.
 fn same_times_of_devices(case: Case) -> Result<(SystemFigures, Breakdown), Box<dyn Error>> {
     let ([data, timed], time) = both(case)?;
     assert!(data.outputs_checked > 1000 && data.mismatches == 0 && data.critical_cycles > 10_000);
-    // Nothing else differs than what was compared, and what predicted the cycles of RTL.
+    // Only what was compared differs, and what predicted the cycles of RTL.
     let without = |figures: &SystemFigures| {
         let mut figures =
             SystemFigures { outputs_checked: 0, differences: Default::default(), ..figures.clone() };
@@ -212,7 +208,7 @@ fn a_token_waits_for_what_the_host_predicts() -> Outcome {
     assert_eq!(blocks, [[42, 6], [167, 21]]);
     let (one, time) = same_times_of_devices(predicted)?;
     let eight = same_times(Case { host: (8, 217), ..predicted })?;
-    // Nothing else changes: of each token that and no more, in each of four layers.
+    // Each token is faster by this, in each of four layers.
     for (one, eight) in one.tokens.iter().zip(&eight.tokens) {
         assert_eq!(one.ns - eight.ns, 4 * (42 + 167 - 6 - 21), "{one:?} {eight:?}");
         assert_eq!(one.dimm_cycles, eight.dimm_cycles);
@@ -239,7 +235,7 @@ fn the_scheduler_s_predictions_run_beside_the_devices() -> Outcome {
 
 #[test]
 fn a_gate_and_rotated_keys_take_the_time_that_they_take_with_data() -> Outcome {
-    // Cores of one configuration keep what a gate lets through, those of the other do not.
+    // Only cores of one configuration keep what a gate lets through.
     let llama = Case { model: "golden/model-llama", tokens: 4, ..CASE };
     let hermes = Case { config: "hermes", dimms: 2, ..llama };
     for &case in some(&[
@@ -296,7 +292,7 @@ fn gates_and_shared_keys_take_their_time_on_every_device() -> Outcome {
     let of = |figures: &SystemFigures, operation| figures.operation_cycles.get(&operation).copied();
     for linked in [false, true] {
         let [gated, plain] = [run(&hermes, 4, 3, linked)?, run(&hermes, 4, 2, linked)?];
-        // The factor of a gate is computed behind it, for an eighth of the neurons.
+        // The factor of a gate is computed after it, for an eighth of the neurons.
         let cycles =
             |operation| [of(&gated, operation), of(&plain, operation)].map(Option::unwrap_or_default);
         let [gate, no_gate] = cycles(Fc1);

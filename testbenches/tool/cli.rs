@@ -1,6 +1,6 @@
 //! The binary `ndp` from outside: results, JSON, and what it says to bad arguments.
 //!
-//! Runs the real binary on the small unit. Every message names the value and its limit; exit code 2 means that the
+//! Runs the real binary on the small unit. Every message names the value and its limit; exit code 2 means that
 //! arguments or files were refused, 3 that something could not be used, 1 that the hardware or the golden differed.
 
 use crate::program::{fails, json, ndp, refused, remarks, stderr, stdout};
@@ -29,7 +29,6 @@ fn a_product_takes_its_operands_from_files_and_leaves_its_results_in_one() -> Ou
     let report = product(matrix, vector, &first, "")?;
     assert_eq!((&report["rows"], &report["cols"], &report["batch"]), (&96.into(), &64.into(), &1.into()));
     assert_eq!((&report["mismatches"], &report["outputs_checked"]), (&0.into(), &96.into()));
-    // Nothing is drawn.
     assert_eq!((&report["data"], &report["seed"]), (&format!("{matrix}, {vector}").into(), &Value::Null));
     let shown = stdout(&ndp(&format!("gemv --config tiny --matrix {matrix} --vectors {vector}"))?);
     assert!(shown.contains(vector) && !shown.contains("gaussian") && !shown.contains("seed"), "{shown}");
@@ -41,7 +40,7 @@ fn a_product_takes_its_operands_from_files_and_leaves_its_results_in_one() -> Ou
     assert_eq!(report["outputs_checked"], 96);
     let report = product(matrix, &path("l.npy"), &path("t.npy"), "--mode axpy --weights int8")?;
     assert_eq!((&report["mismatches"], &report["outputs_checked"]), (&0.into(), &64.into()));
-    // What is in the files is what the model multiplies: the header of version 1 and 96 numbers.
+    // The files have what the model multiplies: the header of version 1 and 96 numbers.
     let bytes = std::fs::read(&first)?;
     assert_eq!((&bytes[..6], bytes.len() % 64), (&b"\x93NUMPY"[..], 2 * 96 % 64));
 
@@ -116,7 +115,7 @@ fn configurations_that_cannot_be_used_are_explained() -> Outcome {
 /// A small core, with the name of a preset.
 const OWN: &str = "name = \"tiny\"\n[gemv]\nmultipliers = 4\nranks = 1\nbuffer_kib = 2\nmax_batch = 2\n[core]\nlink = false\n";
 
-/// A product on a configuration that nobody has built, with models in `cache`.
+/// A product on a configuration that is not built, with models in `cache`.
 fn on_own(own: &Path, cache: &Path, variables: &[(&str, &Path)]) -> std::io::Result<Output> {
     std::fs::write(own, OWN)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_ndp"));
@@ -130,7 +129,7 @@ fn models(cache: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     Ok(dirs.iter().map(|dir| dir.path().join("model.so")).filter(|model| model.is_file()).collect())
 }
 
-/// And they leave nothing behind that would be taken for a model.
+/// Nor is anything left that would be taken for a model.
 #[test]
 fn tools_that_are_missing_or_do_not_work_are_named() -> Outcome {
     let dir = tempfile::tempdir()?;
@@ -172,7 +171,7 @@ fn a_new_configuration_is_built_once() -> Outcome {
     let built = models(&cache)?;
     assert_eq!(built.len(), 1, "{built:?}");
     let size = built[0].metadata()?.len();
-    // The second time it is loaded, and nobody is told of a build.
+    // The second time it is loaded, without a message.
     let second = on_own(&own, &cache, &[])?;
     assert!(second.status.success() && !stderr(&second).contains("building"), "{}", stderr(&second));
     assert_eq!((models(&cache)?, built[0].metadata()?.len()), (built.clone(), size));
@@ -343,7 +342,7 @@ fn a_flipped_bit_fails_with_everything_needed_to_repeat_it() -> Outcome {
 
 #[test]
 fn a_unit_that_is_given_up_says_what_it_was_doing() -> Outcome {
-    // Within one cycle nothing has been answered yet to a host that is stalled nearly always.
+    // A host that nearly always stalls gets no answer within one cycle.
     let output = ndp("gemv --config tiny --rows 2 --cols 8 --stalls 99 --watchdog 1 --seed 3")?;
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
@@ -355,7 +354,7 @@ fn a_unit_that_is_given_up_says_what_it_was_doing() -> Outcome {
 
 #[test]
 fn a_long_instruction_is_no_hang() -> Outcome {
-    // More instructions than the queue holds, and each takes longer than the watchdog's patience.
+    // More instructions than the queue holds, each longer than the watchdog waits.
     let output =
         ndp("gemv --config tiny --rows 64 --cols 8192 --mode axpy --batch 4 --watchdog 1700 --json")?;
     assert!(output.status.success(), "{}", stderr(&output));
@@ -401,7 +400,6 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
     Ok(())
 }
 
-/// The JSON of a run that has to succeed.
 fn json_of(line: &str) -> Result<Value, Box<dyn Error>> {
     let output = ndp(&format!("{line} --json"))?;
     assert!(output.status.success(), "`ndp {line}`: {}", stderr(&output));
@@ -452,7 +450,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     for device in devices {
         assert_eq!(sum(&device["busy_ns"]) + sum(&device["waits_for_ns"]), ns, "{device}");
     }
-    // Modelled cores do the same: everything but the time of the simulation, and the bits on data buses, is equal.
+    // Modelled cores do the same, except for the time of the simulation and the bits on data buses.
     let modelled = path("modelled.html");
     let mut again = json_of(&format!("{line} --backend cycles --html {modelled}"))?;
     // Waves are of RTL, whose cycles are the same.
@@ -478,7 +476,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     }
     assert_eq!(again, report);
 
-    // Any program that the timeline shows can be looked at: here the last one of DIMM 1.
+    // Any program on the timeline can be shown: here the last one of DIMM 1.
     let events: Value = serde_json::from_str(&std::fs::read_to_string(&timeline)?)?;
     let events = events["traceEvents"].as_array().ok_or("events")?;
     let process = |name: &str| {
@@ -674,7 +672,7 @@ fn all_combinations_are_one_table() -> Outcome {
         2,
         "{text}"
     );
-    // There is no token after the prompt, and so no rate.
+    // No token follows the prompt, so there is no rate.
     assert!(text.contains("most/mean") && !text.contains("tokens/s"), "{text}");
     Ok(())
 }
@@ -898,7 +896,6 @@ fn the_benchmark_checks_what_it_measures() -> Outcome {
     let message = stdout(&injected);
     assert_eq!(message.matches("\nnote: MISMATCH ").count(), 16, "{message}");
     assert!(message.ends_with(&format!("\nrerun: ndp {wrong}\n")), "{message}");
-    // Models measure the same.
     let products = |backend: &str| -> Result<Value, Box<dyn Error>> {
         let mut report =
             json(&format!("bench --config tiny --rows 40 --cols 64,100 --densities 0.5 --json {backend}"))?;
@@ -940,7 +937,7 @@ fn the_profile_names_the_modules_that_work() -> Outcome {
             };
             modules.iter().find(is).and_then(|module| module[figure].as_f64()).unwrap_or_default()
         };
-        // Some hundred operations in each cycle, and none of a unit without work.
+        // Some hundred operations in each cycle, and none of an idle unit.
         assert!(of("multiplier_unit", "operations") > 100.0 * of("multiplier_unit", "cycles"));
         assert!(of("multiplier_unit", "cycles") > 0.0 && of("multiplier_unit", "seconds") > 0.0);
         assert!(of("exponential", "operations") < of("multiplier_unit", "operations") / 4.0);
@@ -994,7 +991,6 @@ fn a_layer_on_several_dimms_is_a_table() -> Outcome {
         let several = row["dimms"].as_u64() > Some(1);
         assert_eq!((row["message_cycles"] != 0, row["link_bytes"] != 0), (several, several), "{row}");
     }
-    // RTL says the same.
     let rtl = json_of(&format!("{line} --dimms 4 --active 0.3"))?;
     assert_eq!(rtl["rows"][0]["operation_cycles"], rows[4]["operation_cycles"]);
     assert_eq!(table("--active 1 --backend cycles")?["fc2_zeros"], 0.0);

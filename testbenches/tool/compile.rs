@@ -11,7 +11,6 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The programs of a DIMM, in order.
 fn programs(out: &Path, dimm: usize) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let entries = fs::read_dir(out.join(format!("dimm{dimm}")))?;
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, std::io::Error>>()?;
@@ -23,7 +22,6 @@ fn number(value: &Value) -> Result<usize, Box<dyn Error>> {
     Ok(value.as_u64().ok_or_else(|| format!("{value} is no number"))? as usize)
 }
 
-/// The weights of a neuron in one of the matrices of its block.
 fn weights(model: &Model, layer: usize, matrix: &str, neuron: usize) -> Result<Vec<u16>, Box<dyn Error>> {
     let layer = &model.layers[layer];
     let column = |of: &Matrix| (0..of.rows()).map(|row| of.row(row)[neuron].to_bits()).collect();

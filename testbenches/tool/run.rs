@@ -91,7 +91,7 @@ fn the_trace_is_pinned() -> Outcome {
     Ok(())
 }
 
-/// Checks the structure of a timeline; the names of each track's events.
+/// Checks the structure of a timeline; returns the names of each track's events.
 fn timeline(path: &Path) -> Result<BTreeMap<String, Vec<String>>, Box<dyn Error>> {
     let root: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
     let (mut processes, mut threads) = (BTreeMap::new(), BTreeMap::<(u64, u64), Value>::new());
@@ -109,14 +109,16 @@ fn timeline(path: &Path) -> Result<BTreeMap<String, Vec<String>>, Box<dyn Error>
         match (event["ph"].as_str(), name.as_str()) {
             (Some("M"), "process_name") => drop(processes.insert(pid, event["args"]["name"].clone())),
             (Some("M"), "thread_name") => {
-                // Perfetto takes a thread 0 or one numbered like its process for the main thread, and the same number for one thread.
+                // Perfetto takes a thread 0 or one numbered like its process for the main thread, and equal numbers for
+                // one thread.
                 assert!(tid >= 1000 && threads.keys().all(|(_, other)| *other != tid), "{event}");
                 threads.insert((pid, tid), event["args"]["name"].clone());
             }
             (Some("M"), _) => {}
             (Some("X"), _) => {
                 let (ts, dur) = (event["ts"].as_f64().ok_or("ts")?, event["dur"].as_f64().ok_or("dur")?);
-                // As Perfetto reads them: whole nanoseconds, cut off. In order and without overlap, else it drops some.
+                // As Perfetto reads them: whole nanoseconds, cut off. It drops some unless they are in order and
+                // without overlap.
                 let [begin, long] = [ts, dur].map(|us| (us * 1e3) as i64);
                 let exact = event["args"]["begin ns"].as_f64().ok_or("begin")?;
                 assert!(dur >= 0.0 && (exact - begin as f64).abs() <= 0.5, "{event}");
@@ -190,7 +192,6 @@ fn the_cycle_model_predicts_a_run() -> Outcome {
     let instructions = model["instructions"].as_array().ok_or("instructions")?;
     assert_eq!(instructions.len(), 8);
     assert_eq!(instructions[7]["ended"].as_u64().map(|ended| ended + 1), model["cycles"].as_u64());
-    // The DRAM got the same commands, bank by bank.
     let ranks = model["dram"].as_array().ok_or("dram")?;
     for (index, rank) in ranks.iter().enumerate() {
         assert_eq!(rank["banks"], run["energy"]["ranks"][index]["counted"]["banks"], "rank {index}");

@@ -21,7 +21,7 @@ fn ndp() -> Program {
     Program::new(env!("CARGO_BIN_EXE_ndp"))
 }
 
-/// A cache with the runtime that all models share, and no model. The runtime is compiled once, in the cache of all tests.
+/// A cache with the runtime that all models share, compiled once in the cache of all tests, and no model.
 fn cache(ndp: &Program) -> PathBuf {
     ndp.succeeds(RUN);
     let target = || Path::new(env!("CARGO_BIN_EXE_ndp")).ancestors().nth(2).unwrap().to_owned();
@@ -51,7 +51,6 @@ fn names(folder: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// The library of the one model in a cache.
 fn library(cache: &Path) -> PathBuf {
     let folder = cache.join(NAME);
     let models = names(&folder).into_iter().map(|name| folder.join(name).join("model.so"));
@@ -60,7 +59,6 @@ fn library(cache: &Path) -> PathBuf {
     models[0].clone()
 }
 
-/// A script under this name in the folder of the test.
 fn script(ndp: &Program, name: &str, text: &str) -> String {
     let path = ndp.file(name, format!("#!/bin/sh\n{text}\n"));
     fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
@@ -104,7 +102,7 @@ fn a_library_that_was_changed_is_built_again() {
     let output = run_with(&ndp, &cache, &[("OPT_LEVEL", "3"), ("CARGO_CFG_UNIX", ""), ("OTHER", "1")]);
     assert_eq!((output.status.code(), said(&output)), (Some(0), String::new()));
     assert_eq!(names(&cache.join(NAME)), before);
-    // Flags make another model, so this one is not taken.
+    // Other flags make another model, which has to be built.
     let output = run_with(&ndp, &cache, &[("CXXFLAGS", "-fno-such-flag")]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(said(&output).contains("-fno-such-flag"), "{}", said(&output));
@@ -116,7 +114,6 @@ fn users_read_a_cache_that_root_has_filled() {
         eprintln!("only root can be another user");
         return;
     }
-    // Where everybody can read it.
     let ndp = ndp();
     let binary = ndp.path("ndp");
     fs::copy(env!("CARGO_BIN_EXE_ndp"), &binary).unwrap();
@@ -146,7 +143,7 @@ fn users_read_a_cache_that_root_has_filled() {
         text.contains("and it cannot be made there: Permission denied") && text.contains("NDP_CACHE"),
         "{text}"
     );
-    // A cache or library that the user `nobody` owns is not used by others.
+    // A cache or library of the user `nobody` is not used by others.
     let give = |path: &Path| std::os::unix::fs::chown(path, Some(NOBODY), None).unwrap();
     give(&library(&cache));
     assert!(succeeds(&ndp, &cache).1.contains("it belongs to user 65534"));
@@ -182,7 +179,6 @@ fn ends_its_builds(tool: &str, line: &str, signal: &str) {
     for number in fs::read_to_string(numbers).unwrap().split_whitespace() {
         has_ended(number.parse().unwrap());
     }
-    // Nobody can tidy up after KILL.
     let models = fs::read_dir(ndp.path("cache/ndp-cosim-models")).unwrap().map(|entry| entry.unwrap().path());
     let parts = models.filter(|path| path.extension().is_some_and(|end| end == "part")).count();
     assert_eq!(parts > 0, signal == "KILL", "{line}, {signal}");

@@ -1,7 +1,7 @@
 //! Everything that `ndp` prints, case by case.
 //!
-//! `testbenches/cases/NAME.args` has the arguments of a call in each line, and `NAME.out` the output.
-//! A call after `# ` only prepares the others. `[..]` stands for any text in a line, as for a time. `forms.args` and `slow.args` have no
+//! `testbenches/cases/NAME.args` has the arguments of a call in each line, `NAME.out` the output. A call after `# `
+//! only prepares the others. `[..]` stands for any text in a line, as for a time. `forms.args` and `slow.args` have no
 //! output: it differs from run to run.
 //! `SNAPSHOTS=overwrite cargo test --release --test tools cases` writes the outputs.
 
@@ -30,7 +30,7 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// Runs the calls of a case with more options, in a folder of their own that has the project's files.
+/// Runs the calls of a case with more options, in a folder with the project's files.
 fn run(case: &Path, options: &str, mut of: impl FnMut(&Program, &str, &Output)) {
     let program = Program::new(env!("CARGO_BIN_EXE_ndp"));
     for name in ["golden", "testbenches"] {
@@ -118,7 +118,6 @@ impl Schema {
         }
     }
 
-    /// The page, with sections of other commands from the page of today.
     fn page(mut self) -> String {
         for (name, lines) in Self::read().0 {
             if !self.0.iter().any(|(known, _)| *known == name) {

@@ -96,7 +96,7 @@ fn a_file_of_assumptions_lies_over_a_set_and_ignored_keys_are_said() {
         program
             .file(name, format!("name = 'own'\n{base}[bus_flexgen]\nvalue = 0.5\nreason = 'pinned memory'\n"))
     };
-    // FlexGen's share of the bus is none of Hermes' business: the rest of the set is as it was.
+    // FlexGen's share of the bus does not concern Hermes: the rest of the set is as it was.
     assert_eq!(rate(&format!("--assume {}", own("own.toml", ""))), rate("--assume hermes"));
     assert_eq!(
         rate(&format!("--assume {}", own("stated.toml", "base = 'stated'\n"))),

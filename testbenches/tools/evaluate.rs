@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// Writes a trace of a small model: three texts of `tokens` tokens, `prompt` of them a prompt.
+/// Writes a trace of a small model: three texts of `tokens` tokens, the first `prompt` of them a prompt.
 fn write_trace(dir: &Path, tokens: u64, prompt: u64) -> PathBuf {
     let model = LlmShape::opt_like("3x128x512", 3, 128, 2, 512, 256).unwrap();
     let options =
@@ -34,7 +34,7 @@ fn evaluate(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ndp")).arg("evaluate").args(arguments).output().unwrap()
 }
 
-/// The error message of a run that has to end with exit code 2 or 3 and print nothing else.
+/// The error message of a run that ends with exit code 2 or 3 and prints nothing else.
 fn refused(arguments: &[&str]) -> String {
     let output = evaluate(arguments);
     assert!(matches!(output.status.code(), Some(2 | 3)), "{arguments:?}: {output:?}");
@@ -232,7 +232,8 @@ fn a_model_that_exceeds_the_dimms_runs_with_an_ssd() {
     let dir = TempDir::new().unwrap();
     let trace = write_trace(dir.path(), 30, 16);
     let trace = trace.to_str().unwrap();
-    // 1.08 MB of weights of neurons, 0.79 of them of the MLPs; DIMMs of 2 MB have 0.43 MB each once keys and values of 2,048 tokens have their place.
+    // 1.08 MB of weights of neurons, 0.79 of them of the MLPs; DIMMs of 2 MB have 0.43 MB each beside keys and values
+    // of 2,048 tokens.
     let text = include_str!("../../rust/config/presets/systems/small.toml");
     let system = dir.path().join("small.toml");
     std::fs::write(&system, text.replace("capacity_gb = 32.0", "capacity_gb = 0.002")).unwrap();
@@ -268,7 +269,7 @@ fn a_model_that_exceeds_the_dimms_runs_with_an_ssd() {
     assert!(std::fs::read_to_string(html).unwrap().contains("Bundles that the SSD reads"));
 }
 
-/// The trace of [`write_trace`] without the neurons in front of attention, and a file with the shape of its model.
+/// The trace of [`write_trace`] without attention's neurons, and a file with the shape of its model.
 fn mlp_only(dir: &Path) -> [String; 2] {
     let whole = write_trace(dir, 24, 8);
     let mut reader = ndp_traces::TraceReader::open(&whole).unwrap();

@@ -5,7 +5,6 @@ use ndp_traces::synth::{SynthOptions, Synthesizer};
 use ndp_traces::{Activity, NeuronShape, TraceFileWriter, TraceHeader};
 use std::path::Path;
 
-/// The program, and a call of it with a short trace.
 fn evaluate() -> (Program, String) {
     let program = Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("evaluate");
     let model = LlmShape::opt_like("3x128x512", 3, 128, 2, 512, 256).unwrap();

@@ -34,7 +34,7 @@ fn a_quick_run_writes_every_file_and_keeps_what_it_has_computed() {
     let html = fs::read_to_string(format!("{out}/figures.html")).unwrap();
     assert!(html.matches("<svg").count() >= rows.len() / 2 && html.contains("What is assumed"));
     assert!(fs::read_to_string(format!("{out}/hermes-fig-17-1.svg")).unwrap().starts_with("<svg"));
-    // The pages of the documents have what is computed today.
+    // The documents have what is computed today.
     for (name, page, least) in [
         ("hermes", include_str!("../../docs/generated/figures-hermes.md"), 6),
         ("energy", include_str!("../../docs/generated/figures-energy.md"), 3),
@@ -69,7 +69,7 @@ fn a_quick_run_writes_every_file_and_keeps_what_it_has_computed() {
     assert_eq!(energy.lines().count(), 1 + json["energy"].as_array().unwrap().len());
     assert!(energy.lines().all(|line| columns(line) == columns(energy.lines().next().unwrap())), "{energy}");
 
-    // Kept numbers are taken as they are, with `--fresh` they are written anew. Those that somebody has changed are computed again.
+    // Kept numbers are used as they are; `--fresh` writes them anew. Changed ones are computed again.
     let kept: Vec<_> =
         fs::read_dir(format!("{out}/kept")).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(kept.len(), rows.len());
@@ -85,7 +85,6 @@ fn a_quick_run_writes_every_file_and_keeps_what_it_has_computed() {
         fs::write(path, changed).unwrap();
     }
     assert_eq!(text(&program, &line), first);
-    // What is no number is computed again.
     fs::write(&kept[0], "nonsense").unwrap();
     assert_eq!(text(&program, &line), first);
 }
@@ -133,7 +132,7 @@ fn a_second_paper_joins_the_first_one_in_the_folder() {
     let papers: Vec<&str> =
         json["rows"].as_array().unwrap().iter().map(|row| row["paper_name"].as_str().unwrap()).collect();
     assert!(papers.contains(&"hermes") && papers.contains(&"flash"));
-    // Numbers of another build do not count as numbers of this one.
+    // Numbers of another build do not count.
     fs::remove_dir_all(format!("{out}/kept")).unwrap();
     let output = program.succeeds(&format!("--quick --paper flash --out {out}"));
     let said = String::from_utf8(output.stderr).unwrap();

@@ -9,7 +9,6 @@ fn program() -> Program {
     Program::new(env!("CARGO_BIN_EXE_ndp"))
 }
 
-/// All that a run printed, which has no control characters.
 fn printed(program: &Program, line: &str) -> String {
     let output = program.run(line);
     let text = String::from_utf8(output.stdout.clone()).unwrap() + &said(&output);

@@ -70,7 +70,7 @@ fn systems_of_the_paper_are_beside_each_other() {
             assert!(system != "NPU+AiM" || steps.iter().all(|step| step["times"] == 1.0));
         }
     }
-    // What an issue of commands costs who depends on it, and nobody else.
+    // What an issue of commands costs affects only what depends on it.
     let json_of = |hardware: &str| json(&[&grid[..], &["--hardware", hardware]].concat());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("shared.toml");
@@ -119,7 +119,7 @@ fn work_in_memory_takes_what_a_channel_of_the_device_model_takes() {
     for cell in rows(&json, "cells") {
         let is = |row: &&Value| row["tokens"] == cell["sequence"] && row["batch"] == 64;
         let layer = rows(&measured, "attention").iter().find(is).unwrap()["model_us"].as_f64().unwrap();
-        // A serial step has attention of all requests once a layer, and the memory has nothing else to do.
+        // A serial step has attention of all requests once a layer, and the memory does nothing else.
         let serial = &cell["modes"][0];
         let busy = serial["pim_busy"].as_f64().unwrap() * serial["step_us"].as_f64().unwrap() / 80.0;
         assert!((busy / layer - 1.0).abs() < 1e-12, "{busy} {layer}");

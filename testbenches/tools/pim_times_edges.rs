@@ -1,7 +1,7 @@
 //! The edge of `ndp bench pim`: lost output, files that are not what they seem.
 use ndp_testkit::programs::Program;
 
-/// Of a memory with the commands of AiM only attention is measured, in a hundredth of the time.
+/// AiM measures attention only, in a hundredth of the time.
 const TIMES: &str = "--memory aim --sequences 16,32 --batch 2";
 
 fn pim_times() -> Program {

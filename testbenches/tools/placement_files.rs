@@ -1,7 +1,8 @@
 //! Do `ndp evaluate` and `ndp generate --dimms` begin with the placement of a file, and refuse one that is not for them?
 //!
-//! `ndp place --profile` counts what both profile, so its file has to be the placement that they compute without one, to the last figure.
-//! Another placement changes times, but neither the text nor the number of neurons that are computed.
+//! `ndp place --profile` counts what both profile, so its file has to be the placement that they compute without one,
+//! to the last figure. Another placement changes times, but neither the text nor the number of neurons that are
+//! computed.
 use ndp_testkit::programs::Program;
 use serde_json::Value;
 use std::fs;
@@ -20,7 +21,6 @@ fn ndp() -> (Program, String) {
     (ndp, evaluate)
 }
 
-/// Writes a placement by `ndp place` with these options, and returns its path.
 fn placed(ndp: &Program, name: &str, options: &str) -> String {
     let (trace, out) = (ndp.path("t.trace"), ndp.path(name));
     ndp.succeeds(&format!("place --trace {trace} --profile {options} --out {out}"));
@@ -31,7 +31,6 @@ fn json(ndp: &Program, line: &str) -> Value {
     serde_json::from_slice(&ndp.succeeds(&format!("{line} --json")).stdout).unwrap()
 }
 
-/// Neurons that are computed in all tokens under all policies.
 fn neurons(evaluation: &Value) -> u64 {
     let policies = evaluation["policies"].as_array().unwrap();
     let tokens = policies.iter().flat_map(|policy| policy["tokens"].as_array().unwrap());
@@ -81,7 +80,6 @@ fn a_text_is_the_same_wherever_its_neurons_are_and_the_same_placement_changes_no
     let (ndp, _) = ndp();
     let generate = |option: &str| {
         let mut report = json(&ndp, &format!("{GENERATE} --dimms 4 {option}"));
-        // What names the option, and how long the run took.
         assert_eq!(report["rerun"].take().as_str().unwrap().contains("--placement"), !option.is_empty());
         report["simulation"]["seconds"].take();
         report

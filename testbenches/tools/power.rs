@@ -4,7 +4,6 @@ use super::common;
 use ndp_testkit::programs::Program;
 use std::process::Command;
 
-/// The message of a call that has to fail with exit code 2 or 3.
 fn refused(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_ndp")).arg("power").args(arguments).output().unwrap();
     assert!(matches!(output.status.code(), Some(2 | 3)), "{arguments:?}: {output:?}");

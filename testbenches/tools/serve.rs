@@ -82,7 +82,7 @@ fn both_machines_serve_and_say_what_they_lack() {
     let program = program();
     let trace = program.path("t.jsonl");
     program.succeeds(&format!("synth --requests 12 --rate inf --input 30 --output 12 --out {trace}"));
-    // Four chips: the model does not fit one.
+    // The model does not fit one chip.
     let one = json(&program, &format!("{trace} --llm llama2-13b --kv-gb 4 --formula"));
     let four = json(&program, &format!("{trace} --llm llama2-13b --tp 4 --formula"));
     let rate = |result: &Value| number(&result["entries"][0]["tokens_per_second"]);
@@ -154,7 +154,7 @@ fn scarce_memory_preempts_and_serves_all_the_same() {
 #[test]
 fn prompts_that_are_cut_let_others_generate_meanwhile() {
     let program = program();
-    // Somebody generates while a long prompt comes.
+    // A token is generated while a long prompt comes.
     let lines = [
         "8, \"output_toks\": 40, \"arrival_time_ns\": 0",
         "1500, \"output_toks\": 4, \"arrival_time_ns\": 30000000",

@@ -36,7 +36,6 @@ fn program() -> Program {
     program
 }
 
-/// All results of a folder, by name, and the tables.
 fn results(folder: &str) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let entries = std::fs::read_dir(Path::new(folder).join("results")).unwrap();
@@ -49,7 +48,6 @@ fn results(folder: &str) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Runs a line in a shell, in the folder of the test.
 fn shell(program: &Program, line: &str) {
     let done = Command::new("bash").args(["-c", line]).current_dir(program.folder.path()).output().unwrap();
     assert!(done.status.success(), "{line}: {}", ndp_testkit::programs::said(&done));
@@ -74,7 +72,7 @@ fn every_engine_gives_the_same_bytes() {
         4
     );
 
-    // A shell that runs the lines is what GNU parallel is but for the order.
+    // A shell that runs the lines does what GNU parallel does, but in order.
     run("parallel", "--engine parallel --chunk 3");
     let lines = std::fs::read_to_string(program.path("parallel/parallel.txt")).unwrap();
     assert_eq!(lines.lines().count(), 3);
@@ -83,7 +81,6 @@ fn every_engine_gives_the_same_bytes() {
     assert_eq!(results(&program.path("parallel")), local);
 }
 
-/// Names in the folder of results.
 fn stored(program: &Program, folder: &str) -> usize {
     std::fs::read_dir(program.path(&format!("{folder}/results"))).unwrap().count()
 }
@@ -94,7 +91,7 @@ fn a_point_that_was_refused_runs_again_if_asked() {
     program.file("late.toml", SPACE.replace("run cycles program.asm", "run cycles late.asm"));
     program.file("late.asm", "frobnicate\n");
     let line = format!("sweep run {} --out {}", program.path("late.toml"), program.path("late"));
-    // A sweep without one result that is a number is none.
+    // A sweep needs at least one numeric result.
     for _ in 0..2 {
         let said = program.ends_with(&line, 2, "all 8 points are refused, the first: late.asm:1: found");
         assert!(said.contains("8 points") && said.matches("error:").count() == 1, "{said}");
@@ -199,8 +196,8 @@ fn no_name_of_a_folder_is_a_second_command() {
     assert!(!Path::new(&program.path("evil")).exists());
 }
 
-/// Programs that do what `sbatch` and `scontrol` do: `sbatch` notes its arguments, and runs the tasks of an array one after the other, unless the
-/// partition is one that does not exist.
+/// Stand-ins for `sbatch` and `scontrol`: `sbatch` notes its arguments, and runs the tasks of an array one after the
+/// other, unless the partition does not exist.
 fn slurm(program: &Program, most: usize) -> String {
     let config = format!("#!/bin/bash\necho 'MaxArraySize            = {most}'\n");
     let sbatch = "#!/bin/bash\nprintf '%s\\n' \"$@\" --- >> calls\n\
@@ -278,7 +275,7 @@ fn tasks_of_slurm_that_fail_are_points_without_a_result() {
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("4 points have no result") && said.contains("slurm-*.log"), "{said}");
     assert_eq!(stored(&program, "slurm"), 4);
-    // Where there is no Slurm the job files are written nevertheless.
+    // Without Slurm the job files are still written.
     let mut nowhere = Command::new(env!("CARGO_BIN_EXE_ndp"));
     let line = format!("{line} --engine slurm").replace("/slurm", "/other");
     nowhere.args(line.split_whitespace()).env("PATH", "");
@@ -307,7 +304,8 @@ fn every_example_has_points_that_its_commands_take() {
 fn a_run_that_is_killed_goes_on_where_it_was() {
     let program = program();
     let many = SPACE.replace("[800, 1000]", &format!("{:?}", (400..1000).step_by(100).collect::<Vec<_>>()));
-    // Points of the second command wait for a writer until the run is killed, so two points have results then: the first of each job.
+    // Points of the second command wait for a writer until the run is killed, so two points have results then: the
+    // first of each job.
     let second = "run = \"run cycles program.asm\"\noptions.stalls = [1]";
     program.file("space.toml", many.replace(second, "run = \"run cycles late.asm\""));
     assert!(Command::new("mkfifo").arg(program.path("late.asm")).status().unwrap().success());
@@ -323,7 +321,7 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
         assert!(child.try_wait().unwrap().is_none(), "it has ended with {} results", done("killed"));
         std::thread::sleep(Duration::from_millis(2));
     }
-    // As kill -9 does. `env` has become the program.
+    // `env` has become the program.
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(done("killed"), 2);
@@ -337,7 +335,6 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
     whole.retain(|name, _| killed.contains_key(name));
     assert_eq!(whole.len(), 24 + 3);
     assert!(whole.iter().all(|(name, bytes)| killed[name] == *bytes));
-    // Nothing is left to run.
     let said = ndp_testkit::programs::said(&program.succeeds(&line("killed")));
     assert!(said.contains("24 have a result, 0 are to run"), "{said}");
 }
@@ -360,7 +357,7 @@ fn reports_name_the_front_the_reference_and_what_keys_change() {
     assert_eq!(found["objectives"], serde_json::json!([{ "name": "cycles.cycles", "more": false }]));
     let refused = |row: &Value| row["refused"].as_array().unwrap().len();
     assert_eq!((rows.iter().map(refused).sum::<usize>(), found["refused"].as_array().unwrap().len()), (4, 4));
-    // A faster core waits longer for the same DRAM, counted in its cycles; the size of the buffer changes nothing here.
+    // A faster core waits longer for the same DRAM, in its cycles; the size of the buffer changes nothing here.
     let sensitivity = |key: &str| {
         let all = found["sensitivity"].as_array().unwrap();
         all.iter().find(|of| of["key"] == key).unwrap()["ratios"]["cycles.cycles"].as_f64().unwrap()
@@ -392,7 +389,6 @@ fn reports_name_the_front_the_reference_and_what_keys_change() {
         .refused(&format!("sweep points {} 8", program.path("out")), "there is no point 8; the sweep has 8");
 }
 
-/// A folder with all results.
 fn finished() -> (Program, String) {
     let program = program();
     program.succeeds(&format!("sweep run {} --out {}", program.path("space.toml"), program.path("out")));
@@ -400,7 +396,6 @@ fn finished() -> (Program, String) {
     (program, points)
 }
 
-/// The key of the first point.
 fn key(points: &str) -> String {
     let first: serde_json::Value = serde_json::from_str(points.lines().next().unwrap()).unwrap();
     first["key"].as_str().unwrap().to_owned()
@@ -528,7 +523,7 @@ fn points_spare_the_files_of_the_sweep_and_of_other_points() {
             (before, "name = \"b\"\n".to_owned())
         );
     }
-    // Two points, one file: by name, and by way of a link.
+    // Two points, one file: by name, and by a link.
     std::os::unix::fs::symlink("a.svg", program.path("b.svg")).unwrap();
     for files in [["a.svg", "./a.svg"], ["a.svg", "b.svg"]] {
         let text = format!(

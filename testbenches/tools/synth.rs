@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// Runs `ndp synth` in `folder`, in which reports end up.
+/// Runs `ndp synth` in `folder`, where its reports go.
 fn synth(folder: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ndp"));
     command.arg("synth");
@@ -21,7 +21,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The error message of a call that must fail, without printing a result or leaving a report.
+/// The error message of a call that must fail without a result or a report.
 fn refused(folder: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> String {
     let output = synth(folder, environment, arguments);
     let message = text(&output.stderr);
@@ -49,7 +49,7 @@ fn file(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
     path.display().to_string()
 }
 
-/// A program that says it is Yosys and otherwise does what `rest` says.
+/// A program that claims to be Yosys and then does what `rest` says.
 fn fake_yosys(folder: &Path, rest: &str) -> String {
     let version = "if [ \"$1\" = -V ]; then echo 'Yosys 0.23 (fake)'; exit 0; fi";
     let path = file(folder, "fake-yosys", format!("#!/bin/sh\n{version}\n{rest}\n"));

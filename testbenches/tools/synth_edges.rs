@@ -80,7 +80,7 @@ fn a_library_whose_name_is_no_file_name_needs_a_report() {
     synth.refused(&line("", "--report r.md"), "its library has no name");
 }
 
-/// Starts a run whose Yosys hangs with a child, sends it the signal, and checks that both end. Returns the exit code.
+/// Sends a signal to a run whose Yosys hangs with a child, and checks that both end. Returns the exit code.
 fn ends_its_tools(synth: &Program, signal: &str) -> Option<i32> {
     let (yosys, temporary) = (synth.path("yosys"), synth.path("tmp"));
     std::fs::create_dir(&temporary).unwrap();

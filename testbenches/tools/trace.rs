@@ -51,7 +51,7 @@ fn a_captured_trace_has_a_sequence_for_each_prompt() {
     assert_eq!(found, [13, 2, 9].map(Some));
 }
 
-/// Number of the last text that there is.
+/// The largest possible number of a text.
 const LAST: &str = "18446744073709551615";
 
 #[test]
