@@ -1,8 +1,9 @@
-//! Executes the instruction stream: one after the other is decoded, checked, and started when nothing it needs is in use.
+//! Executes the instruction stream in order: each instruction is decoded, checked, and started when nothing it needs is
+//! in use.
 //!
-//! An instruction waits for the part that executes it, and for every running instruction that writes words it reads or writes, or reads
-//! words it writes. So the buffer and the list memory look as if each instruction began after the one before had ended.
-//! DRAM is not watched; a barrier waits for everything.
+//! An instruction waits for the part that executes it, and for every running instruction that writes words it reads or
+//! writes, or reads words it writes. So the buffer and the list memory look as if each instruction began after the one
+//! before had ended. DRAM is not watched; a barrier waits for everything.
 
 use super::dma_reader::beat_count_bits;
 use super::prelude::*;
@@ -11,10 +12,9 @@ use crate::blocks::activation::activation_walker::vector_bits;
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
 use crate::blocks::link::transfer_unit::Transfer;
 
-/// Bits of a count of instructions.
 pub(crate) const SEQUENCE_BITS: u32 = 32;
 
-/// Words `first .. end` that something reads or writes.
+/// Words `first .. end`.
 #[derive(Clone, Copy)]
 struct Range {
     used: Bits,
@@ -23,12 +23,11 @@ struct Range {
 }
 
 impl Range {
-    /// Whether both have a word in common.
     fn meets(&self, other: &Self) -> Bits {
         all!(self.used, other.used, self.first.lt(other.end), other.first.lt(self.end))
     }
 
-    /// Kept by a part from its start on, used while it is busy.
+    /// Held by a part from its start, used while it is busy.
     fn held(&self, m: &ModuleBuilder, name: &str, start: &Bits, busy: &Bits) -> Self {
         let hold = |what: &str, value: &Bits| m.hold(format!("{name}_{what}_q"), value, start);
         Self {
@@ -39,7 +38,7 @@ impl Range {
     }
 }
 
-/// What multiplies rows of DRAM, or adds them to sums; and what finds out which of them are worth it.
+/// Instructions that multiply rows of DRAM, or add them to sums, or select which of them to use.
 pub(crate) const PRODUCTS: [&str; 5] = ["dot", "axpy", "merge", "import", "select"];
 
 /// A part of the core: name, instructions that it executes.
@@ -147,12 +146,12 @@ struct Ranges {
 /// What an instruction waits for. It may become less until the instruction starts, and never more.
 struct Obstacles {
     all: Vec<Bits>,
-    /// What the rows of a product wait for. They may come while the product before it, or a rounding, is at work; they fill the way from the
-    /// DRAM, so the product must not wait for anything else.
+    /// What the rows of a product wait for. They may come during the product before it, or a rounding. They fill the path
+    /// from the DRAM, so the product must not wait for anything else.
     before_rows: Vec<Bits>,
 }
 
-/// The issuer. From the queue's head to the start of a part about twelve cycles.
+/// From the queue's head to the start of a part about twelve cycles.
 #[block(m, "issue_a{}_d{}{}", config.gemv().slice_words(), config.dimm_burst_bits(), link_suffix(config),
     "Decodes instructions and starts them in order.")]
 pub fn issue(config: &DesignConfig) -> Block {
@@ -275,7 +274,7 @@ impl Decoded {
             .filter(|name| *name != "nop" && (config.core().link() || !TRANSFERS.contains(name)))
             .map(|name| (name, decoder.output(&format!("{name}_o"))))
             .collect();
-        // Of the strobes, not of the registers: much depends on it.
+        // From the strobes, so that it is registered as early as the others: much depends on it.
         let activates = m.wire("decodes_activation", any_named(&strobed, &ACTIVATIONS));
         let field = |name: &str| keep(name, &decoder.output(&format!("{name}_o")));
         Ok(Self {
@@ -443,7 +442,7 @@ impl Decoded {
             let starts = m.wire(format!("{part}_starts"), start & own);
             let others = match *part {
                 "load" => vec!["list"],
-                // They share the list memory's port for writing.
+                // They share the list memory's write port.
                 "list" => vec!["load", "select"],
                 "gemv" | "activation" => vec!["round"],
                 "round" => [&PRODUCTS[..], &ACTIVATIONS].concat(),
@@ -490,7 +489,6 @@ impl Decoded {
         Obstacles { all, before_rows }
     }
 
-    /// By which way the activation unit computes, and with what.
     #[block(m)]
     fn operation(&self, m: &ModuleBuilder, config: &DesignConfig, two: Bits) -> Operation {
         let gemv = config.gemv();
@@ -517,7 +515,7 @@ impl Decoded {
     fn beats(&self, m: &ModuleBuilder, config: &DesignConfig, of_vectors: Bits) -> Bits {
         let beat_bits = beat_count_bits(config);
         let list_words = to_word(&counted_words(m, &self.count, entry_bits(config)));
-        // Both hold the words of the whole list memory.
+        // Wide enough for the words of the whole list memory.
         let list_words = m.fit(list_words, beat_bits, "lists are no longer than their memory");
         mux(self.is(&["list"]), list_words, of_vectors.fit(beat_bits))
     }
