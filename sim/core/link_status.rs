@@ -11,7 +11,7 @@ pub struct LinkStatus {
     pub up: bool,
     pub fault: bool,
     pub peer_fault: bool,
-    /// Cause of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged.
+    /// Cause of the last fault: bit 0 no flit received, bit 1 no flit acknowledged.
     pub cause: u32,
     pub aligned: bool,
     /// Some sent beats are not acknowledged.

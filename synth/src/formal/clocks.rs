@@ -22,7 +22,7 @@ const SEEN: [(&str, u32, &str); 8] = [
     ("ready_i", 1, "there is room"),
     ("data_i", WIDTH, "the word"),
     ("pop_i", 1, "the head is taken"),
-    ("valid_i", 1, "there is a head"),
+    ("valid_i", 1, "the head is valid"),
     ("head_i", WIDTH, "the head"),
 ];
 

@@ -270,7 +270,7 @@ fn queue(queue: &Rc<Module>) -> Result<Rc<Module>, HdlError> {
     if queue.ports().iter().any(|port| port.name == "count_o") {
         m.unused(instance.output("count_o"), "counted here once more");
     }
-    m.output("valid_o", valid, "there is a head");
+    m.output("valid_o", valid, "the head is valid");
     m.output("ready_o", ready, "there is room");
     m.output("data_o", head, "the head");
     followed(&m, [&(push & ready), &(pop & valid)], &data, (&valid, &head));
@@ -299,7 +299,7 @@ pub(super) fn followed(
     let turn = follows.q() & before.is_zero();
     follows.next(begins | (follows.q() & !(turn & pops)));
     m.assert("in_turn", !(turn & valid) | head.eq(word.q()), "a word comes out in its turn");
-    m.assert("counted", !valid | inside.any(), "there is a head only if a word is inside");
+    m.assert("counted", !valid | inside.any(), "the head is valid only if a word is inside");
     inside.q()
 }
 

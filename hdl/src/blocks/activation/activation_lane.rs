@@ -38,30 +38,30 @@ bundle! {
     /// Controls of every lane of a rank.
     pub(crate) struct LaneControls(config: &GemvConfig) {
         take: 1, "take the slice's last word as the first operand's elements";
-        take_other: 1, "take it as the second operand's";
-        shift: 1, "the elements move on by one; with `advance_i`, or in the chain";
-        advance: 1, "all stages move on";
-        path: PATHS.len() as u32, "way to the packer, one-hot; stays while elements are on their way";
+        take_other: 1, "take the slice's last word as the second operand's elements";
+        shift: 1, "the elements move on by one place; with `advance_i`, or in the chain";
+        advance: 1, "all stages advance";
+        path: PATHS.len() as u32, "path to the packer, one-hot; constant while elements are in flight";
         subtract: 1, "the second operand's sign is inverted";
-        max: 1, "of the choices: the larger one; otherwise ReLU of the first";
+        max: 1, "choice: the larger operand; otherwise ReLU of the first one";
         two: 1, "the second operand comes from the slice; otherwise it is `scalar_i`";
-        scalar: FP16_BITS, "recoded second operand of all elements";
-        wide: 1, "softmax: exponentials are wide values, and so are what is multiplied";
-        argument: exponential::ARGUMENT_BITS, "less the maximum times log2(e), of the element two steps ago",
+        scalar: FP16_BITS, "recoded second operand, the same for all elements";
+        wide: 1, "softmax: exponentials and factors of products are wide values";
+        argument: exponential::ARGUMENT_BITS, "minus the maximum times log2(e), for the element of two steps ago",
             if !config.shares_exponential();
         reciprocal: RECIPROCAL_BITS, "reciprocal of the sum of exponentials";
-        scale: fp16_packer::EXPONENT_BITS, "its exponent";
-        spoilt: 1, "every product is NaN, of the element two steps ago";
+        scale: fp16_packer::EXPONENT_BITS, "exponent of the reciprocal";
+        spoilt: 1, "every product is NaN, for the element of two steps ago";
     }
 }
 
 bundle! {
-    /// The element that leaves a lane's register, and those that come in behind it.
+    /// The element that leaves a lane's register, and the elements that follow it.
     pub(crate) struct LaneElement {
         counts: 1, "the element counts in maximum and sum";
         blank: 1, "the element is beyond the vector's end: its result is +0";
-        chain: FP16_BITS, "comes in behind the first operand's elements";
-        chain_other: FP16_BITS, "comes in behind the second operand's elements";
+        chain: FP16_BITS, "element that follows the first operand's elements";
+        chain_other: FP16_BITS, "element that follows the second operand's elements";
     }
 }
 
@@ -71,7 +71,7 @@ bundle! {
         chain: FP16_BITS, "the first operand's element";
         chain_other: FP16_BITS, "the second operand's element";
         key: KEY_BITS, "order of the element, 0 if it does not count";
-        bad: 1, "it counts and is NaN or +Inf";
+        bad: 1, "the element counts and is NaN or +Inf";
         term: TERM_BITS, "exponential in units of 2^-28, 0 if the element does not count",
             if !config.shares_exponential();
     }

@@ -9,7 +9,7 @@ bundle! {
     /// Inputs that a group uses itself; the others go to the lanes.
     pub(crate) struct LanePort(config: &GemvConfig) {
         raddr: config.slice_addr_bits(), "word to read";
-        we: config.lanes(), "lane to write with the results, one-hot or nothing";
+        we: config.lanes(), "lane to write with the results, one-hot or 0";
         waddr: config.slice_addr_bits(), "word to write";
         gelu: 1, "function unit: GELU; otherwise SiLU";
         divide: 1, "function unit: quotients of both operands";

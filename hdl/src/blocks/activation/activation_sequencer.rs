@@ -28,25 +28,25 @@ const CHOICE: u32 = 3;
 /// The sequencer of `config`. The command's fields must stay while it runs.
 #[block(m, "activation_sequencer_g{}_l{}_a{}{}", config.ranks(), config.lanes(), config.slice_words(),
     shared_suffix(config),
-    "Passes over a vector block, word by word, element by element.")]
+    "Passes over a vector block word by word and element by element.")]
 pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let (lanes, addr_bits) = (config.lanes(), config.slice_addr_bits());
     let (lane_bits, vector_bits) = (log2(lanes), vector_bits(config));
     let start = m.input(1, "take a command; only while `idle_o` is set");
-    let path = m.input(PATHS.len() as u32, "way of the elements, one-hot; not of softmax");
+    let path = m.input(PATHS.len() as u32, "path of the elements, one-hot; unused by softmax");
     let softmax = m.input(1, "the command is a softmax");
-    let two = m.input(1, "it has two operands in the buffer");
-    let function = m.input(1, "elements go round through the function unit before they leave");
+    let two = m.input(1, "the command has two operands in the buffer");
+    let function = m.input(1, "elements circulate through the function unit before they leave");
     let waves = m.input(wave_bits(config), "stripes of a vector that every rank takes");
     let tail = m.input(rank_bits(config), "stripes that are left over");
     let vectors = m.input(vector_bits, "vectors, at least one");
     let source = m.input(addr_bits, "first word of the first operand");
     let other = m.input(addr_bits, "first word of the second operand");
     let target = m.input(addr_bits, "first word of the results");
-    let read_ready = m.input(1, "the read is done; only with `read_valid_o`");
-    let soon_free = m.input(1, "in the next cycle no slice is written by others");
-    let argued = m.input(1, "the maximum of the vector that was looked up is known");
-    let divided = m.input(1, "its reciprocal is known");
+    let read_ready = m.input(1, "the read is accepted; only with `read_valid_o`");
+    let soon_free = m.input(1, "no other part writes a slice in the next cycle");
+    let argued = m.input(1, "the argument of the vector looked up is valid");
+    let divided = m.input(1, "the reciprocal of its sum is valid");
 
     let flag = |name: &str| m.reg(name, 1).reset(0);
     let advance = m.flag(soon_free);
@@ -222,17 +222,17 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     if !slices.is_empty() {
         slices.push(results.slice.q());
     }
-    let idle = m.output(idle = !running, "a command can be taken, all results are written");
-    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
-    m.output(advance, "the lanes move on");
-    m.output(path, "way of their elements");
+    let idle = m.output(idle = !running, "all results are written, and a command can be taken");
+    m.assume("started_when_idle", !start | idle, "a command comes only while idle");
+    m.output(advance, "the stages of the lanes advance");
+    m.output(path, "path of the lanes' elements");
     m.output(two = two & !function, "the operation's second operand comes from the slices");
-    m.output(read_valid, "the slices are to be read");
+    m.output(read_valid, "request to read the slices");
     m.output(read_addr = address, "word to read");
     m.output(take = coming, "the lanes take the word as first operand");
-    m.output(take_other = coming_other, "they take it as second operand");
-    m.output(shift = leaves | goes_round, "an element leaves, or all go round");
-    m.output(element, "its number in the word");
+    m.output(take_other = coming_other, "the lanes take the word as second operand");
+    m.output(shift = leaves | goes_round, "an element leaves, or all elements circulate");
+    m.output(element, "number of the element in its word");
     m.output(ends, "ranks in whose stripe the vectors end");
     m.output(counts, "ranks whose elements count");
     m.output(vector = mux(taken, fetched_vector, vector), "vector of the next element");
@@ -247,6 +247,6 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
         m.output(place, "place in its stripe of the element that goes into the exponential");
     }
     m.output(keys_valid, "the trees put out keys of one element of each lane");
-    m.output(terms_valid, "they put out terms");
-    m.output(last, "of a vector's last elements");
+    m.output(terms_valid, "the trees put out terms");
+    m.output(last, "the keys or terms come from a vector's last elements");
 }

@@ -19,13 +19,13 @@ const LEAST_KEY: u128 = 0x01ff;
     "Maximum, sum of exponentials and its reciprocal for each vector.")]
 pub fn activation_sums(config: &GemvConfig) -> Block {
     let (ranks, vector_bits) = (config.ranks(), vector_bits(config));
-    let start = m.input(1, "a command begins: nothing is known of any vector");
+    let start = m.input(1, "a command begins: the values of all vectors become invalid");
     let keys_valid = m.input(1, "keys arrive");
     let sums_valid = m.input(1, "sums arrive");
-    let last = m.input(1, "they are their vector's last");
+    let last = m.input(1, "these keys or sums are the last of their vector");
     let values =
         each(ranks, |g| RankValues::inputs_as(&m, format!("rank{g}_"), format!("rank {g}: "), config));
-    let vector = m.input(vector_bits, "vector to look up; what is known of it follows one cycle later");
+    let vector = m.input(vector_bits, "vector to look up; its values follow one cycle later");
 
     let key = tree(&m, "key", values.iter().map(|rank| rank.key).collect(), |_, a, b| larger(a, b));
     let key = if ranks == 1 { m.delay("key_q", key) } else { key };
@@ -101,7 +101,7 @@ pub fn activation_sums(config: &GemvConfig) -> Block {
     let less = m.wire(remainder - divisor.zext(remainder_bits));
     let fits = m.wire(remainder.ge(divisor.zext(remainder_bits)));
     let rest = m.wire(mux(fits, less, remainder));
-    m.unused(rest.msb(), "what is left is below the divisor");
+    m.unused(rest.msb(), "the remainder is below the divisor");
     let next = cat!(rest.low(remainder_bits - 1), zeros(1));
     remainder.next(mux(begins, lit(1 << MANTISSA_BITS, remainder_bits), next));
     let quotient = m.reg(RECIPROCAL_BITS).enable(dividing);
@@ -116,10 +116,16 @@ pub fn activation_sums(config: &GemvConfig) -> Block {
     let scale_bits = fp16_packer::EXPONENT_BITS;
     // With the leading one at bit t = 42 - place of the sum it is 14 - t.
     let scale = share.high(PLACE_BITS).zext(scale_bits) - lit(28, scale_bits);
-    m.output(argued = m.flag("argued_known_q", vector.lt(argued)), "its argument is known");
-    m.output(argument = m.delay("argument_known_q", known.low(ARGUMENT_BITS)), "less maximum times log2(e)");
-    m.output(hopeless = m.delay("hopeless_known_q", known.msb()), "NaN, +Inf, or nothing but -Inf");
-    m.output(divided = m.flag("divided_known_q", vector.lt(divided)), "its reciprocal is known");
-    m.output(reciprocal = m.delay("reciprocal_known_q", share.low(RECIPROCAL_BITS)), "2^15 < r <= 2^16");
-    m.output(scale = m.delay("scale_known_q", scale), "exponent that goes with it, two's complement");
+    m.output(argued = m.flag("argued_known_q", vector.lt(argued)), "its argument is valid");
+    m.output(
+        argument = m.delay("argument_known_q", known.low(ARGUMENT_BITS)),
+        "minus the maximum times log2(e)",
+    );
+    m.output(hopeless = m.delay("hopeless_known_q", known.msb()), "the vector has NaN or +Inf, or only -Inf");
+    m.output(divided = m.flag("divided_known_q", vector.lt(divided)), "the reciprocal of its sum is valid");
+    m.output(
+        reciprocal = m.delay("reciprocal_known_q", share.low(RECIPROCAL_BITS)),
+        "reciprocal of the sum, 2^15 < r <= 2^16",
+    );
+    m.output(scale = m.delay("scale_known_q", scale), "exponent of the reciprocal, two's complement");
 }

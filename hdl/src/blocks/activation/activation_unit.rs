@@ -14,14 +14,14 @@ const LEAST: u128 = 0xfe00;
 bundle! {
     /// Fields of an instruction beside layout and words.
     pub(crate) struct Operation(config: &GemvConfig) {
-        path: PATHS.len() as u32, "way of the elements, one-hot; not of softmax";
+        path: PATHS.len() as u32, "path of the elements, one-hot; unused by softmax";
         softmax: 1, "softmax";
         two: 1, "both operands are vector blocks";
         subtract: 1, "the second operand's sign is inverted";
-        max: 1, "of the choices: the larger one; otherwise ReLU";
-        scalar: FP16_BITS, "second operand of all elements";
-        function: 1, "the function unit's result, in place of the choice";
-        gelu: 1, "of it: GELU; otherwise SiLU, or the quotient of two operands";
+        max: 1, "choice: the larger operand; otherwise ReLU";
+        scalar: FP16_BITS, "second operand, the same for all elements";
+        function: 1, "take the function unit's result instead of the choice";
+        gelu: 1, "function unit: GELU; otherwise SiLU, or the quotient of two operands";
         vectors: vector_bits(config), "vectors";
         other: config.slice_addr_bits(), "first word of the second operand";
     }
@@ -51,7 +51,7 @@ pub fn activation_unit(config: &GemvConfig) -> Block {
         ),
     };
     let started = m.flag(start);
-    let read_ready = m.input(1, "the read is done");
+    let read_ready = m.input(1, "the read is accepted");
     let soon_free = m.input(ranks, "in the next cycle no sums are written to the rank's slices");
     let rank = each(ranks, |g| RankValues::inputs_as(&m, format!("rank{g}_"), format!("rank {g}: "), config));
 
@@ -137,7 +137,7 @@ pub fn activation_unit(config: &GemvConfig) -> Block {
     LanePort::outputs_as(&m, "lane_", "lanes: ", config, port);
     m.output(ends = sequencer.ends, "ranks in whose stripe the vectors end");
     m.output(counts = sequencer.counts, "ranks whose elements count");
-    m.output(read_valid = sequencer.read_valid, "all slices are to be read");
-    let busy = m.output(busy = started | !sequencer.idle.q(), "a command is in work");
-    m.assume("started_when_idle", !(start & busy), "a command is given only while not busy");
+    m.output(read_valid = sequencer.read_valid, "request to read all slices");
+    let busy = m.output(busy = started | !sequencer.idle.q(), "a command is running");
+    m.assume("started_when_idle", !(start & busy), "a command comes only while not busy");
 }

@@ -13,7 +13,7 @@ pub(crate) fn vector_bits(config: &GemvConfig) -> u32 {
 /// fields must stay.
 #[block(m, "activation_walker_g{}_a{}_v{}{}", config.ranks(), config.slice_words(), vector_bits(config),
     shared_suffix(config),
-    "Words of a vector block, vector by vector.")]
+    "Walks through the words of a vector block, vector by vector.")]
 pub fn activation_walker(config: &GemvConfig) -> Block {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
     let (wave_bits, rank_width, vector_bits) = (wave_bits(config), rank_bits(config), vector_bits(config));
@@ -75,8 +75,8 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
         None => last_word,
         Some(last) => m.wire("last_of_vector", last_word & last),
     };
-    m.output(last_word, "it is its vector's last");
-    m.output(last = last_word & vector.plus_one().eq(vectors), "it is the block's last");
+    m.output(last_word, "the word is the last of its vector");
+    m.output(last = last_word & vector.plus_one().eq(vectors), "the word is the last of the block");
     m.output(ends, "ranks in whose stripe the vectors end");
     m.output(counts = cat(counts.into_iter().rev()), "ranks whose elements count; no element counts twice");
 }

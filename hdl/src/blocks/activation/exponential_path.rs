@@ -65,8 +65,8 @@ impl Exponential {
 bundle! {
     /// Controls from the activation unit to the exponential of each rank.
     pub(crate) struct SharedControls {
-        exponentials: 1, "what comes back in the chain are exponentials, not functions";
-        argument: exponential::ARGUMENT_BITS, "exponential: less the vector's maximum times log2(e), or 0";
+        exponentials: 1, "the chain returns exponentials, not functions";
+        argument: exponential::ARGUMENT_BITS, "exponential: minus the vector's maximum times log2(e), or 0";
         wide_exponentials: 1, "exponential: results are wide values, for softmax";
         past_end: 1, "exponential: the value is beyond the vectors' end if they end in the rank's stripe";
     }
@@ -77,7 +77,7 @@ bundle! {
 #[block(m, "shared_exponential", "Exponentials of FP16 values, for all lanes of a rank in turn.")]
 pub fn shared_exponential() -> Block {
     let value = m.input(FP16_BITS, "recoded FP16 value");
-    let argument = m.input(exponential::ARGUMENT_BITS, "less the maximum times log2(e), or 0");
+    let argument = m.input(exponential::ARGUMENT_BITS, "minus the maximum times log2(e), or 0");
     let counts = m.input(1, "the value counts in the sum");
     let wide = m.input(1, "results are wide values, for softmax");
     let always = lit(1, 1);

@@ -13,8 +13,8 @@ const QUEUED_ROWS: u32 = 32;
 bundle! {
     /// Digit of a row's sum on one rank.
     pub(crate) struct SumDigit(config: &GemvConfig) {
-        valid: 1, "a digit of a row's sum, or the result of a head, is there" => "there is a digit";
-        digit: config.digit_bits(), "the digit, rows and vectors in order, or the recoded result, in each vector the heads"
+        valid: 1, "a digit of a row's sum, or the result of a head, is valid" => "there is a digit";
+        digit: config.digit_bits(), "the digit, by row and then vector; or the recoded result, by vector and then head"
             => "the digit";
         flags: FLAG_BITS, "NaN, +Inf, -Inf seen; valid with the last digit" => "flags of its sum";
     }
@@ -24,7 +24,7 @@ bundle! {
     /// Answer to a rank's digit.
     pub(crate) struct SumTake {
         pop: 1, "take the digit";
-        release: 1, "it is the last one of its sum";
+        release: 1, "the digit is the last one of its sum";
     }
 }
 
@@ -112,13 +112,13 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let (results, places) =
         reserved_queue(&m, ("results", QUEUED_RESULTS), (begins, room), result, result_ready)?;
 
-    let idle = m.output(idle = !(active | places.any()), "all results are taken, a command can be");
-    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    let idle = m.output(idle = !(active | places.any()), "all results are taken, and a command can be taken");
+    m.assume("started_when_idle", !start | idle, "a command comes only while idle");
     for g in 0..ranks {
         let take = SumTake { pop: pops.bit(g), release: pops.bit(g) & is_last };
         SumTake::outputs_as(&m, format!("sum{g}_"), format!("rank {g}: "), (), take);
     }
     m.output(row_room = rows_ahead.ready, "a row can be taken");
-    m.output(result_valid = results.valid, "a result is offered, rows in order, in each row the vectors");
+    m.output(result_valid = results.valid, "a result is offered, by row and then vector");
     m.output(result_data = results.data, "FP16 result");
 }

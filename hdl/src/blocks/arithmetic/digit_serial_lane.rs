@@ -21,7 +21,7 @@ pub(crate) const fn steps(bits: u32) -> u32 {
     "Multiplier of two significands, two bits of the weight in each step."
 )]
 pub fn digit_serial_lane(bits: u32) -> Block {
-    let load = m.input(1, "takes new operands; the old product is read in the same cycle");
+    let load = m.input(1, "take new operands; the old product is read in the same cycle");
     let moves = m.input(r#move = 1, "the product takes its next step; with every load");
     let sig_w = m.input(bits, "significand of the weight");
     let sig_x = m.input(SIGNIFICAND_BITS, "significand of the activation");

@@ -86,9 +86,10 @@ impl Scaled {
 /// 31, where the significand means nothing.
 #[block(m, "exponential", "Exponential of FP16 values as significand and exponent.")]
 pub fn exponential() -> Block {
-    let advance = m.input(1, "all stages move on");
+    let advance = m.input(1, "all stages advance");
     let value = m.input(FP16_BITS, "finite FP16 value");
-    let argument = m.input(ARGUMENT_BITS, "what is added to its product with log2(e), in units of 2^-24");
+    let argument =
+        m.input(ARGUMENT_BITS, "value to add to the product of `value_i` and log2(e), in units of 2^-24");
     let stage = |name: &str, value: &Bits| m.hold(name, value, advance);
 
     // Stage 1: |x| * log2(e), not yet shifted.

@@ -9,9 +9,9 @@ pub(crate) const LATENCY: u32 = 2;
 const EXTRA_BITS: u32 = 3;
 
 /// Operands are recoded ([`super::operand_recoder`]). Everything moves on while `advance_i` is set.
-#[block(m, "fp16_adder", "Adds two FP16 values, exactly as far as rounding needs it.")]
+#[block(m, "fp16_adder", "Adds two FP16 values with the precision that exact rounding needs.")]
 pub fn fp16_adder() -> Block {
-    let advance = m.input(1, "all stages move on");
+    let advance = m.input(1, "all stages advance");
     let a = m.input(FP16_BITS, "recoded FP16 value");
     let b = m.input(FP16_BITS, "recoded FP16 value");
     let stage = |name: &str, value: &Bits| m.hold(name, value, advance);

@@ -13,13 +13,13 @@ pub(crate) const RECIPROCAL_BITS: u32 = 17;
 /// their product has the exponent `e + scale_i`.
 #[block(m, "fp16_multiplier", "Multiplies two FP16 values exactly.")]
 pub fn fp16_multiplier() -> Block {
-    let advance = m.input(1, "the result moves on");
+    let advance = m.input(1, "the result advances");
     let a = m.input(FP16_BITS, "recoded FP16 value, or a wide one");
     let b = m.input(FP16_BITS, "recoded FP16 value");
     let wide = m.input(1, "multiply a wide value with the reciprocal");
-    let reciprocal = m.input(RECIPROCAL_BITS, "2^15 < r <= 2^16");
+    let reciprocal = m.input(RECIPROCAL_BITS, "reciprocal of the sum, 2^15 < r <= 2^16");
     let scale =
-        m.input(EXPONENT_BITS, "what is added to the exponent field of a wide value, two's complement");
+        m.input(EXPONENT_BITS, "value to add to the exponent field of a wide value, two's complement");
     let stage = |name: &str, value: &Bits| m.hold(name, value, advance);
 
     let exponent_of = |field: &Bits| {

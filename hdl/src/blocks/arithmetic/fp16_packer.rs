@@ -20,9 +20,9 @@ fn signed(value: i32, bits: u32) -> Bits {
 bundle! {
     /// A number to be packed.
     pub(crate) struct Way {
-        magnitude: MAGNITUDE_BITS, "magnitude, need not be normalised; bit 0 may stand for lost ones";
+        magnitude: MAGNITUDE_BITS, "magnitude, not necessarily normalised; bit 0 may stand for lost bits";
         exponent: EXPONENT_BITS, "exponent of its uppermost bit, two's complement";
-        sign: 1, "sign, of zeros and infinities too";
+        sign: 1, "sign, used for zeros and infinities as well";
         nan: 1, "the result is NaN";
         infinite: 1, "the result is infinite";
     }
@@ -32,12 +32,12 @@ bundle! {
 /// over NaN, that over infinity, that over the magnitude. The result is recoded ([`super::operand_recoder`]).
 #[block(m, "fp16_packer", "Normalises and rounds to FP16, to nearest even.")]
 pub fn fp16_packer() -> Block {
-    let advance = m.input(1, "all stages move on");
+    let advance = m.input(1, "all stages advance");
     let Way { magnitude, exponent, sign, nan, infinite } = Way::inputs(&m, ());
     let raw = m.input(1, "the uppermost 16 bits of the magnitude are the result, a recoded value");
-    let blank = m.input(1, "the result is +0 whatever else");
+    let blank = m.input(1, "the result is +0, whatever the other inputs are");
     let wide = m
-        .input(1, "round to 12 fraction bits: no sign, 4 exponent bits; stays while values are on their way");
+        .input(1, "round to 12 fraction bits: no sign, 4 exponent bits; constant while values are in flight");
     let stage = |name: &str, value: &Bits| m.hold(name, value, advance);
 
     // Stage 1: shift the leading one to the top.

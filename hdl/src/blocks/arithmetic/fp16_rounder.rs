@@ -110,6 +110,6 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Block {
     let finite = mux(is_infinity, lit(INFINITY, below_sign), encoded);
     let result = mux(nan, lit(NAN, FP16_BITS), cat!(result_sign, finite));
     let out = m.hold("data_q", result, rounded_valid);
-    m.output(valid = m.flag("valid_q", rounded_valid), "a result, for one cycle");
+    m.output(valid = m.flag("valid_q", rounded_valid), "a result is valid, for one cycle");
     m.output(data = out, "FP16 result");
 }

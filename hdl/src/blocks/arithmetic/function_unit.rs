@@ -104,7 +104,7 @@ fn coefficients(m: &ModuleBuilder, a: &Operand, gelu: &Bits) -> ([Bits; 4], Bits
 #[block(m, "function_unit", "SiLU, GELU and quotients of FP16 values.")]
 pub fn function_unit() -> Block {
     let gelu = m.input(1, "GELU; otherwise SiLU");
-    let divide = m.input(1, "the quotient of both values, and no function of the first one");
+    let divide = m.input(1, "the quotient of both values instead of a function of the first one");
     let value = m.input(FP16_BITS, "recoded FP16 value");
     let divisor = m.input(FP16_BITS, "recoded FP16 value");
     let stage = |name: &str, value: &Bits| m.delay(format!("{name}_q"), value);
@@ -178,7 +178,7 @@ pub fn function_unit() -> Block {
         for bit in 0..BITS_PER_STAGE {
             let fits = m.wire(format!("fits{step}_{bit}"), left.ge(wide));
             let kept = m.wire(format!("kept{step}_{bit}"), mux(fits, left - wide, left));
-            m.unused(kept.msb(), "what is left is below the divisor");
+            m.unused(kept.msb(), "the remainder is below the divisor");
             left = cat!(kept.low(SIGNIFICAND_BITS), zeros(1));
             quotient = Some(match quotient {
                 None => fits,

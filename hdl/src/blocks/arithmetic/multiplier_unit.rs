@@ -33,7 +33,7 @@ bundle! {
             if config.multiplier() != Multiplier::SharedParallel;
         operands_move: 1, "operands of a job come", if config.multiplier() == Multiplier::SharedParallel;
         term_moves: 1, "products of a job leave";
-        sum_moves: 1, "the same a cycle later: they are added";
+        sum_moves: 1, "one cycle later: the products are added";
     }
 }
 
@@ -114,10 +114,10 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
     let w = m.input(lanes * FP16_BITS, format!("recoded weights, {used}"));
     let x = m.input(lanes * FP16_BITS, format!("recoded activations, {used}"));
     let broadcast =
-        m.input(1, "all lanes use `scalar_i` instead of `x_i`; of no account in phases without an operand");
+        m.input(1, "all lanes use `scalar_i` instead of `x_i`; ignored in phases without an operand");
     let scalar = m.input(FP16_BITS, "recoded activation of all lanes");
     let separate = m.input(1, "add the leaving product to `sum_i` instead of the window's sum");
-    let import = m.input(1, "add `w_i`, whole, as a sum without carries instead of a product");
+    let import = m.input(1, "add the whole of `w_i` as a sum without carries, instead of a product");
     let moves = Moves::inputs(&m, config);
     let Moves { lanes_move, line_moves, operands_move, term_moves, sum_moves } = moves;
     let sum_in = m.input(sum = sum_bits(config), "sum to add to, in the form of `sum_o`");
@@ -234,11 +234,11 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
         .filter(|p| (0..segments).all(|k| digit_phase(config, k) % window != *p))
         .map(|p| phase.bit(p))
         .collect();
-    m.unused(any_of(&quiet), "phases in which nothing but the lanes' own turn happens");
+    m.unused(any_of(&quiet), "phases in which only the lanes' own turn happens");
     m.output(digit = one_hot_mux(cat(read), &digits), "digit of the sum over the last window, in its phase");
     m.output(flags, "NaN, +Inf, -Inf seen in the window; valid with the last digit");
     let sum = [flags.q(), cat(carries.into_iter().rev())].into_iter().chain(digits.into_iter().rev());
-    m.output(sum = cat(sum), "sum with what was added last: flags, pending carries, digits");
+    m.output(sum = cat(sum), "sum including the last addition: flags, pending carries, digits");
     m.finish()
 }
 

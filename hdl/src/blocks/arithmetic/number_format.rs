@@ -19,9 +19,9 @@ pub const FLAG_BITS: u32 = 3;
 bundle! {
     /// Strobes beside streams of digits.
     pub(crate) struct Strobes {
-        valid: 1, "there are digits";
-        first: 1, "they are the least significant ones";
-        last: 1, "they are the most significant ones";
+        valid: 1, "digits are valid";
+        first: 1, "the digits are the least significant ones";
+        last: 1, "the digits are the most significant ones";
     }
 }
 

@@ -11,8 +11,8 @@ use super::prelude::*;
 #[block(m, "operand_recoder_{BEAT_ELEMS}", "Recodes and masks one beat of FP16 operands.")]
 pub fn operand_recoder() -> Block {
     let data = m.input(BEAT_BITS, "FP16 values, element e in bits 16e+15..16e");
-    let clear = m.input(1, "replace all elements by +0");
-    let cut = m.input(1, "replace the elements after `last_i` by +0");
+    let clear = m.input(1, "replace all elements with +0");
+    let cut = m.input(1, "replace the elements after `last_i` with +0");
     let last = m.input(log2(BEAT_ELEMS), "index of the last element of the row in this beat");
     let elements = each(BEAT_ELEMS, |e| {
         let value = data.slice(e * FP16_BITS, FP16_BITS);

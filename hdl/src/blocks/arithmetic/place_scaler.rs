@@ -4,7 +4,7 @@ use super::prelude::*;
 use super::weight_scaler::{Scale, weight_scaler};
 
 /// Weights of `bits` bits, a cycle after their numbers.
-#[block(m, "place_scaler_{bits}", "32 numbers times their FP16 scale.")]
+#[block(m, "place_scaler_{bits}", "Multiplies 32 numbers by their FP16 scale.")]
 pub fn place_scaler(bits: u32) -> Block {
     let step = m.input(1, "take the numbers of a place");
     let numbers = m.input(BEAT_ELEMS * bits, "its numbers, the first one lowest");
@@ -17,5 +17,5 @@ pub fn place_scaler(bits: u32) -> Block {
     });
     let weights = cat(weights.into_iter().rev());
     debug_assert_eq!(weights.width(), BEAT_BITS);
-    m.output(weights, "FP16 values, the first one lowest; the cycle after");
+    m.output(weights, "FP16 values, the first one lowest; one cycle later");
 }

@@ -23,7 +23,7 @@ fn tree_node(digit_bits: u32) -> Block {
     let digit = m.delay(sum.low(digit_bits));
     let flags = m.delay(a_flags | b_flags);
     m.output(digit, "digit of the sum");
-    m.output(flags, "flags of either");
+    m.output(flags, "flags of both sums together");
 }
 
 /// A tree over `leaves` (a power of two) digit streams. Latency: `log2(leaves)` cycles, also of the strobes.

@@ -6,7 +6,7 @@ use super::prelude::*;
 
 /// The accumulator of one rank: `max_batch` sums of `acc_segments` digits. Latency: one cycle.
 #[block(m, "row_accumulator_b{}_k{}_d{}", config.max_batch(), config.acc_segments(), config.digit_bits(),
-    "Exact sums of the rows in work, one per vector of the batch.")]
+    "Accumulates exact sums of the rows in progress, one per vector of the batch.")]
 pub fn row_accumulator(config: &GemvConfig) -> Block {
     let (batch, segments, digit_bits) = (config.max_batch(), config.acc_segments(), config.digit_bits());
     let (vector_bits, segment_bits) = (bits_for(batch - 1), bits_for(segments - 1));
@@ -14,7 +14,7 @@ pub fn row_accumulator(config: &GemvConfig) -> Block {
     let digit = m.input(digit_bits, "digit of the stripe's sum");
     let flags = m.input(FLAG_BITS, "flags of the stripe's sum; valid with the last digit");
     let vector = m.input(vector_bits, "vector of the batch; valid with every digit");
-    let row_first = m.input(1, "first stripe of the row: nothing is added");
+    let row_first = m.input(1, "first stripe of the row: its sum replaces the old one");
     let row_last = m.input(1, "last stripe of the row: the sum is complete");
 
     let segment = m.reg(segment_bits).reset(0).enable(valid);

@@ -14,16 +14,14 @@ use super::prelude::*;
 #[block(m, "serial_lane_s{steps}{}", if steps == window { String::new() } else { format!("_p{window}") },
     "Bit-serial multiplier of two significands.")]
 pub fn serial_lane(steps: u32, window: u32) -> Block {
-    let load = m.input(1, "takes new operands; the old product is read in the same cycle");
-    let moves = m.input(
-        r#move = 1,
-        "the product takes its next step; with every load, and while the product is of account",
-    );
+    let load = m.input(1, "take new operands; the old product is read in the same cycle");
+    let moves =
+        m.input(r#move = 1, "compute the next step; set with every load, and while the product is in use");
     let sig_w = m.input(steps, "significand of the weight");
     let sig_x = m.input(SIGNIFICAND_BITS, "significand of the activation");
 
     let multiplicand = m.hold(sig_x, load);
-    /// Upper part: the running sum. Lower part, `window` bits: what is left of the weight, then the product's low end.
+    /// Upper part: the running sum. Lower part, `window` bits: the rest of the weight, then the product's low end.
     let product = m.reg(SIGNIFICAND_BITS + window).enable(moves);
     let running = product.high(SIGNIFICAND_BITS);
     let addend = multiplicand.gated(product.bit(0));

@@ -8,11 +8,11 @@ use super::prelude::*;
 
 /// A beat of words with a sum each, per cycle; one digit per stage, so it takes `acc_segments - 1` cycles.
 #[block(m, "sum_resolver_w{}_s{}_l{}", config.acc_bits(), config.acc_segments(), config.lanes(),
-    "Sums without pending carries.")]
+    "Resolves the pending carries of sums.")]
 pub fn sum_resolver(config: &GemvConfig) -> Block {
     let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
     let chunk_bits = config.lanes() * FP16_BITS;
-    let valid = m.input(1, "a beat is there");
+    let valid = m.input(1, "a beat is valid");
     let data = m.input(BEAT_BITS, "words of the slices");
 
     let valid_now = (1..segments).fold(valid, |valid, k| m.flag(format!("valid{k}_q"), valid));
@@ -48,6 +48,6 @@ pub fn sum_resolver(config: &GemvConfig) -> Block {
         let sum = cat!(flags, zeros(segments - 1), number);
         words.push(sum.zext(chunk_bits));
     }
-    m.output(valid = valid_now, "a resolved beat is there");
+    m.output(valid = valid_now, "a resolved beat is valid");
     m.output(data = cat(words.into_iter().rev()), "the words, without carries");
 }

@@ -13,9 +13,9 @@ bundle! {
     pub(crate) struct Scale {
         sign: 1, "sign of the scale";
         significand: SIGNIFICAND_BITS, "significand of the scale";
-        exponent: EXPONENT_BITS, "the cycle after: exponent field of the scale less one, or 0 if it is subnormal";
-        special: 1, "the cycle after: the scale is infinite or NaN";
-        nan: 1, "the cycle after: it is NaN";
+        exponent: EXPONENT_BITS, "one cycle later: exponent field of the scale minus one, or 0 if it is subnormal";
+        special: 1, "one cycle later: the scale is infinite or NaN";
+        nan: 1, "one cycle later: the scale is NaN";
     }
 }
 
@@ -36,7 +36,7 @@ impl Scale {
     }
 }
 
-#[block(m, "weight_scaler_{bits}", "A number times an FP16 scale, rounded to nearest even.")]
+#[block(m, "weight_scaler_{bits}", "Multiplies a number by an FP16 scale and rounds to nearest even.")]
 pub fn weight_scaler(bits: u32) -> Block {
     m.share_code();
     m.replicated();
@@ -82,5 +82,5 @@ pub fn weight_scaler(bits: u32) -> Block {
     let is_nan = m.wire(nan | (special & !some));
     let finite = cat!(sign, sum.low(FP16_BITS - 1));
     let other = cat!(sign & !is_nan, lit(31, EXPONENT_BITS), is_nan, zeros(FRACTION_BITS - 1));
-    m.output(weight = mux(infinite, other, finite), "the FP16 weight, in the cycle after");
+    m.output(weight = mux(infinite, other, finite), "FP16 weight, one cycle later");
 }

@@ -53,9 +53,9 @@ fn writer(depth: u32) -> Block {
     let taken = m.flag(binary(&reader));
     m.output(ready, "there is room");
     m.output(we = pushes, "write the word");
-    m.output(addr = pointer.low(addr_bits), "where to");
+    m.output(addr = pointer.low(addr_bits), "address to write to");
     m.output(gray = sent, "words appended, Gray");
-    m.output(taken, "words that have left the storage, as far as this side knows; modulo twice the depth");
+    m.output(taken, "words that this side knows to have left the storage, modulo twice the depth");
 }
 
 /// The reading side; with `moves` the head moves on from the storage's output to a register.
@@ -75,7 +75,7 @@ fn reader(depth: u32, moves: bool) -> Block {
         read.drive(waiting & (!held | moving));
         held.set_clear(read, moving);
         valid.next(any!(moving, !head_free));
-        m.output(r#move = moving, "take the storage's output over as head");
+        m.output(r#move = moving, "make the storage's output the head");
     } else {
         read.drive(waiting & head_free);
         valid.next(any!(read, !head_free));
@@ -87,9 +87,9 @@ fn reader(depth: u32, moves: bool) -> Block {
     let sent = m.flag("gray_q", next_gray);
     waiting.next(next_gray.ne(writer));
     m.output(re = read, "read the next word");
-    m.output(addr = pointer.low(addr_bits), "where from");
+    m.output(addr = pointer.low(addr_bits), "address to read from");
     m.output(gray = sent, "words read, Gray");
-    m.output(valid, "there is a head");
+    m.output(valid, "the head is valid");
 }
 
 /// `depth` words (a power of two) of `width` bits from the domain `write` to the domain `read`, besides those in the
@@ -133,6 +133,6 @@ pub fn async_fifo(width: u32, depth: u32, storage: Storage) -> Block {
         taken = writer.taken,
         "words that left the storage, modulo twice the depth; on the writer's clock",
     );
-    m.output(valid = reader.valid, "there is a head");
+    m.output(valid = reader.valid, "the head is valid");
     m.output(data = head, "the head");
 }

@@ -48,7 +48,7 @@ pub fn fifo(width: u32, depth: u32) -> Block {
     let words = m.memory(width, depth);
     words.write(pushes, tail, data);
     remembers(&m, [&pushes, &tail, &data], [&pops, &head], &count, |place| words.read(place));
-    m.output(valid, "there is a head");
+    m.output(valid, "the head is valid");
     m.output(data = words.read(head), "the head");
     m.output(ready, "there is room");
 }
@@ -76,7 +76,7 @@ pub(crate) fn reserved_queue(
 ) -> Result<(fifo::Out, Reg), HdlError> {
     let taken = m.forward(format!("{name}_taken"), 1);
     let queue = fifo_of(m, name, depth, push, data, taken)?;
-    queue.ready.ignore("a place is reserved before the word is asked for");
+    queue.ready.ignore("a place is reserved before the word is requested");
     taken.drive(queue.valid & ready);
     let places = m.reg(format!("{name}_places_q"), bits_for(depth)).reset(0).up_down(begins, taken);
     room.drive(places.ne(lit(depth.into(), places.width())));

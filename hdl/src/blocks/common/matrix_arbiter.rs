@@ -28,7 +28,7 @@ pub fn matrix_arbiter(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec<Bits
     }
     let first = m.ghost(format!("{name}_first_q"), 1).reset(1).next(lit(0, 1));
     let in_order = older.iter().flatten().fold(lit(1, 1), |all, older| all & older);
-    m.assert(format!("{name}_reset"), !first | in_order, "after reset each is older than those behind it");
+    m.assert(format!("{name}_reset"), !first | in_order, "after reset each is older than those after it");
     for (i, j, k) in triples(count) {
         let circle = |a: usize, b: usize, c: usize| before(a, b) & before(b, c) & before(c, a);
         let circles = circle(i, j, k) | circle(i, k, j);

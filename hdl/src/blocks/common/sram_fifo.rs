@@ -30,8 +30,8 @@ pub fn sram_fifo(width: u32, depth: u32) -> Block {
     );
     let words = sram::In { raddr: head, re: reads, waddr: tail, we: pushes, wdata: data };
     let words = words.part(&m, "storage", &sram(depth, width, 1)?);
-    m.output(valid, "there is a head");
+    m.output(valid, "the head is valid");
     m.output(data = words.rdata, "the head");
     m.output(ready, "there is room");
-    m.output(count, "words behind the head");
+    m.output(count, "words in the queue after the head");
 }

@@ -9,7 +9,7 @@ use super::prelude::*;
 const STILL: &str = "the word was written before its pointer came through the synchroniser";
 
 /// A register with an enable: the read port's side of a storage.
-#[block(m, "word_register_{width}", "A word, taken over when enabled.")]
+#[block(m, "word_register_{width}", "Register for a word, with enable.")]
 pub(super) fn word_register(width: u32) -> Block {
     let en = m.input(1, "take `data_i`");
     let data = m.input(width, "word");

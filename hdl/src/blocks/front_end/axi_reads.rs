@@ -15,12 +15,12 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     let advances = m.forward(1);
     let burst = bursts(&m, shape, "ar", &advances)?;
     let taken = m.input("s_axi_rready", 1, "the beat is taken");
-    let req_ready = m.input(1, "the line is asked for");
+    let req_ready = m.input(1, "the line is requested");
     let rsp_valid = m.input(1, "a line has come");
     let rsp_slot = m.input(slot_bits, "its place");
     let rsp_data = m.input(shape.line_bits, "the line");
 
-    /// A place for each line: from its first beat on, given away behind its last one.
+    /// A place for each line: taken at its first beat, given away after its last one.
     let closed = m.reg(slot_bits + 1).reset(0);
     let fetched = m.reg(slot_bits + 1).reset(0);
     let in_use = closed - fetched;
@@ -53,7 +53,7 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     }
     let widths: Vec<u32> = facts.iter().map(Bits::width).collect();
 
-    /// Lines that are there. One that nobody asks for is there at once.
+    /// Lines that are available. A line that nobody requests is available at once.
     let done = m.reg(slots).reset(0);
     let arrived = place(&rsp_slot, slots).gated(rsp_valid);
     let refused = place(&here, slots).gated(m.wire("refused", closes & !legal));
@@ -112,11 +112,11 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     let asked = m.ghost(slots).reset(0);
     let asking = place(&here, slots).gated(asks & req_ready);
     asked.next((asked | asking) & !arrived);
-    m.assume("asked", (!asked & arrived).is_zero(), "a line comes once, and only if it was asked for");
+    m.assume("asked", (!asked & arrived).is_zero(), "a line comes once, and only if it was requested");
     m.assert_held("req", asks, req_ready, &[&burst.line, &here]);
     m.assert_held("r", valid, taken, &[&r_id, &r_resp, &r_last, &r_data]);
     let can_offer = m.ghost(1).reset(0).next(line_valid & !valid);
-    m.assert("offers", !can_offer | valid, "a beat that is there is offered, whoever waits for it");
+    m.assert("offers", !can_offer | valid, "a valid beat is offered, even if nobody waits for it");
     // Bursts and beats that were taken and have not gone out.
     let goes = valid & taken;
     let (bursts, beats) = (m.ghost("bursts_q", COUNT_BITS).reset(0), m.ghost("beats_q", COUNT_BITS).reset(0));

@@ -34,7 +34,7 @@ pub fn axi_subordinate(config: &DesignConfig) -> Block {
     let (slot_bits, slot_end) = (shape.slot_bits(), HOST_TAG_BITS - KIND_BITS);
     let host_ready = m.input(1, "host port: the request is taken");
     let response_valid = m.input(1, "host port: a response is offered; it is taken");
-    let response_write = m.input(1, "host port: it is a write's");
+    let response_write = m.input(1, "host port: the response belongs to a write");
     let response_tag = m.input(HOST_TAG_BITS, "host port: tag of its request");
     let response_data = m.input(BEAT_BITS, "host port: the burst or register");
 

@@ -69,7 +69,7 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     let early = m.reg("line_odd_q", 1).reset(0).enable(advances);
     early.next(w_last.ne(burst.last) | early.gated(!fresh));
 
-    /// What becomes of it.
+    /// Whether the line is written, merged or refused.
     let refused = m.wire(resp.any());
     let (all, none) = (m.wire("all", mask.all()), m.wire("none", mask.is_zero()));
     let partial = m.wire(!(all | none | refused));
@@ -93,7 +93,7 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     opened.next(opened + opens.zext(slot_bits + 1));
     let here = opened.low(slot_bits);
 
-    /// Answers, in the order of lines; that of the last line is the burst's.
+    /// Answers, in the order of lines; the answer to the last line answers the burst.
     let done = m.reg(slots).reset(0);
     let arrived = place(&written_slot, slots).gated(written_valid);
     let oldest_slot = answered.low(slot_bits);
@@ -118,8 +118,8 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     let open = m.ghost(slots).reset(0);
     let opening = place(&here, slots).gated(opens & !skips);
     open.next((open | opening) & !arrived);
-    m.assume("open", (!open & arrived).is_zero(), "a line is written once, and only if that was asked for");
-    m.assume("read", !read_valid | asked, "a line to be merged comes only if it was asked for");
+    m.assume("open", (!open & arrived).is_zero(), "a line is written once, and only if that was requested");
+    m.assume("read", !read_valid | asked, "a line to be merged comes only if it was requested");
     m.assert_held("req", asks, req_ready, &[&number, &line, &mask]);
     m.assert_held("b", b_valid, taken, &[&b]);
     let (addresses, ends) =

@@ -16,7 +16,7 @@ fn in_limit(value: &Bits, max: u32) -> Bits {
 /// Cuts a row of `cols_i` elements, and checks the command: at least one column and vector, at most `max_cols` and
 /// `max_batch` of them. Combinational.
 #[block(m, "command_decoder_c{}_e{}_g{}", config.col_bits(), config.stripe_elems(), config.ranks(),
-    "Cuts a row over the ranks and checks a command's sizes.")]
+    "Divides a row among the ranks and checks a command's sizes.")]
 pub fn command_decoder(config: &GemvConfig) -> Block {
     let (stripe_bits, rank_log2) = (log2(config.stripe_elems()), log2(config.ranks()));
     let (beat_log2, col_bits) = (log2(BEAT_ELEMS), config.col_bits());
@@ -35,5 +35,5 @@ pub fn command_decoder(config: &GemvConfig) -> Block {
     let (waves, last_elem) = (stripes.high(count_bits - rank_log2), last.low(beat_log2));
     Layout::outputs(&m, config, Layout { waves, tail, last_beat, last_elem });
     let legal = all!(in_limit(&cols, config.max_cols()), in_limit(&batch, config.max_batch()));
-    m.output(legal, "the sizes are possible");
+    m.output(legal, "the sizes are legal");
 }

@@ -44,8 +44,11 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
     let pop = m.forward(ranks);
     for g in 0..ranks {
         let seg_ready = m.input(format!("seg{g}_ready_i"), 1, format!("rank {g}: the segment is taken"));
-        let push =
-            m.input(format!("beat{g}_valid_i"), 1, format!("rank {g}: a beat comes; a place is reserved"));
+        let push = m.input(
+            format!("beat{g}_valid_i"),
+            1,
+            format!("rank {g}: a beat arrives; its place is reserved"),
+        );
         let data = m.input(format!("beat{g}_data_i"), BEAT_BITS, format!("rank {g}: the beat"));
         // Of `first_rank .. first_rank + count` those congruent to `g` modulo the ranks, and the first of them.
         let (own_first, own_count) = if ranks == 1 {
@@ -79,7 +82,7 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
         places.next(places + freed - length.zext(PLACE_BITS).gated(taken));
         let queue = sram_fifo::In { push, data, pop: pop.bit(g) };
         let queue = queue.part(&m, format!("queue{g}"), &sram_fifo(BEAT_BITS, QUEUED_BEATS)?);
-        queue.ready.ignore("a place is reserved before the segment is asked for");
+        queue.ready.ignore("a place is reserved before the segment is requested");
         queue.count.ignore("places are counted from the request on");
         queues.push((queue.valid.q(), queue.data.q()));
         let segment = Segment { valid: offers, addr: *addr, len: length };
@@ -101,8 +104,8 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
     rank.next(mux(start, first_rank, onward));
     m.unused(any_of(&asking), "the last beat tells the end");
 
-    let idle = m.output(idle = left.is_zero(), "all beats are taken, a command can be");
-    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    let idle = m.output(idle = left.is_zero(), "all beats are taken, and a command can be taken");
+    m.assume("started_when_idle", !start | idle, "a command comes only while idle");
     m.output(beat_valid = valid, "a beat is offered, in order");
     m.output(beat_data = one_hot_mux(at, &beats), "the beat");
 }
@@ -111,7 +114,7 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
 #[block(
     m,
     "segment_cutter_a{addr_bits}_c{left_bits}",
-    "Bursts up to the next multiple of 16, but not more than are left."
+    "Cuts a segment: bursts up to the next multiple of 16, at most those left."
 )]
 fn segment_cutter(addr_bits: u32, left_bits: u32) -> Block {
     let addr = m.input(addr_bits, "next burst");

@@ -33,9 +33,9 @@ bundle! {
 bundle! {
     /// Request to a rank.
     pub(crate) struct RankRequest(config: &DesignConfig) {
-        write: 1, "it is a write";
+        write: 1, "the request is a write";
         addr: config.dram().burst_bits(), "its burst of the rank";
-        tag: request_tag_bits(config), "its tag; above the host's tag: a store's, a transfer's";
+        tag: request_tag_bits(config), "its tag; the bits above the host's tag mark requests of a store and of a transfer";
         data: BEAT_BITS, "burst to write";
     }
 }
@@ -44,7 +44,7 @@ bundle! {
     /// Response of a rank.
     pub(crate) struct RankResponse(config: &DesignConfig) {
         valid: 1, "a response is offered";
-        write: 1, "it is a write's";
+        write: 1, "the response belongs to a write";
         tag: request_tag_bits(config), "tag of its request";
         data: BEAT_BITS, "the burst, if it was read";
     }
@@ -67,10 +67,10 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let store_row = m.input(config.gemv().row_bits(), "row of the first vector");
     let store_batch = m.input(config.gemv().batch_bits(), "vectors");
     let store_address =
-        m.input(dimm_bits, "its first burst; of an append or export the matrix's in every rank");
+        m.input(dimm_bits, "its first burst; for an append or export the matrix's first burst in every rank");
     let store_valid = m.input(1, "store: a beat is offered");
     let store_data = m.input(BEAT_BITS, "store: the beat");
-    let queue_count = m.input(queue_bits, "instructions that wait");
+    let queue_count = m.input(queue_bits, "instructions that wait in the queue");
     let register_data = m.input(BEAT_BITS, "register, one cycle after `register_re_o`");
     let (mut req_ready, mut responses) = (Vec::new(), Vec::new());
     for g in 0..ranks {
@@ -81,7 +81,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let link = config.core().link();
     let transfer = link.then(|| TransferRequest::inputs_as(&m, "transfer_", "transfer: ", config));
 
-    /// The request in work.
+    /// The current request.
     let pending = m.reg(1).reset(0);
     let passed = m.forward(1);
     let take = m.wire(host_valid & !pending);
@@ -236,12 +236,12 @@ pub fn host_port(config: &DesignConfig) -> Block {
     RankRequest::outputs_as(&m, "req_", "", config, request);
     m.output(host_ready = !pending, "the request is taken");
     m.output(response_valid = response, "a response is offered");
-    m.output(response_write = word.msb(), "it is a write's");
+    m.output(response_write = word.msb(), "the response belongs to a write");
     m.output(response_tag = word.slice(BEAT_BITS, HOST_TAG_BITS), "tag of its request");
     m.output(response_data = word.low(BEAT_BITS), "the burst, if it was read");
     m.output(store_ready = store_passed, "store: the beat is taken");
-    m.output(stores_pending = stores.any(), "stores are not written yet");
-    m.output(queue_push = unpacking.bit(0), "an instruction for the queue");
+    m.output(stores_pending = stores.any(), "not all stores are written yet");
+    m.output(queue_push = unpacking.bit(0), "append `queue_data_o` to the queue");
     m.output(queue_data = packed.low(INSTRUCTION_BITS), "the instruction");
     m.output(overflow, "instructions were lost");
     m.output(unpacking, "instructions on their way to the queue, the next one in bit 0");
@@ -249,7 +249,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
         m.output(transfer_ready = transfer_goes, "transfer: the request is taken");
         let control = all!(ignored, register.eq_lit(LINK_REGISTER), !outside);
         let control = data.low(CONTROL_BITS).gated(m.wire("control", control));
-        m.output(control, "for the link: retrain, forget failures");
+        m.output(control, "for the link: bit 0 retrain, bit 1 clear failures");
     }
     m.output(register_re = reads_register, "read a register");
     m.output(register, "its number");

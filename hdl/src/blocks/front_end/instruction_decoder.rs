@@ -85,7 +85,7 @@ pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
 /// Combinational; its users register what they need.
 #[block(m, "instruction_decoder_c{}_a{}{}", config.gemv().col_bits(), config.dimm_burst_bits(),
     link_suffix(config),
-    "Fields of an instruction, and what is wrong with them.")]
+    "Splits an instruction into its fields and finds its first error.")]
 pub fn instruction_decoder(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
     let word = m.input(INSTRUCTION_BITS, "instruction");
@@ -220,7 +220,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
         } else if TRANSFERS.contains(&name) && !config.core().link() {
             m.unused(bit, "malformed without a link");
         } else {
-            m.output(format!("{name}_o"), bit, format!("it is a {name}"));
+            m.output(format!("{name}_o"), bit, format!("the instruction is `{name}`"));
         }
     }
     // Moved words are whole waves: all of them as one vector to read, one of them as a row to add.
@@ -240,7 +240,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
         m.output(weights = field(WEIGHTS), FORMAT_DOC);
     }
     m.output(listed, "rows come from the list memory");
-    m.output(selected = field(SELECTED), "as many rows as were selected, at most");
+    m.output(selected = field(SELECTED), "no more rows than the last selection has");
     m.output(upward, "entries of the list memory would be overwritten before they are read");
     m.output(batch = batch.fit(batch_bits), "vectors");
     m.output(cols = field(COLS).fit(col_bits), "elements of a vector or a row");

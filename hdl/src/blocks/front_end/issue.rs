@@ -73,20 +73,20 @@ bundle! {
 }
 
 bundle! {
-    /// Starts of instructions; those of the activation unit share another start.
+    /// Starts of instructions; the activation unit's instructions share another start.
     pub(crate) struct Starts {
-        load: 1, "start a load";
-        store: 1, "start a store";
-        append: 1, "start a append";
-        export: 1, "start a export";
-        list: 1, "start a list";
-        zero: 1, "start a zero";
-        dot: 1, "start a dot";
-        axpy: 1, "start a axpy";
-        merge: 1, "start a merge";
-        import: 1, "start a import";
-        select: 1, "start a select";
-        round: 1, "start a round";
+        load: 1, "start a `load` instruction";
+        store: 1, "start a `store` instruction";
+        append: 1, "start an `append` instruction";
+        export: 1, "start an `export` instruction";
+        list: 1, "start a `list` instruction";
+        zero: 1, "start a `zero` instruction";
+        dot: 1, "start a `dot` instruction";
+        axpy: 1, "start an `axpy` instruction";
+        merge: 1, "start a `merge` instruction";
+        import: 1, "start an `import` instruction";
+        select: 1, "start a `select` instruction";
+        round: 1, "start a `round` instruction";
     }
 }
 
@@ -95,9 +95,9 @@ const TWO_OPERANDS: [&str; 5] = ["add", "sub", "mul", "max", "div"];
 /// Those that the function unit computes.
 const FUNCTIONS: [&str; 3] = ["silu", "gelu", "div"];
 
-/// What the decoder says of an instruction, kept from the next cycle on.
+/// Output of the decoder for an instruction, kept starting in the next cycle.
 struct Decoded {
-    /// Which instruction it is.
+    /// Kind of the instruction.
     kinds: Vec<(&'static str, Bits)>,
     /// It is one of the activation unit.
     activates: Bits,
@@ -131,11 +131,11 @@ struct Sizes {
     /// Of vectors with an element for each row.
     rows: Bits,
     beats: Bits,
-    /// They are there, and the ranges follow from them.
+    /// The sizes are valid, and the ranges follow from them.
     there: Bits,
 }
 
-/// What an instruction uses of the buffer.
+/// Ranges of the buffer that an instruction uses.
 struct Ranges {
     source: Range,
     /// Second operand.
@@ -143,11 +143,11 @@ struct Ranges {
     target: Range,
 }
 
-/// What an instruction waits for. It may become less until the instruction starts, and never more.
+/// Conditions that an instruction waits for. Their number may fall until the instruction starts, and never rises.
 struct Obstacles {
     all: Vec<Bits>,
-    /// What the rows of a product wait for. They may come during the product before it, or a rounding. They fill the path
-    /// from the DRAM, so the product must not wait for anything else.
+    /// Conditions that the rows of a product wait for. They may come during the previous product, or a rounding. They
+    /// fill the path from the DRAM, so the product must not wait for anything else.
     before_rows: Vec<Bits>,
 }
 
@@ -161,8 +161,8 @@ pub fn issue(config: &DesignConfig) -> Block {
     let overflow = m.input(1, "instructions were lost");
     let busy = Busy::inputs(&m, &link);
     let busy = busy.values();
-    let rows_idle = m.input(1, "all rows of the product before are asked for");
-    let holds = link.then(|| m.input(link_holds = 1, "what was sent is on its way"));
+    let rows_idle = m.input(1, "all rows of the previous product have been requested");
+    let holds = link.then(|| m.input(link_holds = 1, "sent data is still in flight"));
     let holds = holds.unwrap_or_else(|| zeros(1));
 
     // Steps of an instruction: take, decode, multiply sizes, check ranges, issue.
@@ -182,14 +182,14 @@ pub fn issue(config: &DesignConfig) -> Block {
     let legal = m.wire(checks & !error.any());
     let list_range = decoded.list_range(&m, config);
 
-    /// What runs, and whether it is in the way.
+    /// Running instructions, and whether they are in the way.
     let start = m.forward(1);
     let starts = *start;
     let mut obstacles = decoded.obstacles(&m, starts, &busy, &ranges, &list_range);
     obstacles.before_rows.push(!rows_idle);
     let in_work = m.wire(any_of(&busy) | holds);
     obstacles.all.push(in_work & decoded.is(&["barrier", "signal"]));
-    /// What is in the way is judged in one cycle and used in the next: it can only become less meanwhile.
+    /// Obstacles are computed in one cycle and used in the next: in between, their number can only fall.
     let clear = m.flag(waits & !any_of(&obstacles.all) & !start);
     start.drive(waits & clear);
     waits.set_clear(legal, start);
@@ -201,17 +201,17 @@ pub fn issue(config: &DesignConfig) -> Block {
     fetched.next(any!(fetched, fetches) & waits & !start);
 
     m.output(word_ready = takes, "the instruction is taken");
-    m.output(start, "the instruction starts; one that no part executes is complete");
+    m.output(start, "the instruction starts, and is complete if no part executes it");
     m.output(
         fetch = fetches,
-        "the rows of a product come, with its start or before; of a selection the list",
+        "start to fetch the rows of a product, at its start or earlier, or the list of a selection",
     );
     m.output(refuse = malformed, "the instruction is malformed");
     let each_start = Starts::make((), |name, _, _| starts & decoded.is(&[name]));
     Starts::outputs_as(&m, "start_", "", (), each_start);
     if link {
-        m.output(start_send = starts & decoded.is(&["send"]), "start a send");
-        m.output(start_receive = starts & decoded.is(&["receive"]), "start a receive");
+        m.output(start_send = starts & decoded.is(&["send"]), "start a `send` instruction");
+        m.output(start_receive = starts & decoded.is(&["receive"]), "start a `receive` instruction");
         let [ranks, node, slot] = transfer_fields(&instruction, config);
         debug_assert_eq!((node.width(), slot.width()), (NODE_BITS, SLOT_BITS));
         let transfer = Transfer { count: instruction.slice(64, COUNT_BITS), ranks, node, slot };
@@ -223,7 +223,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     Layout::outputs_as(&m, "rows_", "rows: ", gemv, decoded.rows_layout);
     m.output(
         rows = decoded.count.fit(gemv.row_bits()),
-        "rows, words or entries; of a selection the number of its first row",
+        "rows, words or entries; for a selection the number of its first row",
     );
     m.output(batch = decoded.batch, "vectors");
     m.output(heads = decoded.heads, "logarithm of the number of heads");
@@ -235,7 +235,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     m.output(target = decoded.target.fit(addr_bits), "first word of the destination");
     m.output(address = decoded.address, "burst address");
     m.output(listed = decoded.listed, "rows come from the list memory");
-    m.output(selected = decoded.selected, "as many rows as were selected, at most");
+    m.output(selected = decoded.selected, "no more rows than the last selection has");
     m.output(list = decoded.list, "first entry");
     m.output(beats = decoded.beats(&m, config, sizes.beats), "bursts to move");
 
@@ -256,12 +256,12 @@ pub fn issue(config: &DesignConfig) -> Block {
     let signals = m.wire(starts & decoded.is(&["signal"]));
     let last_tag = m.reg(TAG_BITS).reset(0).enable(signals).next(decoded.tag);
     let signalled = counter("signals_q", &signals);
-    m.output(busy = any!(in_work, working, refused), "an instruction is in work");
+    m.output(busy = any!(in_work, working, refused), "an instruction is running");
     m.output(taken, "instructions taken");
     m.output(started = finished, "instructions started, markers included");
     m.output(malformed = wrong, "malformed instructions");
     m.output(error = first_error, "code of the first error");
-    m.output(error_sequence = first_sequence, "its sequence number");
+    m.output(error_sequence = first_sequence, "sequence number of that instruction");
     m.output(tag = last_tag, "tag of the last signal");
     m.output(signals = signalled, "signals");
 }
@@ -387,7 +387,7 @@ impl Decoded {
         }
     }
 
-    /// The code of what is wrong with the instruction, 0 if nothing is.
+    /// Code of the instruction's error, 0 if there is none.
     #[block(m)]
     fn error_with(&self, m: &ModuleBuilder, config: &DesignConfig, ranges: &Ranges) -> Bits {
         let Ranges { source, other, target } = ranges;
@@ -419,7 +419,7 @@ impl Decoded {
         Range { used: list_used, first: to_word(&list_first), end: to_word(&list_end) }
     }
 
-    /// Each part keeps the ranges of its instruction, and is an obstacle while they meet those of the next one.
+    /// Each part keeps the ranges of its instruction, and is an obstacle while they overlap ranges of the next one.
     #[block(m)]
     fn obstacles(
         &self,
@@ -511,7 +511,7 @@ impl Decoded {
         }
     }
 
-    /// Bursts that the instruction moves: those of its vectors, or of its list.
+    /// Bursts that the instruction moves: the bursts of its vectors, or of its list.
     fn beats(&self, m: &ModuleBuilder, config: &DesignConfig, of_vectors: Bits) -> Bits {
         let beat_bits = beat_count_bits(config);
         let list_words = to_word(&counted_words(m, &self.count, entry_bits(config)));

@@ -13,15 +13,16 @@ pub(crate) fn selection_bits(config: &DesignConfig) -> u32 {
 /// One element per cycle; its entry is written in the cycle in which it comes, a listed one a cycle later: before the
 /// selector has passed on the element's first value.
 #[block(m, "list_writer_e{}", config.core().list_entries(),
-    "Numbers of selected elements to the list memory.")]
+    "Writes the numbers of selected elements to the list memory.")]
 pub fn list_writer(config: &DesignConfig) -> Block {
     let row_bits = config.gemv().row_bits();
     let (entry_bits, word_bits) = (bits_for(config.core().list_entries() - 1), list_addr_bits(config));
     let low = log2(WORD_ENTRIES);
     let start = m.input(1, "a command begins: nothing is selected yet");
-    let listed = m.input(1, "numbers come from the list memory; stays");
-    let first = m.input(row_bits, "number of element 0, or the entry that has it; stays");
-    let list = m.input(word_bits, "first word to write; stays");
+    let listed = m.input(1, "numbers come from the list memory; constant during a command");
+    let first =
+        m.input(row_bits, "number of element 0, or the entry that holds it; constant during a command");
+    let list = m.input(word_bits, "first word to write; constant during a command");
     let element_valid = m.input(1, "an element is selected");
     let element = m.input(entry_bits, "the element");
     let entry = m.input(row_bits, "the entry chosen by `read_entry_o` of the word read last");
@@ -37,7 +38,7 @@ pub fn list_writer(config: &DesignConfig) -> Block {
 
     m.output(read = reads, "read a word");
     m.output(read_addr = number.slice(low, word_bits), "word to read");
-    m.output(read_entry, "entry to choose, in the cycle after");
+    m.output(read_entry, "entry to choose, one cycle later");
     let lanes = one_hot(&selection.low(low), WORD_ENTRIES);
     m.output(write = lanes.gated(writes), "entries of the word to write");
     m.output(write_addr = list + selection.slice(low, word_bits), "word to write");

@@ -20,19 +20,15 @@ pub fn monitor(config: &DesignConfig) -> Block {
     let register_re = m.input(1, "read a register");
     let register = m.input(REGISTER_BITS, "its number");
     let causes = each(ranks, |g| {
-        m.input(
-            format!("cause{g}_i"),
-            CAUSES,
-            format!("what group {g} does in this cycle, one-hot or nothing"),
-        )
+        m.input(format!("cause{g}_i"), CAUSES, format!("activity of group {g} in this cycle, one-hot or 0"))
     });
     let busy = Busy::inputs(&m, &false);
-    let axpy = m.input(1, "the part `gemv` is busy, not with a DOT");
+    let axpy = m.input(1, "the part `gemv` is busy with a command other than DOT");
     let dot_start = m.input(1, "a DOT begins");
-    let batch = m.input(batch_bits, "its vectors; stays");
-    let result_taken = m.input(1, "a result, rows in order, in each the vectors");
-    let result_positive = m.input(1, "it is greater than zero");
-    let mask_valid = m.input(1, "a selection has looked at a place; no result is taken in this cycle");
+    let batch = m.input(batch_bits, "vectors of the DOT; constant while it runs");
+    let result_taken = m.input(1, "a result goes to the buffer, by row and then vector");
+    let result_positive = m.input(1, "the result is greater than zero");
+    let mask_valid = m.input(1, "a selection has checked a place; no result is taken in this cycle");
     let mask = m.input(BEAT_ELEMS, "its selected elements");
 
     let link = config.core().link().then(|| {
@@ -40,7 +36,7 @@ pub fn monitor(config: &DesignConfig) -> Block {
             m.input(link_status = BEAT_BITS, "status of the link"),
             m.input(
                 link_counter = COUNTER_BITS,
-                "the link's counter with the register's number, a cycle later",
+                "the link's counter with the register's number, one cycle later",
             ),
         ]
     });

@@ -131,16 +131,16 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
         "trace: busy parts; load, list, store, zero, gemv, round, activation, send, receive from bit 0",
     );
     m.output(take = seen("take", pop), "trace: an instruction was taken from the queue");
-    m.output(start = seen("start", issue.start.q()), "trace: the one taken last was started");
-    m.output(refuse = seen("refuse", issue.refuse.q()), "trace: the one taken last was malformed");
-    m.output(select_valid = unit.mask_valid, "trace: a selection has looked at 32 elements");
-    m.output(select_mask = unit.mask, "trace: those that are selected");
+    m.output(start = seen("start", issue.start.q()), "trace: the instruction taken last was started");
+    m.output(refuse = seen("refuse", issue.refuse.q()), "trace: the instruction taken last was malformed");
+    m.output(select_valid = unit.mask_valid, "trace: a selection has checked 32 elements");
+    m.output(select_mask = unit.mask, "trace: the selected ones of these elements");
     m.output(host_ready = host.host_ready, "host: the request is taken");
     m.output(response_valid = host.response_valid, "host: a response is offered");
-    m.output(response_write = host.response_write, "host: it is a write's");
+    m.output(response_write = host.response_write, "host: the response belongs to a write");
     m.output(response_tag = host.response_tag, "host: tag of its request");
     m.output(response_data = host.response_data, "host: the burst or register, if it was read");
-    m.output(busy = in_work, "an instruction waits or is in work");
+    m.output(busy = in_work, "an instruction waits or is running");
 }
 
 impl Parts {
@@ -192,7 +192,7 @@ impl Parts {
         let listed = m.hold(issue.listed, fetch);
         let first = m.hold(rows = rows, fetch);
         let list = m.hold(issue.list, fetch);
-        /// A selection reads and writes the list memory by the entry, while neither generator nor reader of lists is at work.
+        /// A selection accesses the list memory entry by entry, while no generator or reader of lists is active.
         let selects = m.reg(1).reset(0).enable(fetch).next(select);
         let room = once(tokens.ready.q()).chain(self.each(|rank| rank.feeder.row_room.q()));
         let row_ready = m.wire(cat(room).all());
@@ -307,7 +307,7 @@ impl Parts {
     ) {
         let Self { issue, unit, transfer, .. } = self;
         let starts = issue.starts.q();
-        /// The unit reads the same beats for a store and an append; where they go is the host port's business.
+        /// The unit reads the same beats for a store and an append; the host port decides where they go.
         let stores = m.wire(any!(starts.store, starts.append, starts.export));
         self.host.connect(host_port::In {
             host_valid,

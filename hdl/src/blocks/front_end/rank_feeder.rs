@@ -43,14 +43,14 @@ pub(crate) fn after_segment(addr: &Bits) -> Bits {
 /// A row takes three cycles and one for each segment. The command's fields must stay until all is read.
 #[block(m, "rank_feeder_g{}_p{}_a{}", config.gemv().ranks(), config.gemv().beats_per_stripe(),
     config.dram().burst_bits(),
-    "Segments of DRAM that a rank reads for a product.")]
+    "Generates the segments of DRAM that a rank reads for a product.")]
 pub fn rank_feeder(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
     let (ranks, beats) = (gemv.ranks(), gemv.beats_per_stripe());
     let (row_bits, rank_width, wave_width) = (gemv.row_bits(), rank_bits(gemv), wave_bits(gemv));
     let (offset_bits, addr_bits) = (row_offset_bits(config), config.dram().burst_bits());
     let beat_bits = log2(beats);
-    let rank = m.input(rank_width, "which rank this is");
+    let rank = m.input(rank_width, "number of this rank");
     let layout = Layout::inputs(&m, gemv);
     let format = is_quantised(gemv).then(|| m.input(weight_format = FORMAT_BITS, FORMAT_DOC));
     let format = format.map(|format| Format::of(&m, format));
@@ -155,7 +155,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let waiting = queue.valid.q();
     next.drive(waiting & !working);
 
-    m.output(idle = !(working | waiting), "no row is in work");
+    m.output(idle = !(working | waiting), "no row is in progress");
     m.output(row_room = queue.ready, "a row can be taken");
     Segment::outputs_as(&m, "seg_", "", config, Segment { valid, addr: *addr, len: length });
     m.unused(layout.last_elem, "whole beats are read");

@@ -27,7 +27,7 @@ fn length_bits(config: &GemvConfig) -> u32 {
 /// The command's fields must stay while it runs.
 #[block(m, "row_generator_g{}_o{}_v{}", config.gemv().ranks(), row_offset_bits(config),
     wave_bits(config.gemv()),
-    "Rows of a product, with the stripes that lie before them.")]
+    "Generates the rows of a product and counts the stripes before each of them.")]
 pub fn row_generator(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
     let (row_bits, rank_width, wave_width) = (gemv.row_bits(), rank_bits(gemv), wave_bits(gemv));
@@ -43,7 +43,7 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     let list_data = m.input(BEAT_BITS, "word of the list memory, one cycle after `list_re_o`");
     let row_ready = m.input(1, "the row is taken");
     let others = m.input(other = 1, "`entry_o` is for another reader of the list memory");
-    let other_entry = m.input(log2(WORD_ENTRIES), "the entry that it wants");
+    let other_entry = m.input(log2(WORD_ENTRIES), "entry that the other reader wants");
 
     let active = m.reg(1).reset(0);
     let valid = m.reg(1).reset(0);
@@ -136,7 +136,7 @@ pub fn row_generator(config: &DesignConfig) -> Block {
         m.unused(tail, "a single rank has no tail");
     }
     let idle = m.output(idle = !active, "a command can be taken");
-    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    m.assume("started_when_idle", !start | idle, "a command comes only while idle");
     m.output(list_re = begins_listed, "read the list memory");
     m.output(list_addr = entry.high(list_bits - entry_low), "word to read");
     m.output(entry = chosen, "the row in an entry of the word read last");

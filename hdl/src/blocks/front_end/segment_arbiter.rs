@@ -13,7 +13,7 @@ const PASSED: u32 = 7;
 const BLOCK_BITS: u32 = 8;
 
 #[block(m, "segment_arbiter_a{}_p{}", config.dram().burst_bits(), log2(pairs(config.dram()) as u32),
-    "Whose segment a rank takes: the reader's, or one of the feeder as long as a row would be in the way.")]
+    "Chooses between the segments of reader and feeder, so that row changes cost little time.")]
 pub fn segment_arbiter(config: &DesignConfig) -> Block {
     let dram = config.dram();
     let (addr_bits, pair_bits) = (dram.burst_bits(), log2(pairs(dram) as u32));
@@ -41,7 +41,7 @@ pub fn segment_arbiter(config: &DesignConfig) -> Block {
 
     let len = mux(takes_reader, reader.len, feeder.len);
     Segment::outputs_as(&m, "seg_", "", config, Segment { valid, addr, len });
-    m.output(seg_reader = takes_reader, "it is the reader's");
+    m.output(seg_reader = takes_reader, "the segment is the reader's");
     m.output(reader_ready = seg_ready & takes_reader, "the reader's segment is taken");
     m.output(feeder_ready = seg_ready & !takes_reader, "the feeder's segment is taken, if it offers one");
 }

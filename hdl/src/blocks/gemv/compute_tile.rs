@@ -30,7 +30,7 @@ pub fn compute_tile(config: &GemvConfig) -> Block {
     let separate = m.input(1, "add the leaving product to the slice's last word");
     let import = m.input(1, "add the weights, which are a sum, instead of a product");
     let moves = Moves::inputs(&m, config);
-    let sum_we = m.input(1, "write the sum with what was added last");
+    let sum_we = m.input(1, "write the sum including the last addition");
     let waddr = m.input(addr_bits, "word of the slice to write");
     let we = m.input(lanes, "lanes of `wdata_i` to write; not together with a sum");
     let wdata = m.input(chunk_bits, "recoded FP16 values");
@@ -39,7 +39,8 @@ pub fn compute_tile(config: &GemvConfig) -> Block {
     let own_lane = own_lane.then(|| {
         (LaneControls::inputs_as(&m, "lane_", "", config), LaneElement::inputs_as(&m, "lane_", "", ()))
     });
-    let lane_we = m.input(lanes, "lanes to write with the activation unit's result; alone");
+    let lane_we =
+        m.input(lanes, "lanes to write with the activation unit's result; only without another write");
 
     let next = m.hold("weight_next_q", weight, weight_we);
     let current = m.hold("weight_q", next, advance);

@@ -12,11 +12,11 @@ use super::prelude::*;
 bundle! {
     /// A stripe of weights.
     pub(crate) struct Stripe(config: &GemvConfig) {
-        first: 1, "it is the row's first on this rank";
-        last: 1, "it is the row's last on this rank";
+        first: 1, "the stripe is the row's first on this rank";
+        last: 1, "the stripe is the row's last on this rank";
         skip: rank_bits(config), "tail stripes to skip in the slice";
         slot: scalar_slot_bits(), "place of the row's scalars";
-        row: config.slice_addr_bits(), "number of its row, counted from 0";
+        row: config.slice_addr_bits(), "number of the stripe's row, from 0";
     }
 }
 
@@ -24,7 +24,7 @@ bundle! {
     /// Position of a beat, or of the first place of quantised weights.
     pub(crate) struct Placed(config: &GemvConfig) {
         position: position_bits(config), "position of the first place among the tiles";
-        clear: 1, "zeros instead, for this position and all after it";
+        clear: 1, "this position and all after it get zeros";
         cut: 1, "the row ends in the first place";
     }
 }
@@ -32,8 +32,8 @@ bundle! {
 bundle! {
     /// The second place of quantised weights, at the next position.
     pub(crate) struct PlacedNext {
-        pair: 1, "the second place has weights or zeros, too";
-        next_clear: 1, "zeros instead in the second place";
+        pair: 1, "the second place also has weights or zeros";
+        next_clear: 1, "the second place gets zeros";
         next_cut: 1, "the row ends in the second place";
     }
 }
@@ -44,7 +44,7 @@ bundle! {
     "Places a rank's beats of weights and describes each stripe.")]
 pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let (row_bits, rank_width, positions) = (config.row_bits(), rank_bits(config), config.beats_per_stripe());
-    let rank = m.input(rank_width, "which rank this is");
+    let rank = m.input(rank_width, "number of this rank");
     let start = m.input(1, "take a command; only while `idle_o` is set");
     let rows = m.input(row_bits, "rows, at least one");
     let layout = Layout::inputs(&m, config);
@@ -52,7 +52,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let row_start = m.input(rank_width, "rank at which its tail starts");
     let beat_valid = m.input(1, "the FIFO has a beat");
     let format = is_quantised(config).then(|| m.input(weight_format = FORMAT_BITS, FORMAT_DOC));
-    let stripe_take = m.input(1, "the described stripe starts computing");
+    let stripe_take = m.input(1, "the tiles start to compute the described stripe");
     let format = format.map(|format| Format::of(&m, format));
 
     /// Where the next plan stands: row, wave and tail.
@@ -136,8 +136,8 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
 
     let stripe = plan.held(&m, "stripe_", finish);
 
-    let idle = m.output(idle = !(active | plan_valid | full), "a command can be taken, no stripe waits");
-    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    let idle = m.output(idle = !(active | plan_valid | full), "no stripe waits, and a command can be taken");
+    m.assume("started_when_idle", !start | idle, "a command comes only while idle");
     m.output(rowless = active & !plan_valid & !row_valid, "waiting for a row");
     m.output(row_pop = row_done, "the row is planned");
     let here = position.eq(layout.last_beat);
@@ -170,8 +170,8 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
         let late = m.flag(finish & quantised);
         complete = complete & !late;
         m.output(scales, "the beat has scales");
-        m.output(half, "which half of the beat has the weights");
-        m.output(group, "number of the first place among those of the scales");
+        m.output(half, "half of the beat that has the weights");
+        m.output(group, "number of the first place among the places of the scales");
         let next = PlacedNext {
             pair: int4 & !beyond,
             next_clear: in_pair & here & !position.bit(0),
@@ -185,5 +185,5 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     Placed::outputs_as(&m, "place_", "", config, placed);
     m.output(stripe_valid = complete, "the tiles' next weights are complete and described");
     Stripe::outputs_as(&m, "stripe_", "", config, stripe);
-    m.unused(layout.last_elem, "who cuts the last beat knows the element");
+    m.unused(layout.last_elem, "the part that cuts the last beat knows the element");
 }

@@ -48,7 +48,7 @@ struct Reads {
     at_rank: Bits,
     store_now: Bits,
     lanes_now: Bits,
-    /// The beat that comes back, its rank, and whether it is a store's.
+    /// The beat that comes back, its rank, and whether it belongs to a store.
     beat: Wire,
     back: [Bits; 2],
 }
@@ -61,7 +61,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// An output of all groups, that of rank 0 lowest.
+    /// An output of all groups, rank 0 lowest.
     fn all(&self, output: fn(&rank_group::Out) -> Bits) -> Bits {
         cat(self.groups.iter().rev().map(output))
     }
@@ -243,7 +243,7 @@ impl Unit<'_> {
         reserved_queue(m, queue, (reads.store_now, room), (valid, stored_beat), y_ready)
     }
 
-    /// While sums are rounded, vectors end where those of the rounding do.
+    /// While sums are rounded, vectors end where the rounded vectors do.
     #[block(m)]
     fn groups(
         &self,
@@ -318,7 +318,7 @@ impl Unit<'_> {
             rounded.iter().enumerate().for_each(|(g, rounded)| rounded.comes_from(column.rounded.at(g)));
             match p {
                 0 => valid = Some(column.valid.q()),
-                _ => m.unused(column.valid, "all columns go in step"),
+                _ => m.unused(column.valid, "all columns run in step"),
             }
         }
         Ok(valid.unwrap_or_else(|| zeros(1)))
@@ -364,7 +364,7 @@ impl Unit<'_> {
 }
 
 #[block(m, "gemv_unit_n{}_{}{}", config.multipliers(), multiplier_name(config), shared_suffix(config),
-    "Exact FP16 products of matrices and vectors, weights from the ranks, everything else in the buffer.")]
+    "Computes exact FP16 matrix-vector products with weights from the ranks and all other data in the buffer.")]
 pub fn gemv_unit(config: &GemvConfig) -> Block {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
     let start = UnitStarts::inputs_as(&m, "start_", "", ());
@@ -377,19 +377,19 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let command = CommandFields { cols, count, rows, batch, source, target };
     let start_activation = m.input(
         1,
-        "activation unit: block (cols, vectors) at `source_i`, perhaps another at `other_i`, to `target_i`; only while not busy",
+        "activation unit: block (cols, vectors) at `source_i`, and another at `other_i` if needed, to `target_i`; only while not busy",
     );
     let operation = Operation::inputs_as(&m, "activation_", "activation unit: ", config);
     let heads_in = m.input(
         heads = config.head_bits(),
-        "products: logarithm of the number of heads, rows one stripe at most",
+        "products: logarithm of the number of heads; with heads a row has one stripe at most",
     );
     let format_in = is_quantised(config)
         .then(|| m.input(weight_format = FORMAT_BITS, format!("DOT, AXPY: {FORMAT_DOC}")));
     let x_valid = m.input(1, "load: a beat is offered");
     let x_data = m.input(BEAT_BITS, "load: 32 FP16 values");
     let y_ready = m.input(1, "store: the beat is taken");
-    let row_valid = m.input(1, "row: offered");
+    let row_valid = m.input(1, "row: a row is offered");
     let row_start = m.input(rank_bits(config), "row: rank at which its tail starts");
     let w = each(ranks, |g| {
         let doc = format!("weights of rank {g}");
@@ -451,7 +451,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         let doc = format!("weights of rank {g}: the beat is taken");
         m.output(format!("w{g}_ready_o"), group.weight_ready, doc);
         let doc = format!(
-            "rank {g}: a job is in work, waiting for a row, for weights, for room; one-hot or nothing"
+            "rank {g}: a job is running, or the group waits for a row, for weights, for room; one-hot or 0"
         );
         m.output(format!("cause{g}_o"), group.cause, doc);
     }
@@ -460,7 +460,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     m.output(store_busy = any!(unit.store_start, !reads.store.idle, places.any()), "a store is running");
     m.output(y_valid = stored.valid, "store: a beat is offered");
     m.output(y_data = stored.data, "store: 32 FP16 values");
-    m.output(activation_busy = activation.busy, "the activation unit works");
+    m.output(activation_busy = activation.busy, "the activation unit is running");
     m.output(zero_busy = writes.zeroing, "words are being zeroed");
     let (selecting, groups_idle) = (reads.selecting, groups.all(|group| group.idle.q()).all());
     let busy = [!selecting.idle, !groups_idle, !combine.idle, !reads.rows.idle];
@@ -471,16 +471,16 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     m.output(element_valid = selecting.element_valid, "select: an element is selected");
     debug_assert_eq!(selecting.element.width(), element_bits(config));
     m.output(element = selecting.element, "select: its number");
-    m.output(mask_valid = selecting.mask_valid, "select: a place was looked at");
+    m.output(mask_valid = selecting.mask_valid, "select: all elements of a place have been checked");
     m.output(mask = selecting.mask, "select: its selected elements");
-    m.output(row_ready = reads.rows.row_ready, "row: taken");
+    m.output(row_ready = reads.rows.row_ready, "row: the row is taken");
     m.output(round_busy = unit.round_start | !rounding.idle.q(), "sums are being rounded");
     m.output(
         result_taken = combine.result_valid & writes.result.item_ready,
-        "DOT with one head: a result goes to the buffer, rows in order, in each the vectors",
+        "DOT with one head: a result goes to the buffer, by row and then vector",
     );
     let value = combine.result_data.q();
     let magnitude_special = value.slice(10, 5).all() & value.low(10).any();
     let positive = all!(!value.msb(), value.low(15).any(), !magnitude_special);
-    m.output(result_positive = positive, "it is greater than zero");
+    m.output(result_positive = positive, "the result is greater than zero");
 }

@@ -377,7 +377,7 @@ impl Group<'_> {
     #[block(m)]
     fn beat_read(&self, read: Bits, position: Bits, words: &[Bits]) -> Bits {
         let Self { m, config, .. } = self;
-        /// What is read from the buffer: one beat, two cycles after `read_i`; or a kept sum of each position, digit by digit.
+        /// Data read from the buffer: one beat, two cycles after `read_i`; or a kept sum of each position, digit by digit.
         let reading = m.flag(read);
         let reading_position = m.hold(position, read);
         let reading_at = m.wire(one_hot_position(&reading_position, &lit(0, 1), config.beats_per_stripe()));
@@ -444,8 +444,8 @@ impl Group<'_> {
 pub fn rank_group(config: &GemvConfig) -> Block {
     let addr_bits = config.slice_addr_bits();
     m.share_code();
-    let rank = m.input(rank_bits(config), "which rank this is");
-    let start = m.input(1, "take a command, whose fields stay; only while `idle_o` is set");
+    let rank = m.input(rank_bits(config), "number of this rank");
+    let start = m.input(1, "take a command, whose fields stay constant; only while `idle_o` is set");
     let kind = ProductKind::inputs(&m, ());
     let rows = m.input(config.row_bits(), "rows, at least one");
     let layout = Layout::inputs(&m, config);
@@ -471,7 +471,10 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     });
     let rounded_valid = m.input(1, "the columns have new values");
     let about = "activation unit: ";
-    let re = m.input(lane_re = 1, "activation unit: read the slices; only with `read_free_o`, alone");
+    let re = m.input(
+        lane_re = 1,
+        "activation unit: read the slices; only with `read_free_o` and without another read",
+    );
     let port = LanePort::inputs_as(&m, "lane_", about, config);
     let slices = (config.slices_per_lane() > 1).then(|| SliceControls::inputs_as(&m, "lane_", about, config));
     let controls = LaneControls::inputs_as(&m, "lane_", about, config);
@@ -551,7 +554,7 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let fill_idle = fill.idle.q();
     let idle = m.wire(fill_idle & windows.idle.q());
     m.output(idle, "a command can be taken; the sums of the last AXPY are written");
-    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    m.assume("started_when_idle", !start | idle, "a command comes only while idle");
     let moves = any!(sums.re, round.we);
     m.assume("rounded_when_idle", !moves | idle, "sums are read and rounded ones written only while idle");
     m.output(row_room = ahead.room, "a row or a scalar can be taken");
@@ -563,6 +566,6 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let rowless = fill.rowless.q();
     m.output(
         cause = cat!(cause.bit(2), starved & !rowless, starved & rowless, cause.bit(0)),
-        "this cycle: a job is in work, waiting for a row, for weights, for room; one-hot or nothing",
+        "this cycle: a job is running, or the group waits for a row, for weights, for room; one-hot or 0",
     );
 }

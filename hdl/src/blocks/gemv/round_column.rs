@@ -17,8 +17,8 @@ pub fn round_column(config: &GemvConfig) -> Block {
     let Strobes { valid, first, .. } = strobes;
     let pairs = m.input(1, "ranks of the same parity share their columns");
     let all = m.input(1, "all ranks share their columns");
-    let result_pairs = m.input(1, "the same for the result that comes out");
-    let result_all = m.input(1, "the same for the result that comes out");
+    let result_pairs = m.input(1, "ranks of the same parity share the columns of the current result");
+    let result_all = m.input(1, "all ranks share the columns of the current result");
     let streams =
         each(ranks, |g| KeptDigit::inputs_as(&m, format!("rank{g}_"), format!("rank {g}: "), config));
     let shared = m.wire(pairs | all);
@@ -58,7 +58,7 @@ pub fn round_column(config: &GemvConfig) -> Block {
         if g == 0 {
             result_valid = Some(m.wire("result_valid", rounder.valid));
         } else {
-            m.unused(rounder.valid, "all rounders go in step");
+            m.unused(rounder.valid, "all rounders run in step");
         }
     }
     let result_valid = result_valid.unwrap_or_else(|| zeros(1));
@@ -75,7 +75,10 @@ pub fn round_column(config: &GemvConfig) -> Block {
         let reg = m.hold(format!("rounded{g}_q"), chosen, result_valid);
         m.output(format!("rounded{g}_o"), reg, format!("recoded result of rank {g}"));
     }
-    m.output(valid = m.flag("done_q", result_valid), "results, for one cycle; they stay until the next");
+    m.output(
+        valid = m.flag("done_q", result_valid),
+        "results are valid, for one cycle; their values stay until the next results",
+    );
     if ranks < 4 {
         m.unused(cat!(pairs, result_pairs, shared), "only four ranks can have two tail stripes");
     }

@@ -162,18 +162,21 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     let write_lane = result("write_lane", &one_hot(&writing.element.low(lane_bits), lanes));
 
     let idle = m.output(idle = !any_of([active.q(), writes.q(), write_now]), "everything is written");
-    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    m.assume("started_when_idle", !start | idle, "a command comes only while idle");
     let sums = SumsRead { re: read_now, raddr: read_addr, tile, load };
     SumsRead::outputs_as(&m, "sums_", "", config, sums);
     let strobes = Strobes { valid: any_of(&digit), first: digit[0], last: digit[segments as usize - 1] };
-    Strobes::outputs_as(&m, "digit_", "of the groups: ", (), strobes);
+    Strobes::outputs_as(&m, "digit_", "groups: ", (), strobes);
     m.output(pairs = shared & two, "ranks of the same parity share these columns");
     m.output(all = shared & !two, "all ranks share these columns");
-    m.output(result_pairs = writing.in_tail & two, "the same for the results that come out");
-    m.output(result_all = writing.in_tail & !two, "the same for the results that come out");
+    m.output(
+        result_pairs = writing.in_tail & two,
+        "ranks of the same parity share the columns of the current results",
+    );
+    m.output(result_all = writing.in_tail & !two, "all ranks share the columns of the current results");
     let round = RoundWrite { we: write_now, waddr: write_addr, tile: write_tile, lane: write_lane };
     RoundWrite::outputs_as(&m, "round_", "", config, round);
     m.output(round_ends = result_ends, "ranks in whose stripe the vectors end");
     m.output(round_cut = result_cut, "the element is beyond the end if the beat is the last one");
-    m.unused(layout.last_beat, "who writes knows the beat");
+    m.unused(layout.last_beat, "the part that writes knows the beat");
 }

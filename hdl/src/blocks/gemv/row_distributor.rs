@@ -13,7 +13,7 @@ use super::prelude::*;
 bundle! {
     /// A row for all groups, or scalars of a row.
     pub(crate) struct RowPush(config: &GemvConfig) {
-        push: 1, "a row or, of an AXPY, scalars of one; only with room in every group";
+        push: 1, "a row or, for an AXPY, scalars of a row; only with room in every group";
         start: rank_bits(config), "rank at which the row's tail starts";
         last: 1, "the row is complete";
         vector: log2(config.max_vectors()), "number of the scalar: `vector * heads + head`";
@@ -29,20 +29,20 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     let (element_bits, rank_width) = (log2(BEAT_ELEMS), rank_bits(config));
     let (ranks, rank_log2) = (config.ranks(), log2(config.ranks()));
     let start = m.input(1, "take a command; only while `idle_o` is set");
-    let axpy = m.input(1, "it is an AXPY");
+    let axpy = m.input(1, "the product is an AXPY");
     let rows = m.input(config.row_bits(), "rows, at least one");
     let layout = Layout::inputs(&m, config);
     let batch = m.input(batch_bits, "vectors times heads, at least one");
-    let headed = m.input(1, "several heads");
+    let headed = m.input(1, "the product has several heads");
     let base = m.input(addr_bits, "first word of the scalars");
     let row_valid = m.input(1, "a row is offered");
     let row_start = m.input(rank_width, "rank at which its tail starts");
     let room = m.input(1, "every group can take a row or scalar");
     let read_ready = m.input(1, "the request is taken");
-    let beat_valid = m.input(1, "a beat comes back");
+    let beat_valid = m.input(1, "a beat arrives from the buffer");
     let beat = m.input(BEAT_BITS, "the beat, recoded");
 
-    /// Filling: a half is asked for when it is empty and all beats of the one before were asked for.
+    /// Filling: a half is requested when it is empty and all beats of the previous half were requested.
     /// A product of rows that were selected may have fewer than its scalars' vectors have elements.
     let no_rows = m.forward(1);
     let reader_ready = m.forward(1);
@@ -57,7 +57,7 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     .part(&m, "reader", &vector_reader(config)?);
     reader.read_last.ignore("elements beyond the end belong to no row");
     let wants = reader.read_valid.q();
-    /// Halves that were asked for and not used up yet.
+    /// Halves that were requested and not used up yet.
     let halves = m.reg(2);
     let half_room = m.wire(!halves.bit(1));
     let asks = m.wire(wants & half_room);
@@ -154,8 +154,8 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     rows_left.next(mux(start, rows, mux(row_taken, rows_left.minus_one(), rows_left)));
 
     no_rows.drive(rows_left.is_zero());
-    let idle = m.output(idle = reader.idle & no_rows, "all rows were taken");
-    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    let idle = m.output(idle = reader.idle & no_rows, "all rows are taken");
+    m.assume("started_when_idle", !start | idle, "a command comes only while idle");
     m.output(row_ready = possible & last, "the row is taken");
     let row = RowPush { push, start: row_start, last, vector: offered_place.low(vector_bits) };
     RowPush::outputs_as(&m, "row_", "", config, row);

@@ -14,7 +14,7 @@ pub(crate) const fn scalar_slot_bits() -> u32 {
 
 /// A read word comes one cycle later and stays until the next read.
 #[block(m, "scalar_banks_h{}_v{}", config.max_heads(), config.max_vectors(),
-    "Scalars of a few rows, those of all heads at once.")]
+    "Stores the scalars of a few rows and reads those for all heads at once.")]
 pub fn scalar_banks(config: &GemvConfig) -> Block {
     let (banks, slot_bits) = (config.max_heads(), scalar_slot_bits());
     let (bank_bits, index_bits) = (log2(banks), log2(config.max_vectors()));

@@ -18,7 +18,7 @@ pub(crate) fn element_bits(config: &GemvConfig) -> u32 {
 /// stay.
 #[block(m, "selector_g{}_p{}_b{}_a{}", config.ranks(), config.beats_per_stripe(), config.max_batch(),
     config.slice_words(),
-    "Positive elements of a vector block.")]
+    "Finds the positive elements of a vector block.")]
 pub fn selector(config: &GemvConfig) -> Block {
     let (batch_bits, addr_bits, within_bits) =
         (config.batch_bits(), config.slice_addr_bits(), log2(BEAT_ELEMS));
@@ -95,19 +95,19 @@ pub fn selector(config: &GemvConfig) -> Block {
     let place = m.reg(element_bits(config) - within_bits);
     place.count(stepped, start);
 
-    let idle = m.output(idle = !(active | places.any()), "all values were taken, a command can be");
-    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    let idle = m.output(idle = !(active | places.any()), "all values are taken, and a command can be taken");
+    m.assume("started_when_idle", !start | idle, "a command comes only while idle");
     m.output(read_valid = asks, "a request is offered");
     let (rank, position) = (walker.rank.q(), walker.position.q());
     let read = BufferRead { rank, position, addr: walker.word + words(&m, &vector, addr_bits) };
     BufferRead::outputs_as(&m, "read_", "", config, read);
     m.output(
         item_valid = queue.valid,
-        "a value is offered, in the order of the elements, in each the vectors",
+        "a value is offered; element by element, and vector by vector for each element",
     );
     m.output(item_data = queue.data, "the value, recoded");
     m.output(element_valid = named, "an element is selected, in ascending order");
     m.output(element = cat!(place, element_back), "its number");
-    m.output(mask_valid = begins, "all of a place was looked at");
+    m.output(mask_valid = begins, "all elements of a place have been checked");
     m.output(mask, "its selected elements");
 }

@@ -8,13 +8,13 @@ bundle! {
     pub(crate) struct UnitStarts {
         load: 1, "load a vector block (cols, batch) to `target_i`; only while not busy";
         store: 1, "store the vector block (cols, batch) at `source_i`; only while not busy";
-        export: 1, "store `cols_waves_i` words of sums at `source_i`, whole waves of them; only while not busy";
+        export: 1, "store `cols_waves_i` words of sums at `source_i`, in whole waves; only while not busy";
         zero: 1, "zero `rows_i` words at `target_i`; only while not busy";
         dot: 1, "DOT: block (cols, batch) at `source_i` to block (rows, batch * heads) at `target_i`; only while not busy";
         axpy: 1, "AXPY: block (rows, batch * heads) at `source_i` to sums (cols, batch) at `target_i`; only while not busy";
-        merge: 1, "add row k of the matrix to vector k of the sums (cols, batch) at `target_i`, as it is; only while not busy";
+        merge: 1, "add row k of the matrix, unscaled, to vector k of the sums (cols, batch) at `target_i`; only while not busy";
         import: 1, "add row k of the matrix, one wave of exported sums, to word `target_i` + k; only while not busy";
-        select: 1, "select: positive elements of the block (cols, batch) at `source_i` to `target_i`, one behind the other; only while \
+        select: 1, "select: positive elements of the block (cols, batch) at `source_i` to `target_i`, one after the other; only while \
             not busy";
         round: 1, "round sums (cols, batch) at `source_i` to `target_i`; only while not busy";
     }

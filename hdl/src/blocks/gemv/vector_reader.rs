@@ -13,7 +13,7 @@ bundle! {
 
 /// One request per cycle. Layout, batch and base must stay while it runs.
 #[block(m, "vector_reader_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words(),
-    "Places to read for a vector block.")]
+    "Requests the beats of a vector block from the buffer.")]
 pub fn vector_reader(config: &GemvConfig) -> Block {
     let (batch_bits, addr_bits) = (config.vectors_bits(), config.slice_addr_bits());
     let start = m.input(1, "take a command; only while `idle_o` is set");
@@ -21,7 +21,7 @@ pub fn vector_reader(config: &GemvConfig) -> Block {
     let batch = m.input(batch_bits, "vectors, at least one");
     let base = m.input(addr_bits, "first word to read");
     let read_ready = m.input(1, "the request is taken");
-    let stop = m.input(1, "the rest is not wanted; not in the cycle after the command");
+    let stop = m.input(1, "the rest is not needed; not in the cycle after the command");
 
     let active = m.reg(1).reset(0);
     let taken = m.wire(active & read_ready);
@@ -35,11 +35,11 @@ pub fn vector_reader(config: &GemvConfig) -> Block {
     let end = walker.last.q();
     active.set_clear(start, (place_done & end) | stop);
     let idle = m.output(idle = !active, "a command can be taken");
-    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    m.assume("started_when_idle", !start | idle, "a command comes only while idle");
     m.output(read_valid = active, "a request is offered");
     let (rank, position) = (walker.rank.q(), walker.position.q());
     let read = BufferRead { rank, position, addr: walker.word + words(&m, &vector, addr_bits) };
     BufferRead::outputs_as(&m, "read_", "", config, read);
-    m.output(read_vector_last = last_vector, "it is the last of one place of all vectors");
-    m.output(read_last = end, "it is a vector's last beat, which may have elements beyond the end");
+    m.output(read_vector_last = last_vector, "the request is the last vector's for this place");
+    m.output(read_last = end, "the beat is a vector's last one, which may have elements beyond the end");
 }

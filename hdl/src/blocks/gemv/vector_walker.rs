@@ -10,7 +10,7 @@ use super::prelude::*;
 /// `start_i` goes to the first beat, `step_i` to the next one; all outputs come from registers one cycle later. Layout,
 /// batch and base must stay.
 #[block(m, "vector_walker_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words(),
-    "Places of the beats of a vector block in the buffer.")]
+    "Computes the places of a vector block's beats in the buffer.")]
 pub fn vector_walker(config: &GemvConfig) -> Block {
     let (ranks, positions, addr_bits) = (config.ranks(), config.beats_per_stripe(), config.slice_addr_bits());
     let rank_width = rank_bits(config);
@@ -59,9 +59,9 @@ pub fn vector_walker(config: &GemvConfig) -> Block {
     });
     let last_position = m.wire(position.eq(layout.last_beat));
     m.output(position, "position of the beat among the tiles");
-    m.output(rank, "a rank that holds it");
-    m.output(holders = cat(holders.into_iter().rev()), "all ranks that hold it");
+    m.output(rank, "a rank that holds the beat");
+    m.output(holders = cat(holders.into_iter().rev()), "all ranks that hold the beat");
     m.output(word, "word of vector 0");
-    m.output(last = row_end & last_position, "it is the vector's last");
-    m.unused(layout.last_elem, "who cuts the last beat knows the element");
+    m.output(last = row_end & last_position, "the beat is the last of the vector");
+    m.unused(layout.last_elem, "the part that cuts the last beat knows the element");
 }

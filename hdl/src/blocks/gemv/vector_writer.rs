@@ -19,7 +19,7 @@ bundle! {
     /// Data of a write to the buffer, and their place in each rank.
     pub(crate) struct WriteRequest(config: &GemvConfig) {
         position: position_bits(config), "position of the beat among the tiles";
-        rest: 1, "write all positions after it too";
+        rest: 1, "write this position and all after it";
         tiles: config.beat_chunks(), "tiles of the position to write";
         lanes: config.lanes(), "lanes of the tiles to write";
         addr: config.slice_addr_bits(), "word to write";
@@ -47,17 +47,19 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
     let item_valid = m.input(1, "an item is offered");
     let doc = match item {
         Item::Beat => "FP16 values",
-        Item::Value => "recoded values; without `group_i` all the same",
+        Item::Value => "recoded values; all equal without `group_i`",
     };
     let item_data = m.input(item_bits, doc);
     let group = match item {
         Item::Beat => zeros(1),
-        Item::Value => m.input(group = 1, "an item has a value for each of the next elements; stays"),
+        Item::Value => {
+            m.input(group = 1, "an item has a value for each of the next elements; constant during a command")
+        }
     };
     let write_ready = m.input(1, "the write is taken");
     let finish = match item {
         Item::Beat => zeros(1),
-        Item::Value => m.input(finish = 1, "no item comes any more: the block ends here"),
+        Item::Value => m.input(finish = 1, "no more items come: the block ends here"),
     };
 
     let active = m.reg(1).reset(0);
@@ -164,7 +166,7 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
     if item == Item::Value {
         m.output(vector = vector.low(log2(config.max_vectors())), "the item's vector");
     }
-    let idle = m.output(idle = !(active | staged), "everything is written, a command can be taken");
-    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    let idle = m.output(idle = !(active | staged), "everything is written, and a command can be taken");
+    m.assume("started_when_idle", !start | idle, "a command comes only while idle");
     m.unused(walker.rank.q(), "all holders are written");
 }

@@ -6,15 +6,15 @@
 use super::fill_sequencer::{Placed, PlacedNext};
 use super::prelude::*;
 
-#[block(m, "weight_unpacker_p{}", config.beats_per_stripe(), "Quantised weights of a rank to FP16.")]
+#[block(m, "weight_unpacker_p{}", config.beats_per_stripe(), "Converts quantised weights of a rank to FP16.")]
 pub fn weight_unpacker(config: &GemvConfig) -> Block {
     let weight_format = m.input(FORMAT_BITS, FORMAT_DOC);
     let Format { quantised, int4 } = Format::of(&m, weight_format);
     let beat = m.input(BEAT_BITS, "scales or numbers");
     let scales = m.input(1, "keep the beat as the scales of 32 places");
     let place = m.input(1, "take a half of the beat, or none of it with `clear_i`");
-    let half = m.input(1, "which half");
-    let group = m.input(log2(SCALED_PLACES), "number of the first place among those of the scales");
+    let half = m.input(1, "half to take");
+    let group = m.input(log2(SCALED_PLACES), "number of the first place among the places of the scales");
     let placed = Placed::inputs(&m, config);
     let next = PlacedNext::inputs(&m, ());
 
@@ -37,7 +37,7 @@ pub fn weight_unpacker(config: &GemvConfig) -> Block {
     m.output(first, "FP16 weights of the first place");
     m.output(second, "FP16 weights of the second place");
     let place = m.flag(step);
-    m.output(place, "they go to the tiles");
+    m.output(place, "the weights go to the tiles");
     Placed::outputs(&m, config, placed.held(&m, "", step));
     PlacedNext::outputs(&m, (), next.held(&m, "", step));
 }

@@ -18,9 +18,9 @@ use super::prelude::*;
 bundle! {
     /// Kind of a product.
     pub(crate) struct ProductKind {
-        axpy: 1, "it adds to sums in the slices: an AXPY, a merge or an import";
-        merge: 1, "it is a merge or an import: row k has one job on each stripe, with vector k and no scalar";
-        import: 1, "it is an import: a stripe is a sum for each tile, row k for word k";
+        axpy: 1, "the command adds to sums in the slices: an AXPY, a merge or an import";
+        merge: 1, "a merge or an import: row k has one job on each stripe, with vector k and no scalar";
+        import: 1, "an import: a stripe is a sum for each tile, row k for word k";
     }
 }
 
@@ -41,7 +41,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let stripe = Stripe::inputs_as(&m, "stripe_", "", config);
     let room = m.input(1, "there is room for the sum of a row");
 
-    /// The stripe in work, and the vector that comes next; `running` while there is one.
+    /// The current stripe, and the vector that comes next; `running` while there is a stripe.
     let running = m.reg(1).reset(0);
     let decide = phase.bit(config.decision_phase());
     let fresh = m.wire(!running);
@@ -159,7 +159,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     m.output(advance, "the next weights become the current ones");
     m.output(slice_re = read, "the tiles read activations");
     m.output(slice_addr = addr, "word they read");
-    m.output(holding, "they still need the word");
+    m.output(holding, "the tiles still need the word");
     m.output(sum_re = sum_read, "the tiles read the sums of a lane");
     m.output(sum_raddr = sum_addr, "word they read");
     m.output(separate, "the tiles add products to the words read");
@@ -170,13 +170,16 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     m.output(job_sums = *issue & axpy, "an AXPY job is issued");
     m.output(job_vector = vector_now.low(vector_bits), "the job's vector of the batch");
     m.output(job_slot = slot, "place of its row's scalars");
-    m.output(job_first = is_first, "it is its row's first stripe on this rank");
-    m.output(job_last = is_last, "it is its row's last stripe on this rank");
-    m.output(slot_free = all!(issue, axpy, !merge, is_last, !vectors_left), "the scalars were used");
+    m.output(job_first = is_first, "the stripe is its row's first on this rank");
+    m.output(job_last = is_last, "the stripe is its row's last on this rank");
+    m.output(
+        slot_free = all!(issue, axpy, !merge, is_last, !vectors_left),
+        "the scalars of a row have been used",
+    );
     let digits = Strobes { valid: any_of(&strobes), first: strobes[0], last: strobes[strobes.len() - 1] };
-    Strobes::outputs_as(&m, "digits_", "of the tiles: ", (), digits);
+    Strobes::outputs_as(&m, "digits_", "tiles: ", (), digits);
     let stages = [running.q(), read.q(), adds.q(), loading, loading_sums, leaving, leaving_sums];
-    m.output(idle = !any_of(stages), "no job is in work, sums are written");
+    m.output(idle = !any_of(stages), "no job is running, and all sums are written");
     m.output(cause = idle_window, "this window: job, no stripe, no room for the sum; one-hot");
     if vector_bits < batch_bits {
         m.unused(vector_now.msb(), "vectors are numbered below the batch size");

@@ -9,7 +9,7 @@ use super::prelude::*;
 pub fn link_aligner(config: &LinkConfig) -> Block {
     let lanes = config.lanes();
     let bits = m.input(lanes = config.word_bits(), "bits of all lanes");
-    let restart = m.input(1, "search anew");
+    let restart = m.input(1, "restart the search");
     let align = m.forward(1);
     let lane = link_lane(config)?;
     let (mut words, mut locked, mut marks, mut near) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -30,20 +30,20 @@ pub fn link_aligner(config: &LinkConfig) -> Block {
     let aligned = m.reg(1).reset(0);
     align.drive(all!(cat(near).all(), any_of(&marks), !aligned));
     aligned.next(all!(any!(align, aligned), locked.all(), !restart));
-    /// The lanes' words are there two cycles after `align`.
+    /// The lanes' words are valid two cycles after `align`.
     let begin = m.flag(align);
     let ring = link_ring::In { run: *aligned, begin }.part(&m, "ring", &link_ring(config)?);
     ring.mark.ignore("markers need no treatment: no place of a flit is set");
     m.output(word = cat(words.into_iter().rev()), "word of the link");
-    m.output(at = ring.at, "its place in a flit, one-hot; none for markers and while not aligned");
+    m.output(at = ring.at, "its place in a flit, one-hot; 0 for markers and while not aligned");
     m.output(aligned, "lanes are in step");
     m.output(locked, "lanes whose markers are found");
 
     let told = m.ghost(1).reset(0).next(restart);
-    m.assert("searches", !(told & aligned), "told to search anew, it relies on no lane");
+    m.assert("searches", !(told & aligned), "told to restart the search, it relies on no lane");
     m.assert(
         "lanes_search",
         !(told & locked.any()),
-        "so does each lane: none relies on markers that it found",
+        "each lane does the same: it discards all markers found so far",
     );
 }

@@ -9,7 +9,7 @@ use super::prelude::*;
 pub fn link_bridge(config: &LinkConfig) -> Block {
     let ports = config.bridge_ports();
     let routes = m.input(routes_bits(), "port towards each DIMM, and above it that there is one; stable");
-    let retrain = m.input(ports, "links that forget a fault and go on");
+    let retrain = m.input(ports, "links that clear a fault and resume");
     let number = m.input(counter = NUMBER, "counter to be read");
     let counter_port = m.input(port_bits(ports), "link whose counter is read");
     let controller = link_controller(config)?;
@@ -54,5 +54,5 @@ pub fn link_bridge(config: &LinkConfig) -> Block {
     m.output(fault, "faulty links");
     m.output(peer_fault, "links whose other side is faulty");
     m.output(misrouted, "links from which a flit is dropped that has no route");
-    m.output(counter = reading, "the counter that was asked for two cycles ago");
+    m.output(counter = reading, "value of the counter selected two cycles ago");
 }

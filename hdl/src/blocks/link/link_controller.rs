@@ -10,8 +10,8 @@ pub fn link_controller(config: &LinkConfig) -> Block {
     let tx = LinkBeat::inputs_as(&m, "tx_", "", ());
     let rx_ready = m.input(1, "the received beat is taken");
     let lanes = m.input(config.word_bits(), "25 bits of each lane, lane 0 lowest, first bit lowest");
-    let retrain = m.input(1, "forget a fault, search the markers anew, go on");
-    let discard = m.input(1, "during a fault take new flits and drop them, rather than not take them");
+    let retrain = m.input(1, "clear a fault, restart the search for markers, and resume");
+    let discard = m.input(1, "during a fault, take new flits and drop them; otherwise they wait");
     let number = m.input(counter = NUMBER, "counter to be read");
 
     let receiver = link_receiver::Out::from(m.instance("receiver", &link_receiver(config)?));
@@ -76,16 +76,19 @@ pub fn link_controller(config: &LinkConfig) -> Block {
     m.output(tx_ready = transmitter.tx_ready, "the beat is taken");
     LinkBeat::outputs_as(&m, "rx_", "", (), rx);
     m.output(rx_flit_last = receiver.rx_flit_last, "it is the last of its flit");
-    m.output(tx_holds = transmitter.holds, "beats are taken and not acknowledged");
+    m.output(tx_holds = transmitter.holds, "beats were taken and are not acknowledged yet");
     m.output(lanes = transmitter.lanes, "25 bits of each lane, lane 0 lowest, first bit lowest");
     m.output(up, "flits can be exchanged");
     m.output(aligned, "lanes are in step");
     m.output(locked = receiver.locked, "lanes whose markers are found");
     m.output(fault = session.fault, "the link is faulty: nothing new is sent until `retrain_i`");
-    m.output(cause = session.cause, "of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged");
-    m.output(peer_fault = session.peer_fault, "the other side said last that it is faulty");
+    m.output(
+        cause = session.cause,
+        "cause of the last fault: bit 0 no flit received, bit 1 no flit acknowledged",
+    );
+    m.output(peer_fault = session.peer_fault, "the other side's last flit reported a fault");
     m.output(peer_restart = session.peer_restart, "the other side was reset while the link was up");
-    m.output(counter = monitor.counter, "the counter that was asked for in the cycle before");
+    m.output(counter = monitor.counter, "value of the counter selected one cycle ago");
 }
 
 /// What the receiver tells the transmitter of the other side changes only after an intact flit.

@@ -53,10 +53,10 @@ pub(super) fn on_the_wire(remainder: &Bits) -> Bits {
 }
 
 /// The remainder over words of `width` bits, in `crc_o` two cycles after a word.
-#[block(m, "link_crc_{width}", "Remainder of a flit, word by word.")]
+#[block(m, "link_crc_{width}", "Computes the CRC of a flit, word by word.")]
 pub fn link_crc(width: u32) -> Block {
     let word = m.input(width, "word, its lowest bit first on the wire");
-    let first = m.input(1, "it is the first of a flit");
+    let first = m.input(1, "the word is the first of a flit");
     let of_word: Vec<u32> = each(width, |i| power(width - 1 - i));
     let of_state: Vec<u32> = each(BITS, |k| power(width + k));
     let seed = of_state.iter().zip(0..).filter(|(_, k)| SEED >> k & 1 == 1).fold(0, |sum, (c, _)| sum ^ c);

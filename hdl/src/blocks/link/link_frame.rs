@@ -31,7 +31,7 @@ bundle! {
         data: BEAT_BITS, "the beat";
         last: 1, "it is the last of its message";
         dest: NODE, "the message's destination, the same for all of its beats";
-        source: NODE, "its source, the same";
+        source: NODE, "the message's source, the same for all of its beats";
         label: LABEL, "label of the flit, the same for all of its beats";
     }
 }
@@ -107,7 +107,7 @@ pub(super) fn end_of_beat(config: &LinkConfig, b: u32) -> (u32, u32) {
 }
 
 #[block(m, "link_ring_{}x{}", config.frame_flits(), config.flit_words(),
-    "Place of a word in its frame, one-hot.")]
+    "Tracks the place of a word in its frame, one-hot.")]
 pub fn link_ring(config: &LinkConfig) -> Block {
     let (words, flits) = (config.flit_words(), config.frame_flits());
     let run = m.input(1, "stay in step; otherwise no place is set");

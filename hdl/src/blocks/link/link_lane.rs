@@ -16,8 +16,8 @@ pub fn link_lane(config: &LinkConfig) -> Block {
     m.replicated();
     let lane = m.input(BITS, "bits of the lane, the lowest first");
     let marker = m.input(BITS, "the lane's marker");
-    let restart = m.input(1, "search anew");
-    let align = m.input(1, "the marker that came last goes out in two cycles, then what follows it");
+    let restart = m.input(1, "restart the search");
+    let align = m.input(1, "in two cycles, put out the last marker, then the words after it");
 
     /// The word at the place that is tried.
     let now = m.delay(lane);
@@ -70,7 +70,11 @@ pub fn link_lane(config: &LinkConfig) -> Block {
     let out = m.delay(words.read(read));
 
     let told = m.ghost(1).reset(0).next(restart);
-    m.assert("searches", !(told & locked), "told to search anew, it relies on no markers that it found");
+    m.assert(
+        "searches",
+        !(told & locked),
+        "told to restart the search, it discards all markers found so far",
+    );
     m.output(locked, "the lane's markers are found");
     m.output(mark, "a marker is due in this cycle");
     m.output(near = locked & !age_now.all(), "the last marker is still held");

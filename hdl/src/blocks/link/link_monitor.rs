@@ -15,8 +15,8 @@ bundle! {
         accepts: 1, "a flit is accepted";
         bad: 1, "a flit has a wrong CRC";
         refuses: 1, "a flit is out of order";
-        asked: 1, "a replay for the other side's sake";
-        expires: 1, "a replay because of time";
+        asked: 1, "a replay because the other side misses a flit";
+        expires: 1, "a replay because of a timeout";
         empty: 1, "a flit slot without a flit to send";
         starves: 1, "a flit slot without credit";
         full: 1, "a cycle in which a beat waits for the replay buffer";
@@ -31,7 +31,7 @@ bundle! {
 #[block(m, "link_monitor", "Counters of a link.")]
 pub fn link_monitor() -> Block {
     let number = m.input(counter = NUMBER, "counter to be read");
-    let times = m.input(1, "the time of a flit begins");
+    let times = m.input(1, "the timing of a flit starts");
     let events = Events::inputs(&m, ());
     let arrives = events.arrives;
     let counted = |(k, event): (usize, Bits)| {
@@ -54,5 +54,5 @@ pub fn link_monitor() -> Block {
 
     let gated: Vec<Bits> = counters.iter().zip(0..).map(|(value, k)| value.gated(number.eq_lit(k))).collect();
     let out = m.delay(any_of(&gated));
-    m.output(counter = out, "the counter that was asked for in the cycle before");
+    m.output(counter = out, "value of the counter selected one cycle ago");
 }

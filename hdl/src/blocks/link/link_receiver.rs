@@ -7,12 +7,12 @@ use super::link_crc::link_crc;
 use super::prelude::*;
 
 /// `good_o` or `bad_o` comes three cycles after a flit's last word was in step.
-#[block(m, "link_receiver_{}", name(config), "Checks flits and hands them out in order.")]
+#[block(m, "link_receiver_{}", name(config), "Checks flits and delivers them in order.")]
 pub fn link_receiver(config: &LinkConfig) -> Block {
     let lanes = m.input(config.word_bits(), "bits of all lanes");
-    let restart = m.input(1, "search the markers anew");
+    let restart = m.input(1, "restart the search for markers");
     let up = m.input(1, "both sides know each other's numbers");
-    let syncs = m.input(1, "the flit that is good says which number comes next");
+    let syncs = m.input(1, "the good flit sets the next expected number");
     let rx_ready = m.input(1, "the beat is taken");
 
     let aligner = link_aligner::In { lanes, restart }.part(&m, "aligner", &link_aligner(config)?);
@@ -49,7 +49,7 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let has_payload = m.wire(header.kind.eq(lit(DATA, KIND)));
     let normal = m.wire(all!(good, up, !header.kind.msb()));
     let accepts = m.wire(all!(normal, has_payload, in_turn, room));
-    m.assume("syncs_with_good", !syncs | good, "a flit that says which number comes next is a good one");
+    m.assume("syncs_with_good", !syncs | good, "a flit that sets the next expected number is a good one");
     m.assert(
         "in_order",
         !accepts | header.sequence.eq(expected),
@@ -134,25 +134,25 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
 
     LinkBeat::outputs_as(&m, "rx_", "", (), beat);
     m.output(rx_flit_last = held("flit_ends_q", last_beat), "it is the last of its flit");
-    m.output(good, "a flit came whose CRC is right");
-    m.output(bad, "a flit came whose CRC is wrong");
+    m.output(good, "a flit with a correct CRC has arrived");
+    m.output(bad, "a flit with a wrong CRC has arrived");
     m.output(kind = header.kind, "kind of the good flit, in the cycle of `good_o`");
-    m.output(peer_fault = header.fault, "its sender has a fault; in the same cycle");
+    m.output(peer_fault = header.fault, "its sender reports a fault; in the same cycle");
     m.output(
         peer_ack = said_q.low(SEQ),
-        "number that its sender expects; this and what follows come a cycle later and stay up to the next good flit",
+        "number that its sender expects; this and the next three are valid one cycle later, up to the next good flit",
     );
     m.output(peer_nack = said_q.bit(SEQ), "its sender misses a flit");
-    m.output(peer_nack_round = said_q.slice(SEQ + 1, ROUND), "round in which it saw that");
+    m.output(peer_nack_round = said_q.slice(SEQ + 1, ROUND), "round in which it noticed that");
     m.output(peer_limit = said_q.high(SEQ), "first number for which it gives no credit");
     m.output(accepts, "a flit is accepted");
     m.output(
         refuses = all!(normal, has_payload, !accepts),
-        "a flit is out of order: it came before, or one before it is missing",
+        "a flit is out of order: it is repeated, or an earlier flit is missing",
     );
     m.output(expected, "number expected next");
     m.output(nack, "a flit is missing");
-    m.output(nack_round, "round in which that was seen");
+    m.output(nack_round, "round in which that was noticed");
     m.output(limit, "first number for which there is no credit");
     m.output(aligned = aligner.aligned, "lanes are in step");
     m.output(locked = aligner.locked, "lanes whose markers are found");

@@ -14,10 +14,10 @@ pub fn link_session(config: &LinkConfig) -> Block {
     let bits = log2(config.fault_cycles());
     let good = m.input(1, "a flit arrived intact");
     let kind = m.input(KIND, "its kind");
-    let said_fault = m.input(peer_fault = 1, "its sender has a fault");
-    let busy = m.input(1, "flits are sent and not acknowledged");
+    let said_fault = m.input(peer_fault = 1, "its sender reports a fault");
+    let busy = m.input(1, "flits were sent and are not acknowledged yet");
     let advances = m.input(1, "flits are acknowledged");
-    let retrain = m.input(1, "forget the fault, search the markers anew, go on");
+    let retrain = m.input(1, "clear the fault, restart the search for markers, and resume");
 
     let up = m.reg(1).reset(0);
     let answers = m.reg(1).reset(0);
@@ -29,7 +29,7 @@ pub fn link_session(config: &LinkConfig) -> Block {
     answers.next(any!(hears_init, all!(answers, !hears_answer, !hears_normal)));
     let peer_fault = m.reg(1).reset(0).enable(good).next(said_fault);
 
-    /// Time since the last intact flit, and since the last sign that what is sent arrives. Both stop at a fault.
+    /// Time since the last intact flit, and since the last sign that sent flits arrive. Both stop at a fault.
     let fault = m.reg(1).reset(0);
     let cause = m.reg(2).reset(0);
     let counter = |name: &str, clear: Bits| {
@@ -50,10 +50,11 @@ pub fn link_session(config: &LinkConfig) -> Block {
     let restart = m.flag(any!(retrain, attempt & !fault));
 
     m.output(up, "both sides know each other's numbers");
-    m.output(answers, "not up, and the other side's number is known");
-    m.output(syncs = any!(hears_init, hears_answer & !up), "the good flit says which number comes next");
+    m.output(answers, "the link is not up, and the other side's number is known");
+    m.output(syncs = any!(hears_init, hears_answer & !up), "the good flit sets the next expected number");
     m.output(resync = hears_init, "the other side was reset");
-    let peer_restart = m.output(peer_restart = hears_init & up, "it was reset while the link was up");
+    let peer_restart =
+        m.output(peer_restart = hears_init & up, "the other side was reset while the link was up");
     let [was_up, restarted] = ["was_up_q", "restarted_q"].map(|name| m.ghost(name, 1).reset(0));
     was_up.next(up);
     restarted.next(peer_restart);
@@ -62,18 +63,22 @@ pub fn link_session(config: &LinkConfig) -> Block {
         (was_up & !up).eq(restarted),
         "the link goes down when the other side was reset, and at no other time",
     );
-    m.output(heard = hears_normal & up, "the good flit's acknowledgement and credit count");
+    m.output(heard = hears_normal & up, "the acknowledgement and credit of the good flit are valid");
     m.output(fault, "the link is faulty");
-    m.output(cause, "of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged");
-    m.output(peer_fault, "the other side said last that it is faulty");
-    m.output(restart, "search the markers anew");
+    m.output(cause, "cause of the last fault: bit 0 no flit received, bit 1 no flit acknowledged");
+    m.output(peer_fault, "the other side's last flit reported a fault");
+    m.output(restart, "restart the search for markers");
 
     let (told, heard) = (m.ghost("told_q", 1).reset(0), m.ghost("heard_q", 1).reset(0));
     told.next(retrain);
     heard.next(good | heard);
     let anew = all!(restart, !silence.any(), !stuck.any(), !fault);
-    m.assert("goes_on", !told | anew, "told to go on, the link searches the markers, and time begins anew");
+    m.assert("goes_on", !told | anew, "told to resume, the link searches for markers, and all times restart");
     let quarter = !silence.low(bits - 2).any() & silence.high(2).any();
-    m.assert("tries", !quarter | fault | restart, "at each quarter of the silence markers are searched");
-    m.assert("knows", !peer_fault | heard, "who has said nothing has not said that it is faulty");
+    m.assert(
+        "tries",
+        !quarter | fault | restart,
+        "the search for markers restarts at each quarter of the silence",
+    );
+    m.assert("knows", !peer_fault | heard, "a side that has sent nothing has not reported a fault");
 }

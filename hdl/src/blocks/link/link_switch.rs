@@ -37,7 +37,7 @@ pub fn link_switch(ports: u32) -> Block {
         let beat = cat!(rx.label, rx.source, rx.dest, rx.last, rx.data);
         let word = m.hold(format!("beat{p}_q"), beat, takes);
         let last = m.hold(format!("last{p}_q"), flit_ends, takes);
-        /// What has no route is dropped.
+        /// Flits without a route are dropped.
         let nowhere = m.wire(format!("nowhere{p}"), held & !way.any());
         held.set_clear(takes, any!(moved[p], nowhere));
         m.output(format!("rx{p}_ready_o"), !held, format!("link {p}: the beat is taken"));

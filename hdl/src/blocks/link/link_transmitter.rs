@@ -13,26 +13,27 @@ use super::prelude::*;
     m,
     "link_transmitter_{}",
     name(config),
-    "Keeps, frames and repeats flits until they are acknowledged."
+    "Buffers and frames flits, and repeats them until they are acknowledged."
 )]
 pub fn link_transmitter(config: &LinkConfig) -> Block {
     let (slot_bits, beat_bits) = (log2(config.replay_flits()), log2(config.flit_beats()));
     let words = config.flit_words();
     let tx = LinkBeat::inputs_as(&m, "tx_", "", ());
     let up = m.input(1, "both sides know each other's numbers");
-    let answers = m.input(1, "not up, and the other side's number is known");
+    let answers = m.input(1, "the link is not up, and the other side's number is known");
     let fault = m.input(1, "send no payload");
-    let discard = m.input(1, "during a fault take new flits and drop them, rather than not take them");
+    let discard = m.input(1, "during a fault, take new flits and drop them; otherwise they wait");
     let expected = m.input(SEQ, "number expected from the other side");
     let nack = m.input(1, "a flit from the other side is missing");
-    let nack_round = m.input(ROUND, "round in which that was seen");
+    let nack_round = m.input(ROUND, "round in which that was noticed");
     let limit = m.input(SEQ, "first number for which there is no credit for the other side");
-    let heard = m.input(1, "the next four are there from the next cycle on, up to another good flit");
+    let heard =
+        m.input(1, "the next four inputs are valid starting in the next cycle, up to the next good flit");
     let peer_ack = m.input(SEQ, "number that the other side expects");
     let peer_nack = m.input(1, "it misses a flit");
-    let peer_round = m.input(peer_nack_round = ROUND, "round in which it saw that");
+    let peer_round = m.input(peer_nack_round = ROUND, "round in which it noticed that");
     let peer_limit = m.input(SEQ, "first number for which it gives no credit");
-    let resync = m.input(1, "the other side was reset: all that it has not acknowledged is new to it");
+    let resync = m.input(1, "the other side was reset: it has none of the unacknowledged flits");
 
     let acked = m.reg(SEQ).reset(0);
     let next = m.reg(SEQ).reset(0);
@@ -72,7 +73,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let mark = delayed(&m, "mark", &ring.mark.q(), 6);
     let chooses = at[0].bit(0);
 
-    /// What the other side said changes the numbers only when the choice does not depend on them.
+    /// The other side's report changes the numbers only when the choice does not depend on them.
     let quiet = m.wire(!any_of([at[0].msb(), mark[0], chooses]));
     let wait = |name: &str, event: &Bits, done: &Bits| {
         let flag = m.reg(name, 1).reset(0);
@@ -89,7 +90,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     m.assert(
         "bounded",
         all!(places.ge(held), held.ge(outstanding), !amid | held.lt(places)),
-        "what is sent next is among the flits that are held, and these are no more than places",
+        "the next flit to send is among the flits held, and these are no more than the places",
     );
     let legal = m.wire(held.ge(delta));
     let overtakes = m.wire(outstanding.lt(delta));
@@ -97,7 +98,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let asked = cat!(listens, legal, peer_nack, peer_round.eq(round), peer_ack.ne(next));
     let asked = m.wire(asked.all());
     let advances = m.wire(all!(listens, legal, delta.any()));
-    /// Set back, `next` says nothing of what was sent.
+    /// After it is set back, `next` does not show which flits were sent.
     let newest = m.reg(SEQ).reset(0);
     let busy = m.wire(newest.ne(acked) & up);
 
@@ -113,7 +114,11 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     repeated.set_clear(expires, clear);
     let unasked = m.ghost(1).reset(0);
     unasked.next(any!(expires, unasked & !any_of([advances, asked, !busy])));
-    m.assert("once_unasked", !(expires & unasked), "without progress, flits are repeated unasked once");
+    m.assert(
+        "once_unasked",
+        !(expires & unasked),
+        "without progress, flits are repeated only once unless the other side asks",
+    );
     timer.next(timer.plus_one().gated(!clear));
     late.next((timer.all() | late) & !clear);
     round.next(round + again.zext(ROUND));
@@ -209,16 +214,16 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
 
     m.output(tx_ready = ready, "the beat is taken");
     m.output(lanes, "bits of all lanes");
-    m.output(holds = held.any() | beat.any(), "flits are taken and not acknowledged");
-    m.output(busy, "flits are sent and not acknowledged");
+    m.output(holds = held.any() | beat.any(), "flits were taken and are not acknowledged yet");
+    m.output(busy, "flits were sent and are not acknowledged yet");
     m.output(advances, "flits are acknowledged");
     m.output(asked, "flits are repeated because the other side misses one");
     m.output(expires, "flits are repeated because no acknowledgement came");
     m.output(sends = sends & is_new, "a flit is sent for the first time");
     m.output(repeats = sends & !is_new, "a flit is sent again");
-    m.output(empty = all!(chooses, up, !has_flit), "there is no flit to be sent");
+    m.output(empty = all!(chooses, up, !has_flit), "no flit waits to be sent");
     m.output(starves = all!(chooses, up, has_flit, !has_credit), "a flit waits for credit");
-    m.output(times, "the time of a flit begins");
-    m.output(arrives, "it is acknowledged");
+    m.output(times, "the timing of a flit starts");
+    m.output(arrives, "the timed flit is acknowledged");
     m.output(discards = completes & drops, "a flit is dropped during a fault");
 }

@@ -16,6 +16,6 @@ bundle! {
         beats: TRANSFER_BITS, "bursts of all ranks together, at least one";
         ranks: config.gemv().ranks(), "ranks that take part, at least one";
         node: NODE, "the other DIMM";
-        slot: SLOT_BITS, "what the message is known by";
+        slot: SLOT_BITS, "slot that identifies the message";
     }
 }

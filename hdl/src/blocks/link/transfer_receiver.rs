@@ -12,7 +12,7 @@ const PENDING_BITS: u32 = 10;
 /// At most one beat per cycle; its data bypass the receiver.
 #[block(m, "transfer_receiver_g{}_a{}_t{}", config.gemv().ranks(), config.dram().burst_bits(),
     config.link().transfer_cycles(),
-    "Takes a message into a range of DRAM.")]
+    "Receives a message into a range of DRAM.")]
 pub fn transfer_receiver(config: &DesignConfig) -> Block {
     let (ranks, link) = (config.gemv().ranks(), config.link());
     let start = m.input(1, "take a command; only while `busy_o` is not set");
@@ -35,7 +35,7 @@ pub fn transfer_receiver(config: &DesignConfig) -> Block {
     let began = m.reg(1).reset(0);
     let left = m.reg(TRANSFER_BITS).reset(0);
 
-    /// Whose flit it is. A message that begins anew replaces what has come of it: its sender was reset.
+    /// Owner of the flit. A message that begins again replaces its earlier beats: its sender was reset.
     let for_us = m.wire(rx_dest.eq(own));
     let expected = m.wire(all!(active, for_us, rx_source.eq(node), rx_label.high(SLOT_BITS).eq(slot)));
     let flit_begins = m.reg(1).reset(1);
@@ -68,17 +68,20 @@ pub fn transfer_receiver(config: &DesignConfig) -> Block {
     let back = (0..ranks).fold(zeros(PENDING_BITS), |sum, g| sum + written.bit(g).zext(PENDING_BITS));
     pending.next(pending + passed.zext(PENDING_BITS) - back);
 
-    let busy = m.output(busy = any!(active, pending.any()), "a message is waited for or in work");
-    m.assume("started_when_idle", !(start & busy), "a command is given only while not busy");
+    let busy = m.output(busy = any!(active, pending.any()), "a message is expected or being received");
+    m.assume("started_when_idle", !(start & busy), "a command comes only while not busy");
     m.output(rx_ready = takes, "link: the beat is taken");
-    m.output(req_valid = wants, "the beat is to be written");
+    m.output(req_valid = wants, "request to write the beat");
     m.output(req_rank = walker.rank, "its rank, one-hot");
     m.output(req_addr = walker.burst, "the burst of the rank");
-    m.output(node, "DIMM that it comes from");
+    m.output(node, "DIMM that sends the message");
     m.output(slot, "slot of the message");
-    m.output(drops = foreign & rx_flit_last, "a flit is dropped that no `receive` waits for");
+    m.output(drops = foreign & rx_flit_last, "a flit is dropped, because no `receive` waits for it");
     m.output(done = complete, "the message is complete");
-    m.output(fails = any!(ends & !complete, gives_up), "it is not, and is not waited for any more");
-    m.output(gives_up, "because nothing comes, otherwise because of its length");
-    m.output(faulty = fault, "nothing comes because of the link, otherwise for too long");
+    m.output(
+        fails = any!(ends & !complete, gives_up),
+        "the message is incomplete, and the unit stops waiting",
+    );
+    m.output(gives_up, "the failure is due to missing data; otherwise to a wrong length");
+    m.output(faulty = fault, "data are missing due to a link fault; otherwise to a timeout");
 }

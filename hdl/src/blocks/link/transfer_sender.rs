@@ -37,7 +37,7 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     let stops = m.forward(1);
     let flushes = m.reg(1).reset(0);
 
-    /// Requests go round the ranks as long as there are places for what they bring.
+    /// Requests go round the ranks as long as there are places for the bursts.
     let asks = m.reg(TRANSFER_BITS).reset(0);
     asks.next(mux(start, beats, asks - passed.zext(TRANSFER_BITS)).gated(!stops));
     let walker = transfer_walker(config)?;
@@ -55,13 +55,16 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     let next = order.rank.q();
     let (mut free, mut empty, mut valids, mut words) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for g in 0..ranks {
-        let push =
-            m.input(format!("beat{g}_valid_i"), 1, format!("rank {g}: a burst comes, its place is reserved"));
+        let push = m.input(
+            format!("beat{g}_valid_i"),
+            1,
+            format!("rank {g}: a burst arrives; its place is reserved"),
+        );
         let data = m.input(format!("beat{g}_data_i"), BEAT_BITS, format!("rank {g}: the burst"));
         let pop = m.wire(format!("pop{g}"), (*takes & next.bit(g)) | flushes);
         let queue = sram_fifo::In { push, data, pop };
         let queue = queue.part(&m, format!("queue{g}"), &sram_fifo(BEAT_BITS, QUEUED_BEATS)?);
-        queue.ready.ignore("a place is reserved before the burst is asked for");
+        queue.ready.ignore("a place is reserved before the burst is requested");
         queue.count.ignore("places are counted from the request on");
         let valid = queue.valid.q();
         let places = m.reg(format!("places{g}_q"), PLACE_BITS).reset(QUEUED_BEATS.into());
@@ -97,19 +100,19 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     let returned = m.wire(cat(empty).all());
     flushes.set_clear(stops, returned);
 
-    let busy = m.output(busy = any!(runs, flushes), "a message is in work");
-    m.assume("started_when_idle", !(start & busy), "a command is given only while not busy");
-    m.output(req_valid = wants, "a burst is to be read");
+    let busy = m.output(busy = any!(runs, flushes), "a message is being sent");
+    m.assume("started_when_idle", !(start & busy), "a command comes only while not busy");
+    m.output(req_valid = wants, "request to read a burst");
     m.output(req_rank = rank, "its rank, one-hot");
     m.output(req_addr = burst, "the burst of the rank");
     m.output(tx_valid = valid, "a beat for the link");
     m.output(tx_data = one_hot_mux(next, &words), "the beat");
     m.output(tx_last = last, "it is the last of its message");
-    m.output(tx_dest = node, "DIMM that it is for");
+    m.output(tx_dest = node, "destination DIMM of the message");
     m.output(tx_label = cat!(slot, begins), "slot, and in bit 0 that the message begins with this flit");
-    m.output(slot, "slot of the message in work");
+    m.output(slot, "slot of the message being sent");
     m.output(sends = takes, "a beat leaves");
-    m.output(done = over, "the last one does");
+    m.output(done = over, "the last beat leaves");
     m.output(fails = stops, "the message ends too early");
-    m.output(faulty = fault, "because of the link, otherwise because of time");
+    m.output(faulty = fault, "the failure is due to a link fault; otherwise to a timeout");
 }

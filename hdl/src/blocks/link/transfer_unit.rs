@@ -18,7 +18,7 @@ bundle! {
         count: COUNT_BITS, "bursts in every rank";
         ranks: config.ranks(), "ranks" => "ranks that take part";
         node: NODE, "the other DIMM";
-        slot: SLOT_BITS, "what its message is known by" => "what the message is known by";
+        slot: SLOT_BITS, "slot that identifies its message" => "slot that identifies the message";
     }
 }
 
@@ -26,7 +26,7 @@ bundle! {
     /// A request to a rank.
     pub(crate) struct TransferRequest(config: &DesignConfig) {
         valid: 1, "a request is offered";
-        write: 1, "it is a write";
+        write: 1, "the request is a write";
         rank: config.gemv().ranks(), "its rank, one-hot";
         addr: config.dram().burst_bits(), "its burst of the rank";
         data: BEAT_BITS, "burst to write";
@@ -37,19 +37,23 @@ bundle! {
     "Moves ranges of DRAM over a DIMM-link.")]
 pub fn transfer_unit(config: &DesignConfig) -> Block {
     let (ranks, addr_bits, link_config) = (config.gemv().ranks(), config.dram().burst_bits(), config.link());
-    let start_send = m.input(1, "start a send");
-    let start_receive = m.input(1, "start a receive");
+    let start_send = m.input(1, "start a `send` instruction");
+    let start_receive = m.input(1, "start a `receive` instruction");
     let address = m.input(addr_bits, "first burst in every rank");
     let Transfer { count, ranks: chosen, node, slot } = Transfer::inputs(&m, config.gemv());
     let own = m.input(NODE, "number of this DIMM; stable");
-    let control = m.input(CONTROL_BITS, "of the host: bit 0 retrain, bit 1 forget failures");
+    let control = m.input(CONTROL_BITS, "from the host: bit 0 retrain, bit 1 clear failures");
     let number = m.input(counter = NUMBER, "counter of the link to be read");
     let passed = m.input(1, "the request is taken");
     let (mut rsp_valid, mut rsp_write, mut rsp_data) = (Vec::new(), Vec::new(), Vec::new());
     for g in 0..ranks {
         let doc = format!("rank {g}: a response to one of the unit's requests; it is taken");
         rsp_valid.push(m.input(format!("rsp{g}_valid_i"), 1, doc));
-        rsp_write.push(m.input(format!("rsp{g}_write_i"), 1, format!("rank {g}: it is a write's")));
+        rsp_write.push(m.input(
+            format!("rsp{g}_write_i"),
+            1,
+            format!("rank {g}: the response belongs to a write"),
+        ));
         let doc = format!("rank {g}: the burst, if it was read");
         rsp_data.push(m.input(format!("rsp{g}_data_i"), BEAT_BITS, doc));
     }
@@ -181,9 +185,9 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     ];
     let status = cat(words.into_iter().rev());
 
-    m.output(send_busy, "a send is in work");
-    m.output(receive_busy, "a receive is in work");
-    m.output(holds = all!(holds, !fault, !untaken), "beats are on their way over a link that works");
+    m.output(send_busy, "a send is running");
+    m.output(receive_busy, "a receive is running");
+    m.output(holds = all!(holds, !fault, !untaken), "beats are in flight on a working link");
     let request = TransferRequest {
         valid: send_wants | receive_wants,
         write: !sends_now,
@@ -193,6 +197,6 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     };
     TransferRequest::outputs_as(&m, "req_", "", config, request);
     m.output(status = status.zext(BEAT_BITS), "status, 32-bit words");
-    m.output(counter = link.counter, "the counter that was asked for in the cycle before");
+    m.output(counter = link.counter, "value of the counter selected one cycle ago");
     m.output(lanes = link.lanes, "25 bits of each lane, lane 0 lowest, first bit lowest");
 }

@@ -12,13 +12,13 @@ fn lowest(bits: &Bits) -> Bits {
 
 /// The first place comes in the cycle after `start_i`, the next one in the cycle after `step_i`.
 #[block(m, "transfer_walker_g{}_a{}", config.gemv().ranks(), config.dram().burst_bits(),
-    "Rank and burst of each burst of a transfer.")]
+    "Generates the rank and the address of each burst of a transfer.")]
 pub fn transfer_walker(config: &DesignConfig) -> Block {
     let (ranks, addr_bits) = (config.gemv().ranks(), config.dram().burst_bits());
     let start = m.input(1, "begin");
     let address = m.input(addr_bits, "first burst in every rank");
     let chosen = m.input(ranks = ranks, "ranks that take part, at least one");
-    let step = m.input(1, "go on to the next place");
+    let step = m.input(1, "go to the next place");
 
     let set = m.hold(chosen, start);
     let rank = m.reg(ranks);

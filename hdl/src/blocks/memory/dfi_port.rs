@@ -35,7 +35,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     let dq_oe = m.input(1, "controller: the data bus is driven");
     let complete = m.input("dfi_init_complete", 1, "the PHY can be used");
     let rddata = m.input("dfi_rddata", BUS_BITS, "read data, the earlier transfer in the lower half");
-    let valid = m.input("dfi_rddata_valid", 1, "they are valid");
+    let valid = m.input("dfi_rddata_valid", 1, "the read data are valid");
 
     // A value some clocks later; chip select is high after reset.
     let later = |name: &str, value: &Bits, clocks: u32, reset: Option<u128>| {
@@ -88,7 +88,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     let wanted = m.wire(span(&reads, due, BURST));
     let queue = fifo_of(&m, "queue", places, valid, rddata, wanted)?;
     let (there, room) = (queue.valid.q(), queue.ready.q());
-    m.unused(room, "a PHY gives only what was asked for");
+    m.unused(room, "a PHY returns only data that were requested");
     let late = m.reg(1).reset(0);
     late.next(any!(late, wanted & !there));
     m.assume("in_time", !wanted | there, "a PHY gives data within t_phy_rdlat");
@@ -96,7 +96,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     m.assume("waits", ready | cs_n, "the controller gives no command before the device is ready");
     m.output(dq = queue.data, "controller: data bus");
     m.output(ready, "the device can be used: the controller's reset may end");
-    m.output(late, "read data were not there when they were due; stays until reset");
+    m.output(late, "read data were missing when due; stays until reset");
     m.output("dfi_reset_n", steps.reset_n, "reset of the device, active low");
     m.output("dfi_cke", steps.cke, "clock enable");
     m.output("dfi_cs_n", select, "chip select, active low");
@@ -110,7 +110,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
         m.output(name, pins.bit(pin), format!("the same as bit {pin} of the address"));
     }
     m.output("dfi_wrdata", wrdata, "data to write, the earlier transfer in the lower half");
-    m.output("dfi_wrdata_en", wrdata_en, "they come in t_phy_wrdata clocks");
+    m.output("dfi_wrdata_en", wrdata_en, "the data to write come in t_phy_wrdata clocks");
     m.output("dfi_wrdata_mask", zeros(BUS_BITS / 8), "no byte is masked");
     m.output("dfi_rddata_en", rddata_en, "data are wanted");
     m.finish()

@@ -7,13 +7,13 @@ use super::prelude::*;
 /// Bits of a bank's state besides its row, from bit 0: open, RD and WR allowed, PRE allowed, ACT allowed.
 pub(super) const FLAGS: u32 = 4;
 
-#[block(m, "rank_banks_{name}", "Open rows of a rank and when its banks may be used.")]
+#[block(m, "rank_banks_{name}", "Tracks the open rows of a rank and when its banks may be used.")]
 pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Block {
     let (slots, banks) = (Slots::new(dram), dram.banks());
-    let act = m.input(banks, "act of these banks; in the last phase");
-    let pre = m.input(banks, "pre of these banks; in the last phase");
-    let rd = m.input(banks, "rd of these banks; in the last phase");
-    let wr = m.input(banks, "wr of these banks; in the last phase");
+    let act = m.input(banks, "ACT of these banks; in the last phase");
+    let pre = m.input(banks, "PRE of these banks; in the last phase");
+    let rd = m.input(banks, "RD of these banks; in the last phase");
+    let wr = m.input(banks, "WR of these banks; in the last phase");
     if slots.read_to_pre == 1 {
         m.unused(rd, "PRE is allowed in the slot after a RD anyway");
     }

@@ -35,7 +35,7 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Block {
     let beat_taken = m.input(bits_for(ports.beats), beats_doc);
     let responses_doc = "responses that have left their FIFO, modulo twice its depth";
     let rsp_taken = m.input(bits_for(ports.responses), responses_doc);
-    let wdata = m.input(BURST_BITS, "burst to write next: it is there before its request gets here");
+    let wdata = m.input(BURST_BITS, "burst to write next; valid before its request arrives");
     let dq = m.input(BUS_BITS, "data bus, two transfers");
     let intake = rank_intake::Out::from(m.instance("intake", &rank_intake(dram, ports)?));
     let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
@@ -102,8 +102,8 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Block {
     m.output(req_pop = intake.req_pop, "the request is taken");
     m.output(beat_push = data.beat_push, "a burst of a segment is complete");
     m.output(rsp_push = data.rsp_push, "a request is complete");
-    m.output(last = data.last, "it is the last one of its segment");
-    m.output(write = data.write, "it was a write");
+    m.output(last = data.last, "the burst is the last one of its segment");
+    m.output(write = data.write, "the request was a write");
     m.output(tag = data.tag, "its tag");
     m.output(data = data.data, "the burst, if it was read");
     m.output(wdata_pop = data.wdata_pop, "the burst to write was taken");

@@ -6,13 +6,13 @@
 use super::prelude::*;
 
 #[block(m, "rank_data_{name}_{}", ports.name(dram),
-    "Moves bursts between the data bus and the FIFOs at the time their commands ask for.")]
+    "Moves bursts between the data bus and the FIFOs at the times that their commands require.")]
 pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block {
     let tag_bits = ports.tag_bits();
     let column = m.input(1, "a burst is issued; in the last phase");
-    let write = m.input(1, "it is written");
-    let request = m.input(1, "for a request");
-    let last = m.input(1, "it is the last one of its entry");
+    let write = m.input(1, "the burst is written");
+    let request = m.input(1, "the burst belongs to a request");
+    let last = m.input(1, "the burst is the last one of its entry");
     let tag = m.input(tag_bits, "tag of its entry");
     let dq = m.input(BUS_BITS, "data bus, two transfers");
     let wdata = m.input(BURST_BITS, "burst to write next");
@@ -58,8 +58,8 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Blo
 
     m.output(beat_push = arrives & !request, "a burst of a segment is complete");
     m.output(rsp_push = arrives & request, "a request is complete");
-    m.output(last, "it is the last one of its segment");
-    m.output(write, "it was a write");
+    m.output(last, "the burst is the last one of its segment");
+    m.output(write, "the request was a write");
     m.output(tag, "its tag");
     m.output(data = cat(words.into_iter().rev()), "the burst, if it was read");
     m.output(wdata_pop = selected[SLOT as usize - 1], "the burst to write was taken");

@@ -43,7 +43,7 @@ bundle! {
     pub(super) struct SegmentOffer(bits: &[u32; 2]) {
         valid: 1, "a segment is offered";
         address: bits[0], "its first burst";
-        length: LENGTH_BITS, "its bursts less one";
+        length: LENGTH_BITS, "its bursts minus one";
         tag: bits[1], "its tag";
     }
 }
@@ -52,14 +52,14 @@ bundle! {
     /// A single request.
     pub(super) struct RequestOffer(bits: &[u32; 2]) {
         valid: 1, "a request is offered";
-        write: 1, "it is a write";
+        write: 1, "the request is a write";
         address: bits[0], "its burst";
         tag: bits[1], "its tag";
     }
 }
 
 #[block(m, "rank_intake_{}", ports.name(dram),
-    "Reserves the places for what comes back and chooses the next entry.")]
+    "Reserves places for the returned data and chooses the next entry.")]
 pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
     let layout = EntryLayout::new(dram, ports.tag_bits());
     let seg = SegmentOffer::inputs_as(&m, "seg_", "", &[dram.burst_bits(), ports.segment_tag_bits]);
@@ -86,7 +86,7 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
         m.assume(
             format!("{name}_taken_was_there"),
             kept.ge(taken - before),
-            "only what has a place is taken, and nothing is put back",
+            "only entries with a place are taken, and none is put back",
         );
         m.assert(
             format!("{name}_has_places"),
@@ -100,7 +100,7 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
         m.assert(
             format!("{name}_seen_in_time"),
             !compare | seen.eq(offered),
-            "what is offered when a slot ends can enter in the next one",
+            "an entry offered when a slot ends can enter in the next one",
         );
         let fits = m.reg(format!("{name}_fits_q"), 1).reset(0).enable(compare);
         fits.next(seen & sum.lt(lit(depth.into(), wide)));
@@ -129,7 +129,7 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
     run.next(mux(ends_early, lit(1, run_bits), counted));
     let amid = m.ghost(1).reset(0).next(all!(!segments_turn, segment, run.any()));
     let begun = segments_turn & run.eq_lit(1);
-    m.assert("turn_begins", !amid | begun, "a segment that goes amid the requests' turn begins its own");
+    m.assert("turn_begins", !amid | begun, "a segment taken during the requests' turn starts its own turn");
 
     let entry = m.reg(Entry::bits(layout)).enable(chooses);
     let tags = |tag: &Bits| tag.zext(ports.tag_bits());
@@ -143,6 +143,6 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
     m.assume_held("req", req.valid, request, &[&req.address, &req.write, &req.tag]);
     m.output(seg_pop = segment, "the segment is taken");
     m.output(req_pop = request, "the request is taken");
-    m.output(valid = staged, "there is an entry");
+    m.output(valid = staged, "an entry is offered");
     m.output(entry, "the entry");
 }

@@ -44,7 +44,7 @@ bundle! {
 pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Block {
     let controller = rank_controller(dram, ports)?;
     let name = controller.name().replace("rank_controller", "rank_port");
-    let m = ModuleBuilder::new(name, "A DRAM rank's controller behind FIFOs to the core's clock.");
+    let m = ModuleBuilder::new(name, "Controller of a DRAM rank with FIFOs to the core's clock.");
     m.share_code();
     m.replicated();
     let (core, clock) = (m.own_domain(), m.clock_domain("dram"));
@@ -54,7 +54,10 @@ pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Block {
     let seg_valid = m.input(1, "a segment is offered");
     let seg = [
         m.input(seg_tag = seg_tag_bits, "tag of its beats"),
-        m.input(seg_length = LENGTH_BITS, "its bursts less one; it must not leave its 256 bursts"),
+        m.input(
+            seg_length = LENGTH_BITS,
+            "its bursts minus one; a segment stays within a block of 256 bursts",
+        ),
         m.input(seg_address = address_bits, "its first burst"),
     ];
     let req_valid = m.input(1, "a request is offered");
@@ -126,12 +129,12 @@ pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Block {
     m.output(beat_valid = beats.valid, "a beat of a segment is offered");
     m.output(beat_data = beat.low(BURST_BITS), "the beat");
     m.output(beat_tag = beat.slice(BURST_BITS, seg_tag_bits), "tag of its segment");
-    m.output(beat_last = beat.msb(), "it is the last one of its segment");
+    m.output(beat_last = beat.msb(), "the burst is the last one of its segment");
     let response = responses.data.q();
     m.output(rsp_valid = responses.valid, "a response is offered");
     m.output(rsp_data = response.low(BURST_BITS), "the burst, if it was read");
     m.output(rsp_tag = response.slice(BURST_BITS, req_tag_bits), "tag of its request");
-    m.output(rsp_write = response.msb(), "it was a write");
+    m.output(rsp_write = response.msb(), "the request was a write");
     Pins::outputs(&m, dram, Pins::of(*rank, ""));
     m.finish()
 }

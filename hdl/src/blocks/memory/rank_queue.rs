@@ -6,7 +6,7 @@ use super::prelude::*;
 #[block(m, "rank_queue_{}", ports.name(dram), "Entries of a rank controller in order.")]
 pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Block {
     let layout = EntryLayout::new(dram, ports.tag_bits());
-    let new_valid = m.input(valid = 1, "there is a new entry, stable in the last two phases");
+    let new_valid = m.input(valid = 1, "a new entry is offered, stable in the last two phases");
     let new_entry = m.input(entry = Entry::bits(layout), "the new entry");
     let column = m.input(1, "the head's next burst is issued; for the last two phases");
     let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
@@ -17,7 +17,7 @@ pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Block {
     let entries = each(ENTRIES, |i| m.reg(format!("entry{i}_q"), Entry::bits(layout)));
     let head = Entry::unpack(layout, entries[0]);
 
-    /// What depends on registers alone is worked out before the last phase.
+    /// Values that depend only on registers are computed before the last phase.
     let last = m.wire(head.left.is_zero());
     let pops = m.wire(column & last);
     let pops_q = m.delay("pops_q", pops);
@@ -46,7 +46,7 @@ pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Block {
     }
     m.output(take = step & any_of(&takes), "the new entry is taken");
     for (i, (valid, entry)) in valid.iter().zip(&entries).enumerate() {
-        m.output(format!("valid{i}_o"), valid, format!("entry {i} is there"));
+        m.output(format!("valid{i}_o"), valid, format!("entry {i} is valid"));
         m.output(format!("entry{i}_o"), entry, format!("entry {i}"));
     }
     let last: Bits = last;

@@ -87,7 +87,7 @@ fn properties(
     m.assert(
         "looks",
         !step | all!(less.eq(left.minus_one()), none.eq(left.is_zero())),
-        "they are looked at before the slot ends",
+        "they are used before the slot ends",
     );
     let owed = m.ghost("owed_q", 1).reset(1).enable(step);
     owed.set_clear(ends, refresh);

@@ -23,7 +23,7 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     let block = m.input(1, "refresh: no command");
     let close = m.input(1, "PRE of all banks; in the last phase");
     let refresh = m.input(1, "REF; in the last phase");
-    let valid = each(ENTRIES, |i| m.input(format!("valid{i}_i"), 1, format!("entry {i} is there")));
+    let valid = each(ENTRIES, |i| m.input(format!("valid{i}_i"), 1, format!("entry {i} is valid")));
     let entries: Vec<Entry> = each(ENTRIES, |i| {
         let entry =
             Entry::unpack(layout, m.input(format!("entry{i}_i"), Entry::bits(layout), format!("entry {i}")));
@@ -189,14 +189,14 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     });
     let head_banks = m.delay(cat(head_banks.collect::<Vec<_>>().into_iter().rev()));
     let reads = m.delay("rd_q", goes & !head.write);
-    m.output(rd = head_banks.gated(reads & step), "rd of these banks");
+    m.output(rd = head_banks.gated(reads & step), "RD of these banks");
     let writes = m.delay("wr_q", goes & head.write);
-    m.output(wr = head_banks.gated(writes & step), "wr of these banks");
-    m.output(act = act_banks, "act of these banks");
-    m.output(pre = pre_banks, "pre of these banks");
+    m.output(wr = head_banks.gated(writes & step), "WR of these banks");
+    m.output(act = act_banks, "ACT of these banks");
+    m.output(pre = pre_banks, "PRE of these banks");
     m.output(row, "row that is opened");
-    m.output(command = valid_row, "there is a row command");
-    m.output(act_n = held("act_n_q", !act), "it is none for ACT");
+    m.output(command = valid_row, "a row command is issued");
+    m.output(act_n = held("act_n_q", !act), "the row command is not ACT");
     m.output(group = held("group_q", picked_group), "its bank group");
     m.output(bank = held("bank_q", pick(&|entry| entry.bank_of_group())), "its bank");
     m.output(address = held("address_q", pins), "its address pins");

@@ -14,7 +14,7 @@ pub(super) fn paths(config: &HbmConfig) -> u32 {
 }
 
 /// RD: data one clock later. MAC: operands and `mac_load_i` one clock later.
-#[block(m, "pim_bank_{}", suffix(config), "Bank with multipliers, cut into two partitions or not.")]
+#[block(m, "pim_bank_{}", suffix(config), "Bank with multipliers, sliced into two partitions or not sliced.")]
 pub fn pim_bank(config: &HbmConfig) -> Block {
     let (paths, acc_bits) = (paths(config), config.acc_bits());
     m.replicated();
@@ -78,7 +78,7 @@ pub fn pim_bank(config: &HbmConfig) -> Block {
         }
     };
     m.output(data = host_data, "the host's column, one clock after RD");
-    m.output(path, "path of the access that is being given");
+    m.output(path, "path of the current access");
     m.output(row_flags = state.row_flags, row_flags(config).join(", ") + ", from bit 0");
     m.output(column_flags = state.column_flags, COLUMN_FLAGS.join(", ") + ", from bit 0");
     let unit = pim_mac::In { load: mac_load, first: mac_first, w: data[last as usize], x: operand, round }

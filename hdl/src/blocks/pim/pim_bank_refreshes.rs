@@ -17,15 +17,15 @@ pub fn pim_bank_refreshes(config: &HbmConfig) -> Block {
     let (banks, parts) = (config.banks(), paths(config));
     let name = format!("pim_bank_refreshes_{}", suffix(config));
     let m = ModuleBuilder::new(name, "Refreshes of single banks by a PIM controller.");
-    let elapsed = m.input(1, "an interval is over");
+    let elapsed = m.input(1, "an interval has ended");
     let ready = m.input(1, "the row bus may be used");
-    let computes = m.input(1, "there is something to compute");
-    let done = m.input(1, "REFB is given");
+    let computes = m.input(1, "an operation waits");
+    let done = m.input(1, "REFB is issued");
     let joined = m.input(1, "banks are not cut");
     let (opens, pims): (Vec<Bits>, Vec<Bits>) = (0..banks)
         .map(|b| {
             let open = m.input(format!("open{b}_i"), parts, "partitions with an open row");
-            (open, m.input(format!("pim{b}_i"), parts, "of these, opened to compute with"))
+            (open, m.input(format!("pim{b}_i"), parts, "partitions opened for computing"))
         })
         .unzip();
 

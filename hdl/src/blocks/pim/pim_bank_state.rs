@@ -79,7 +79,7 @@ struct Partition {
 
 /// Answers are combinational; a command is carried out at the end of its clock if `*_go_i` is set.
 #[block(m, "pim_bank_{}_{}", view.name(), suffix(config),
-    "Row buffers of a bank: which row is open for which path, and which rules a command to it would break.")]
+    "Tracks the row buffers of a bank: the open row of each path, and the rules that a command would break.")]
 pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     let (c, record) = (config, view == View::Record);
     let slicing = c.slicing();
@@ -290,7 +290,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
         );
     }
     m.output(open = bus(&opened), "partitions with an open row, from bit 0, before the row command");
-    m.output(pim = bus(&owned), "of these, opened to compute with");
+    m.output(pim = bus(&owned), "partitions opened for computing");
     for (u, (_, p)) in partitions.iter().enumerate() {
         m.output(format!("row{u}_o"), p.row, format!("open row of partition {u}"));
     }

@@ -32,7 +32,7 @@ pub fn pim_buffer(config: &HbmConfig) -> Block {
         early.push(here & (bank.any() | host.any()));
     }
     m.output(empty = !any_of(&filled), "the slot has never been filled");
-    m.output(early = any_of(&early), "its data have not passed yet");
+    m.output(early = any_of(&early), "the slot's data have not passed yet");
 
     let memory = m.memory("columns", COLUMN_BITS, slots);
     memory.write(write, write_slot, cat!(data, data));

@@ -46,7 +46,7 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     let row_word = m.input(row = WORD, "row command bus");
     let column_word = m.input(column = WORD, "column command bus");
     let data_valid = m.input(1, "the controller drives the data bus");
-    let data = m.input(BUS, "what it drives");
+    let data = m.input(BUS, "data that the controller drives");
 
     let decoder = pim_decoder::In { row: row_word, column: column_word };
     let decoder = decoder.part(&m, "decoder", &pim_decoder(c)?);
@@ -138,7 +138,7 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
         data: io.fill_data.q(),
     });
 
-    /// Who objects.
+    /// Parts that reject the commands.
     let row_wrong = m.wire(any_of(banks.iter().map(|(bank, _)| bank.row_flags)));
     let column_wrong = m.wire(any_of(banks.iter().map(|(bank, _)| bank.column_flags)));
     let refreshes = m.wire(commands.rows.r#ref | row_ops[8]);
@@ -158,7 +158,7 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     m.output(row_status, "answer to the row command of this clock; 0: done, or no command");
     m.output(column_status, "answer to the column command of this clock");
     m.output(data_valid = io.data_valid, "the channel drives the data bus");
-    m.output(data = io.data, "what it drives");
+    m.output(data = io.data, "data that the channel drives");
     m.output(refresh_late = watch.late, "code 64: a refresh is overdue");
     m.output(write_missing = io.missing, "code 65: write data missing");
     m.output(write_unexpected = io.unexpected, "code 66: write data without WR");

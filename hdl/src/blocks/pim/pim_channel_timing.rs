@@ -103,7 +103,7 @@ impl Distances {
 
 /// Answers are combinational; commands are carried out at the end of their clock if `*_go_i` is set.
 #[block(m, "pim_channel_{}_{}", if view == View::Channel { "timing" } else { "record" }, suffix(config),
-    "Rules between the banks of a PIM channel.")]
+    "Checks the timing rules between the banks of a PIM channel.")]
 pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     let c = config;
     let groups = c.bank_groups();

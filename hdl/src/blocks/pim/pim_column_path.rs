@@ -18,7 +18,7 @@ pub fn pim_column_path() -> Block {
     let column = m.input(COLUMN, "column to read");
     let write = m.input(1, "half a column is written");
     let write_column = m.input(COLUMN, "its column");
-    let cells = m.input(COLUMN_BITS, "what the selected cells hold");
+    let cells = m.input(COLUMN_BITS, "contents of the selected cells");
     let decoder =
         pim_column_decoder::In { column, write, write_column }.part(&m, "decoder", &pim_column_decoder()?);
     m.output(select = decoder.select, "column select lines, one-hot");

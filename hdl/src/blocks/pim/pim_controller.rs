@@ -61,9 +61,9 @@ struct Setup {
 
 /// The row command that the record judges, in registers.
 struct RowCommand {
-    /// The next one is the host's.
+    /// The next command belongs to the host.
     host: Bits,
-    /// A row command was given in the clock before.
+    /// A row command was issued one clock ago.
     given: Bits,
     ops: RowOps,
     place: Place,
@@ -115,23 +115,23 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let boundary_bits = bits_for(c.subarrays() - 1);
     let request_valid = m.input(1, "there is a request");
     let request = m.input(Request::bits(RequestLayout::new(c)),
-        "position in the stripe (column, bank group), columns less one, row, bank of the group, slot, kind (0 read, 1 write, 2 read into the buffer too, 3 the same for a run that takes); from bit 0",
+        "position in the stripe (column, bank group), columns minus one, row, bank of the group, slot, kind (0 read, 1 write, 2 read that also fills the buffer, 3 as 2 for a run that takes); from bit 0",
     );
     let operation_valid = m.input(1, "there is an operation");
     let operation = m.input(operation_bits(c),
-        "bank, row, slot, column, steps less one, first, last on its row, take, kind (0 load, 1 run, 2 results, 3 sum); from bit 0",
+        "bank, row, slot, column, steps minus one, first, last on its row, take, kind (0 load, 1 run, 2 results, 3 sum); from bit 0",
     );
     let write_valid = m.input(1, "there is a column to write; stays until it is taken");
     let write_data = m.input(COLUMN_BITS, "the column");
     let load_valid = m.input(1, "there is a column for the buffer; stays until it is taken");
     let load_data = m.input(COLUMN_BITS, "the column");
     let boundary = if c.slicing() {
-        m.input(boundary = boundary_bits, "boundary of all banks, 0: joined; constant from reset on")
+        m.input(boundary = boundary_bits, "boundary of all banks, 0: joined; constant after reset")
     } else {
         zeros(boundary_bits)
     };
     let device_valid = m.input(data_valid = 1, "the channel drives the data bus");
-    let device_data = m.input(data = BUS, "what it drives");
+    let device_data = m.input(data = BUS, "data that the channel drives");
     let row_status = m.input(STATUS, "answer to `row_o`");
     let column_status = m.input(STATUS, "answer to `column_o`");
     let refresh_late = m.input(1, "the channel's `refresh_late_o`");
@@ -181,17 +181,17 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let (writes, loads) = (wr & column_go, gbw & column_go);
     m.output(write_ready = writes, "the column is taken");
     m.output(load_ready = loads, "the column is taken");
-    /// What is offered is kept in any case, and stored a clock later if it was taken.
+    /// An offered column is always kept, and stored a clock later if it was taken.
     let offered = m.delay(mux(column.load, load_data, write_data));
     let [driving, driven] = sent(&m, c, m.wire(goes_out = writes | loads), offered);
     m.output(data_valid = driving, "the controller drives the data bus");
-    m.output(data = driven, "what it drives");
+    m.output(data = driven, "data that the controller drives");
     let reads = m.wire((rd | rdg) & column_go);
     let asks = [reads, res & column_go, sum & column_go];
     let [arrived, read, kind] = received(&m, c, asks, column_status, [device_valid, device_data]);
     m.output(read_valid = arrived, "a column was read");
     m.output(read, "the column");
-    m.output(read_kind = kind, "0: of a request, 1: results, 2: a sum");
+    m.output(read_kind = kind, "0: column of a request, 1: results, 2: a sum");
 
     let refused = m.reg(2 * STATUS).reset(0);
     let first = |low: u32, status: Bits| {
@@ -199,18 +199,21 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
         mux(before.any(), before, status)
     };
     refused.next(cat!(first(STATUS, column_status), first(0, row_status)));
-    m.output(refused, "first refusals of the channel: row command, column command; 0 if all is well");
+    m.output(
+        refused,
+        "status of the first refused row command and of the first refused column command; 0 if none",
+    );
     let reported = m.reg(reports.len() as u32).reset(0);
     reported.next(reported | bus(&reports));
     m.output(
         reported,
-        "what the channel has reported: a late refresh, missing data, unexpected data; from bit 0",
+        "errors that the channel has reported: a late refresh, missing data, unexpected data; from bit 0",
     );
     m.output(
         request_done = m.flag("request_done_q", requests.finished),
         "the last command of a request is on the pins; for each request, in their order",
     );
-    m.output(idle = !any!(requests.busy, requests_in.valid, computes), "nothing is to be done");
+    m.output(idle = !any!(requests.busy, requests_in.valid, computes), "no request or operation is left");
 }
 
 impl Parts {
@@ -384,7 +387,7 @@ impl Parts {
         let column_go = shadow.column_go.q();
         let asked_host = m.reg(1).reset(0);
         let pim_bus = m.wire(any!(operations.gbw, operations.res, operations.sum));
-        /// Right after an access the next one is not even asked for, so that what comes between them does not shift it.
+        /// Right after an access the next one is not even requested, so that a command between them does not shift it.
         let host_served = m.wire(asked_host & column_go);
         let rests = timer(m, "host_rests", &host_served, c.t_ccd_s() - 1).any();
         let host_wants = m.wire("host_wants_column", any!(requests.rd, requests.wr, requests.rdg) & !rests);

@@ -116,14 +116,14 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
     for (op, name) in ops.iter().zip(ROW_COMMANDS) {
         m.output(format!("{name}_o"), op & !undefined, name.to_uppercase());
     }
-    m.output(row_undefined = undefined, "the row word is no command of this memory");
+    m.output(row_undefined = undefined, "the row word is not a command of this memory");
     m.output(row = row.slice(9, row_bits), "row");
     // Without slicing boundaries have no use.
     let boundary_bits = bits_for(config.subarrays() - 1);
     let boundary = row.slice(9, ROW);
     let outside = if boundary_bits < ROW { boundary.high(ROW - boundary_bits).any() } else { zeros(1) };
     m.output(boundary = boundary.low(boundary_bits), "boundary");
-    m.output(outside, "the boundary lies outside of the bank");
+    m.output(outside, "the boundary lies outside the bank");
 
     let ops = named(&column, "column", &COLUMN_COMMANDS);
     let (place, bank_exists, group_exists) = targets(&column);
@@ -150,7 +150,7 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
     let undefined = m.wire("column_undefined", any_or_none(&wrong));
     let ops = ColumnOps::of_values((), ops.iter().map(|op| op & !undefined));
     ColumnOps::outputs(&m, (), ops);
-    m.output(column_undefined = undefined, "the column word is no command of this memory");
+    m.output(column_undefined = undefined, "the column word is not a command of this memory");
     m.output(column = column.slice(9, COLUMN), "column");
     m.output(flag = column.bit(14), "flag");
     let slot_bits = bits_for(slots - 1);

@@ -28,7 +28,7 @@ pub fn pim_io(config: &HbmConfig) -> Block {
     let path = m.input(1, "its path");
     let column = m.input(COLUMN, "its column");
     let data_valid = m.input(1, "the controller drives the data bus");
-    let data = m.input(BUS, "what it drives");
+    let data = m.input(BUS, "data that the controller drives");
     let delayed = |name: &str, value: &Bits, clocks: u32| {
         (0..clocks).fold(*value, |value, k| m.flag(format!("{name}{k}_q"), value))
     };
@@ -56,7 +56,7 @@ pub fn pim_io(config: &HbmConfig) -> Block {
     let moves = m.wire(due | second);
     let driven = m.hold(mux(second, word.high(BUS), word.low(BUS)), moves);
     let driving = delayed("driving", &moves, 1);
-    m.output(data = driven.gated(driving), "what the channel drives");
+    m.output(data = driven.gated(driving), "data that the channel drives");
     m.output(data_valid = driving, "the channel drives the data bus");
     let fills = m.reg(1 + slot_bits).reset(0).enable(due).next(cat!(kind.high(slot_bits), kind.bit(0)));
     let last_half = delayed("last_half", &second, 1);
@@ -80,8 +80,8 @@ pub fn pim_io(config: &HbmConfig) -> Block {
     m.output(write = cat(to_banks.into_iter().rev()), "halves to write, two bits per bank");
     m.output(write_path = order.bit(1 + banks), "path to write through");
     m.output(write_column = order.slice(2 + banks, COLUMN), "column to write");
-    m.output(missing = expected & !data_valid, "data are due and not there");
-    m.output(unexpected = data_valid & !expected, "there are data, and none are due");
+    m.output(missing = expected & !data_valid, "data are due but not valid");
+    m.output(unexpected = data_valid & !expected, "data are valid but not due");
 
     /// What passes on the bus for the buffer.
     let passes = m.wire(driving & fills.bit(0));

@@ -16,8 +16,8 @@ pub(super) const TERM: u32 = 2 * SIGNIFICAND_BITS + (1 << FINE_SHIFT_BITS);
 #[block(m, "pim_lane", "Multiplies two FP16 values and puts the product into its place.")]
 pub fn pim_lane() -> Block {
     m.share_code();
-    let load = m.input(1, "takes the operands");
-    let place = m.input(1, "puts the product into its place");
+    let load = m.input(1, "take the operands");
+    let place = m.input(1, "put the product into its place");
     let w = m.input(FP16_BITS, "recoded weight");
     let x = m.input(FP16_BITS, "recoded activation");
     let (w, x) = (decode(&m, "w", &w), decode(&m, "x", &x));
@@ -37,7 +37,7 @@ pub fn pim_lane() -> Block {
     let flags = cat!(infinite & negative, infinite & !negative, special & !nonzero);
     debug_assert_eq!(flags.width(), FLAG_BITS);
     m.output(term, "product in its range, complemented if it is negative; the least sum of exponents is 2");
-    m.output(negative = keep("term_negative_q", &place, negative), "it is negative: add one");
-    m.output(far = keep("far_q", &place, exp.msb()), "it lies in the far range");
+    m.output(negative = keep("term_negative_q", &place, negative), "the product is negative: add one");
+    m.output(far = keep("far_q", &place, exp.msb()), "the product lies in the far range");
     m.output(flags = keep("flags_q", &place, flags), "the product is NaN, +Inf, -Inf");
 }

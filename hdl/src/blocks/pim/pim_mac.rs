@@ -22,7 +22,7 @@ pub(super) const ROUND_LATENCY: u32 = 5;
 pub fn pim_mac(config: &HbmConfig) -> Block {
     let acc_bits = config.acc_bits();
     m.share_code();
-    let load = m.input(1, "takes the operands");
+    let load = m.input(1, "take the operands");
     let first = m.input(1, "the sum begins with them");
     let w = m.input(COLUMN_BITS, "FP16 column of the bank");
     let x = m.input(COLUMN_BITS, "column of the buffer, recoded");

@@ -48,7 +48,7 @@ fn quiet_macs(c: &HbmConfig) -> u32 {
 }
 
 /// A request stays until it is granted.
-#[block(m, "pim_operations_{}", suffix(config), "Operations of a PIM controller.")]
+#[block(m, "pim_operations_{}", suffix(config), "Executes the operations of a PIM controller.")]
 pub fn pim_operations(config: &HbmConfig) -> Block {
     let c = config;
     let (bank_bits, row_bits) = place_bits(c);
@@ -56,25 +56,25 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     let operation_valid = m.input(1, "there is an operation");
     let operation = m.input(
         operation_bits(c),
-        "bank, row, slot, column, steps less one, first, last, take, kind; from bit 0",
+        "bank, row, slot, column, steps minus one, first, last, take, kind; from bit 0",
     );
     let enable = m.input(1, "the multipliers may use their rows");
     let data_valid = m.input(1, "there are data to load");
-    let there = m.input(c.buffer_slots(), "slots with a column for a MAC that takes it");
-    let given = m.input(1, "a row command was given, by whomever, in the clock before");
-    let closed = m.input(1, "PPRE is given");
-    let column_go = m.input(1, "the column command is given");
+    let there = m.input(c.buffer_slots(), "slots whose column is available to a MAC that takes it");
+    let given = m.input(1, "any part issued a row command one clock ago");
+    let closed = m.input(1, "PPRE is issued");
+    let column_go = m.input(1, "the column command is issued");
     let parts = super::pim_bank::paths(c);
     let last_part = parts - 1;
     let (mut open, mut pim, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for b in 0..c.banks() {
         let opened = m.input(format!("open{b}_i"), 1, "the row buffer with the multipliers is open");
-        pim.push(m.input(format!("pim{b}_i"), 1, "opened to compute with"));
+        pim.push(m.input(format!("pim{b}_i"), 1, "the partition was opened for computing"));
         rows.push(m.input(format!("row{b}_i"), row_bits, "its last row"));
         open.push(opened);
     }
     debug_assert!(last_part < 2);
-    /// The operation in work, and the next one; the row is that of the last run.
+    /// The current operation and the next one; the row belongs to the last run.
     let finished = m.forward(1);
     let valid = m.reg(1).reset(0);
     let pop = m.wire(operation_valid & (finished | !valid));
@@ -135,7 +135,7 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     m.output(waits = run & !filled, "a MAC waits for a column");
     let mac = cat!(run, enable, all_fit, !slot_left.any(), !closing, filled);
     m.output(mac = mac.all(), "MAC is wanted");
-    m.output(take, "it takes what a read has brought for it");
+    m.output(take, "the MAC takes a column that a read has brought for it");
     m.output(gbw = load & data_valid, "GBW is wanted");
     m.output(res = results & !sum_left.any(), "RES is wanted");
     m.output(sum = sum & !sum_left.any(), "SUM is wanted");
@@ -145,8 +145,8 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     m.output(bank, "bank of SUM");
     m.output(finished, "the operation ends with this clock");
     m.output(pop, "the operation is taken");
-    m.output(busy = valid, "there is an operation in work");
-    m.output(between = step.is_zero() & !closing, "no operation is half done");
+    m.output(busy = valid, "an operation is in progress");
+    m.output(between = step.is_zero() & !closing, "no operation is partly done");
     // The window belongs to the activations of a run, which are near if few MACs are left on the row. An activation of
     // all banks does not use the window, but waits for tRRD.
     let hold = if c.all_bank_activate() {
@@ -158,5 +158,5 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
         };
         all!(valid, enable, !cat([run, all_fit, enough]).all())
     };
-    m.output(hold, "rows that are opened ahead would be in the way");
+    m.output(hold, "rows opened ahead would delay the multipliers");
 }

@@ -29,7 +29,7 @@ pub fn pim_pair(config: &HbmConfig) -> Block {
     let mut activations = Vec::new();
     for p in 0..2 {
         let valid = m.input(format!("data_valid{p}_i"), 1, "the controller drives this data bus");
-        let data = m.input(format!("data{p}_i"), BUS, "what it drives");
+        let data = m.input(format!("data{p}_i"), BUS, "data that the controller drives");
         let (row, taken) = (&rows[p], &row_taken[p]);
         let column = if p == 0 { columns[0] } else { columns[1].gated(!both_columns) };
         let instance = pim_channel::In { row: row.gated(!taken), column, data_valid: valid, data };
@@ -45,7 +45,7 @@ pub fn pim_pair(config: &HbmConfig) -> Block {
         m.output(format!("column_status{p}_o"), status, "answer to the column word");
         for (port, what) in [
             ("data_valid", "the pseudo channel drives its data bus"),
-            ("data", "what it drives"),
+            ("data", "data that the pseudo channel drives"),
             ("refresh_late", "code 64: a refresh is overdue"),
             ("write_missing", "code 65: write data missing"),
             ("write_unexpected", "code 66: write data without WR"),

@@ -17,11 +17,11 @@ pub fn pim_refresh_watch(config: &HbmConfig) -> Block {
     let parts = if config.refresh() == HbmRefresh::Bank { config.banks() } else { 1 };
     let of_parts = if parts == 1 { String::new() } else { format!("_{parts}") };
     let name = format!("pim_refresh_watch_{interval}{of_parts}");
-    let m = ModuleBuilder::new(name, "Tells when a refresh is overdue.");
+    let m = ModuleBuilder::new(name, "Detects an overdue refresh.");
     m.share_code();
     let allowance = ALLOWANCE * parts;
     let refresh = m.input(1, "a refresh is carried out");
-    let row_command = m.input(1, "there is a row command");
+    let row_command = m.input(1, "a row command is issued");
     let column_command = m.input(1, "there is a column command; it comes after the row command");
     let phase = m.reg(bits_for(interval - 1)).reset(0);
     let wraps = m.wire(phase.eq_lit((interval - 1).into()));

@@ -72,7 +72,7 @@ pub(super) fn at(slots: &Bits, slot: &Bits) -> Bits {
 }
 
 /// A request stays until it is granted.
-#[block(m, "pim_requests_{}", suffix(config), "Reads and writes of a PIM controller.")]
+#[block(m, "pim_requests_{}", suffix(config), "Executes the reads and writes of a PIM controller.")]
 pub fn pim_requests(config: &HbmConfig) -> Block {
     let c = config;
     let layout = RequestLayout::new(c);
@@ -80,26 +80,26 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
     let request_valid = m.input(1, "there is a request");
     let head = m.input(
         request = Request::bits(layout),
-        "position, columns less one, row, bank, slot, kind; from bit 0",
+        "position, columns minus one, row, bank, slot, kind; from bit 0",
     );
     let boundary_bits = bits_for(c.subarrays() - 1);
     let boundary = m.input(boundary_bits, "boundary of all banks, 0 if they are joined");
-    let turn = m.input(1, "the host may use what the multipliers use");
-    let alone = m.input(1, "nothing is to be computed");
-    let hold = m.input(1, "no row is to be opened ahead: the window is for the multipliers");
+    let turn = m.input(1, "the host may use the row buffers of the multipliers");
+    let alone = m.input(1, "no operation waits");
+    let hold = m.input(1, "do not open rows ahead: the window is for the multipliers");
     let data_valid = m.input(1, "there are data to write");
-    let soon = m.input(1, "a MAC that takes what is in `slot_o` is asked for");
-    let promised = m.input(c.buffer_slots(), "slots that a MAC has yet to take");
-    let given = m.input(1, "a row command was given, by whomever, in the clock before");
-    let row_taken = m.input(1, "what is wanted of the row bus is asked for next");
-    let column_go = m.input(1, "the column command is given");
+    let soon = m.input(1, "a MAC that takes the column in `slot_o` is requested");
+    let promised = m.input(c.buffer_slots(), "slots whose column a MAC has not taken yet");
+    let given = m.input(1, "any part issued a row command one clock ago");
+    let row_taken = m.input(1, "the row command wanted here is requested next");
+    let column_go = m.input(1, "the column command is issued");
     let parts = super::pim_bank::paths(c);
     let states: Vec<BankState> = each(c.banks(), |b| {
         let rows =
             (0..parts).map(|p| m.input(format!("row{b}_{p}_i"), layout.row, "last row of a partition"));
         let rows = rows.collect();
         let open = m.input(format!("open{b}_i"), parts, "partitions with an open row");
-        (open, m.input(format!("pim{b}_i"), parts, "opened to compute with"), rows)
+        (open, m.input(format!("pim{b}_i"), parts, "the partition was opened for computing"), rows)
     });
 
     let slots: Vec<_> = ["first", "second"]
@@ -186,7 +186,7 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
     let second_chosen = m.wire(chosen.high(groups).any());
     let of_chosen = |values: [&Bits; 2]| mux(second_chosen, values[1], values[0]);
     m.output(act = (chosen & opens).any(), "ACT is wanted");
-    m.output(urgent, "the request in work waits for an ACT");
+    m.output(urgent, "the current request waits for an ACT");
     m.output(pre = (chosen & closes).any(), "PRE is wanted");
     m.output(row_group = chosen.low(groups) | chosen.high(groups), "its bank group, one-hot");
     m.output(row_bank = of_chosen([&requests[0].bank, &requests[1].bank]), "its bank of the group");
@@ -204,9 +204,12 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
     let early = m.wire(at(&promised, &requests[0].slot));
     let free = m.wire(!early | soon);
     m.output(rdg = can & (copy | (share & free)), "RDG is wanted");
-    m.output(early = share & early, "only if the MAC that is asked for is given");
-    m.output(waits = all!(slots[0].0.q(), share, !free), "it waits for a MAC to take a slot");
-    m.output(share, "a MAC takes what it brings");
+    m.output(early = share & early, "issue RDG only if the requested MAC is issued");
+    m.output(
+        waits = all!(slots[0].0.q(), share, !free),
+        "the current request waits for a MAC to take a slot",
+    );
+    m.output(share, "a MAC takes the column that RDG reads");
     m.output(column_group = bus(&group_is), "its bank group, one-hot");
     m.output(column_bank = requests[0].bank, "its bank of the group");
     m.output(column_partition = partitions[0], "its partition");
@@ -229,6 +232,6 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
     slots[1].1.next(mux(pop, head, slots[1].1));
     m.output(pop, "the request is taken");
     m.output(finished, "a request ends with this clock");
-    m.output(shared = first_shared, "the request in work uses what the multipliers use");
-    m.output(busy = slots[0].0 | slots[1].0.q(), "there are requests in work");
+    m.output(shared = first_shared, "the current request uses the row buffers of the multipliers");
+    m.output(busy = slots[0].0 | slots[1].0.q(), "requests are in progress");
 }

@@ -7,7 +7,7 @@ use super::pim_channel_timing::Commands;
 use super::prelude::*;
 
 /// Answers are combinational.
-#[block(m, "pim_shadow_{}", suffix(config), "A controller's record of its channel.")]
+#[block(m, "pim_shadow_{}", suffix(config), "Records the state of the channel for its controller.")]
 pub fn pim_shadow(config: &HbmConfig) -> Block {
     let c = config;
     let row_ops = RowOps::inputs(&m, c);
@@ -43,7 +43,7 @@ pub fn pim_shadow(config: &HbmConfig) -> Block {
         wrong_rows.push(bank.row_flags.any());
         wrong_columns.push(bank.column_flags.any());
         m.output(format!("open{b}_o"), bank.open, "partitions with an open row, from bit 0");
-        m.output(format!("pim{b}_o"), bank.pim, "of these, opened to compute with");
+        m.output(format!("pim{b}_o"), bank.pim, "partitions opened for computing");
         for p in 0..paths(c) {
             m.output(format!("row{b}_{p}_o"), bank.row.at(p), "last row of a partition");
         }
@@ -52,6 +52,6 @@ pub fn pim_shadow(config: &HbmConfig) -> Block {
     wrong_columns.push(rules.column_flags.any());
     row_go.drive(any_of(row_ops.values()) & !any_of(&wrong_rows));
     column_go.drive(any_of(column_ops.values()) & !any_of(&wrong_columns));
-    m.output(row_go, "the row command is legal in this clock, and noted");
-    m.output(column_go, "the column command is legal in this clock, and noted");
+    m.output(row_go, "the row command is legal in this clock, and recorded");
+    m.output(column_go, "the column command is legal in this clock, and recorded");
 }

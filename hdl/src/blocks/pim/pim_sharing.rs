@@ -5,12 +5,12 @@
 
 use super::prelude::*;
 
-#[block(m, "pim_sharing_{}", suffix(config), "Slots of the buffer on their way from a read to a MAC.")]
+#[block(m, "pim_sharing_{}", suffix(config), "Tracks the slots of the buffer that a read fills for a MAC.")]
 pub fn pim_sharing(config: &HbmConfig) -> Block {
     let slots = config.buffer_slots();
-    let share = m.input(1, "RDG is given for a MAC that waits for it");
-    let take = m.input(1, "MAC is given that has waited");
-    let slot = m.input(SLOT, "slot of either");
+    let share = m.input(1, "RDG is issued for a MAC that takes its column");
+    let take = m.input(1, "a MAC that takes such a column is issued");
+    let slot = m.input(SLOT, "slot of the RDG or the MAC");
     // A MAC is chosen in the clock before it may be given.
     let mut arrives = (share, slot);
     for k in 0..config.t_cl() {
@@ -27,6 +27,6 @@ pub fn pim_sharing(config: &HbmConfig) -> Block {
         };
         bus(&each(slots, bit))
     };
-    m.output(promised = bits("promised", &share, &slot), "slots that a MAC has yet to take");
-    m.output(there = bits("there", &arrives.0, &arrives.1), "of these, those that it may");
+    m.output(promised = bits("promised", &share, &slot), "slots whose column a MAC has not taken yet");
+    m.output(there = bits("there", &arrives.0, &arrives.1), "the slots among them whose column has arrived");
 }
