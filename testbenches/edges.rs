@@ -1,4 +1,4 @@
-//! The edge of `ndp`: lost output, files that are not what they seem, signals, endless and absurd input.
+//! Edge cases of `ndp`: lost output, links and special files, signals, endless and absurd input.
 //!
 //! The binary is started from outside and no model is linked, so this is a program of its own. `ndp_testkit::programs`
 //! checks what all binaries have in common.

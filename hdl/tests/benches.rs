@@ -1,5 +1,5 @@
-//! Benches in Icarus Verilog that drive packages as a stranger would: written from the documents, with expectations of their own, and nothing
-//! of the project's models. Each check has a change of the description that it has to find.
+//! Benches in Icarus Verilog that drive packages as an outside user would: written from the documents, with their own
+//! expectations, and without the project's models. Each check has a change of the description that it has to find.
 
 use crate::common;
 use ndp_config::{DesignConfig, HbmConfig};

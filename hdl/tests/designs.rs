@@ -1,5 +1,5 @@
-//! Every preset, and configurations drawn at random from everything the limits allow, elaborate; what they are emitted
-//! as passes the linters of three tools.
+//! Every preset, and random configurations from all that the limits allow, elaborate; the emitted Verilog passes the
+//! linters of three tools.
 
 use crate::common;
 use ndp_config::{DesignConfig, HbmCommandBuses, HbmConfig};

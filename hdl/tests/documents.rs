@@ -1,5 +1,5 @@
-//! Documents: every path, section and target of cargo that they name exists, no page is too long, they use the field's words, and what
-//! they say was measured is what is stored.
+//! Documents: every path, section and cargo target that they name exists, no page is too long, they use the field's
+//! words, and the numbers that they call measured are the stored ones.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -297,7 +297,7 @@ fn purpose(file: &Path) -> String {
 #[test]
 fn the_table_of_tests_is_that_of_their_headers() {
     let mut page = "# Tests\n\nGenerated from the first words of each file, by `SNAPSHOTS=overwrite cargo test -p ndp-hdl --test tests table_of_tests`. \
-                    What `make test` leaves out, `make exhaustive` runs.\n"
+                    `make exhaustive` runs the tests that `make test` leaves out.\n"
         .to_owned();
     let mut folder = None;
     for file in test_files() {

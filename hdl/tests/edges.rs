@@ -1,4 +1,4 @@
-//! The edge of `gen-rtl`: lost output, and files that are not what they seem.
+//! Edge cases of `gen-rtl`: lost output, and links and special files.
 
 use ndp_testkit::programs::Program;
 use std::os::unix::fs::PermissionsExt;

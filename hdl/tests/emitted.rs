@@ -1,4 +1,4 @@
-//! What every emitted file keeps, of every block of three presets, or in `make exhaustive` of all.
+//! Rules that every emitted file keeps, for every block of three presets, or of all presets in `make exhaustive`.
 
 use crate::designs::of_block;
 use ndp_config::{DesignConfig, HbmConfig};

@@ -1,4 +1,4 @@
-//! Folders of blocks: each uses only those that come before it, so that none are in a circle.
+//! Folders of blocks: each uses only earlier ones, which excludes cycles.
 
 use std::collections::BTreeSet;
 use std::fs;

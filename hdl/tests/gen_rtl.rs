@@ -1,4 +1,4 @@
-//! The program `gen-rtl`: what it writes, that `--check` finds every difference, and what it refuses.
+//! The program `gen-rtl`: its output, that `--check` finds every difference, and its refusals.
 
 use crate::common;
 use std::collections::BTreeSet;

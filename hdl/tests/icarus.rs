@@ -1,5 +1,5 @@
-//! The bench for strangers in `examples/icarus`, in Icarus Verilog: as `docs/integration.md` says it is run, and with faults that it
-//! has to find.
+//! The bench for outside users in `examples/icarus`, in Icarus Verilog: run as `docs/integration.md` says, and with
+//! faults that it has to find.
 
 use crate::common;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Names of modules: those of a package begin with its name, so that several configurations can be in one simulation or netlist.
+//! Names of modules: all names in a package begin with the package's name, so that several configurations can be in one
+//! simulation or netlist.
 
 use crate::common;
 use ndp_config::DesignConfig;

@@ -1,5 +1,5 @@
-//! The multiplier unit's inputs outside of the lanes' turns, in Icarus: they must not matter. What it computes is the business of
-//! `testbenches/arithmetic/multiplier_unit.rs`.
+//! The multiplier unit's inputs outside of the lanes' turns, in Icarus: they must have no effect.
+//! `testbenches/arithmetic/multiplier_unit.rs` tests its results.
 
 use crate::common;
 use ndp_config::DesignConfig;

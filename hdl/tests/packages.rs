@@ -1,5 +1,5 @@
-//! Packages for FuseSoC and Bender: what is in them, that the technologies of RAMs do the same, and that FuseSoC runs its targets where it is
-//! installed.
+//! Packages for FuseSoC and Bender: their contents, that all RAM technologies behave the same, and that FuseSoC runs
+//! its targets where it is installed.
 
 use crate::common;
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Do the proofs prove, and are their mutants found? Those that take seconds; `ndp verify prove` runs all.
+//! Do the proofs hold, and are their mutants found? These are the proofs that take seconds; `ndp verify prove` runs
+//! all.
 
 use ndp_hdl_language::mutate::{Mutant, replaced};
 use ndp_hdl_language::{Design, Module, ModuleBuilder};

@@ -1,4 +1,4 @@
-//! Blocks on an FPGA: what is refused, what is counted, and whether a mapped netlist does what its RTL does.
+//! Blocks on an FPGA: refusals, counts of cells, and whether a mapped netlist behaves as its RTL.
 
 use ndp_synth::fpga::{Fpga, Report};
 use ndp_synth::tools;

@@ -1,4 +1,5 @@
-//! The exponential that the lanes of a rank share: alone at its ports, and mutants of it and of what leads to it in a core.
+//! The exponential that the lanes of a rank share: by itself at its ports, and mutants of it and of its inputs in a
+//! core.
 //!
 //! Random programs in `ndp_core.rs`, `cycle_model.rs` and `random_configs.rs`, and `functions.rs` element by element,
 //! also compare what a core computes with it. No expected value comes from the design or from `ndp_numerics`.

@@ -1,4 +1,5 @@
-//! Do modelled cores do what cores in RTL do, in the same cycles, for the same host? Linked ones are in `linked_system`.
+//! Do modelled cores give the same results as cores in RTL, in the same cycles, for the same host? `linked_system`
+//! tests linked cores.
 
 use common::check::Checks;
 use common::{Outcome, amount};

@@ -1,4 +1,5 @@
-//! One decoder layer in one decode step, on the small unit: every head cut, contexts from one token on, several sequences.
+//! One decoder layer in one decode step, on the small unit: every division of the heads, contexts of one token and
+//! more, several sequences.
 //!
 //! The backend compares each intermediate result with the reference; here its output is compared with a run in
 //! software, the number of comparisons is checked, and injected bits have to be found.

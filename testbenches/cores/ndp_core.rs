@@ -1,4 +1,5 @@
-//! Does the core do what its programs say, whatever the host does meanwhile, without breaking a rule of the DRAM?
+//! Does the core execute its programs correctly, whatever the host does at the same time, and without breaking a rule
+//! of the DRAM?
 //!
 //! Programs are random; the functional model, which is independent of the hardware, says what they do to DRAM.
 

@@ -1,4 +1,4 @@
-//! Do configurations that are drawn at random work as the presets do?
+//! Do random configurations work as the presets do?
 //!
 //! Legal configurations are drawn, built and simulated: random programs beside stalls, traffic of the host and warm
 //! resets, products that the planner cuts, and for configurations with a link two cores that exchange messages. Bits

@@ -1,4 +1,5 @@
-//! The monitor at its ports: is what the host reads what has happened (docs/ndp-core.md, "Counters" and "Monitor")?
+//! The monitor at its ports: does the host read the true counts and status (docs/ndp-core.md, "Counters" and
+//! "Monitor")?
 //!
 //! Products and selections of any length, with random counts of everything else beside them. Registers are read at any
 //! time and compared with this bench's model.

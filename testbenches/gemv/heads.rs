@@ -1,4 +1,4 @@
-//! Products of rows that hold several heads, at the ports of the GEMV unit: is each head's sum its own?
+//! Products of rows that hold several heads, at the ports of the GEMV unit: does each head get its own sum?
 //!
 //! Every number of heads with every batch it allows, on units with one, two and four ranks, eight and sixteen lanes;
 //! rows that end within a head, and numbers of rows that leave ranks without one; specials, which must not leave their

@@ -1,4 +1,4 @@
-//! Do partial results of several modules and of a GPU meet without a trace?
+//! Do partial results of several modules and of a GPU add up to the exact result?
 //!
 //! The rows of an `axpy` are dealt out to modules, each a core with its own DRAM, and to a GPU, which is arithmetic
 //! here. Partial results travel as exact sums (`export`, `import`) or as FP16 (`store`, `merge`); the last module

@@ -1,4 +1,5 @@
-//! Weights of 8 and 4 bits: does the core multiply with what the bits mean, in the cycles that the model says?
+//! Weights of 8 and 4 bits: does the core multiply with the values that the bits stand for, in the cycles that the
+//! model predicts?
 //!
 //! Programs are random, with all formats side by side. The functional model gives the bits, the cycle model the cycles.
 

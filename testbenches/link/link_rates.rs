@@ -1,4 +1,4 @@
-//! `ndp bench link`: are its figures those of the link, does it repeat, does it say what is wrong with its arguments?
+//! `ndp bench link`: do its figures match the link, do they repeat, and does it report bad arguments?
 //!
 //! Rates without errors are compared with what the configuration allows; errors must lower the payload and cause flits
 //! to be sent again.

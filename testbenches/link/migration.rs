@@ -1,4 +1,5 @@
-//! Neurons that move over DIMM-links while both cores compute: is every byte where it should be, or is it said that it is not?
+//! Neurons that move over DIMM-links while both cores compute: is every byte where it should be, or is the failure
+//! reported?
 //!
 //! Two cores on a cable, or three around a bridge, in lockstep with channels that make errors. Programs are random; the
 //! functional model, which knows nothing of links, says what messages and programs do to the DRAM of each.

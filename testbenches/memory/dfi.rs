@@ -1,4 +1,5 @@
-//! A rank behind its DFI port: is the device initialised as JESD79-4 says, and does every burst come and go at the times of the DFI specification?
+//! A rank with a DFI port: is the device initialised as JESD79-4 says, and does every burst come and go at the times of
+//! the DFI specification?
 //!
 //! The port's RTL lies between the pins of `rank_port` and a PHY, written here from DFI 4.0 and JESD79-4, that drives
 //! the device model from the mode registers that it was given. Read data come back at random times up to the latest

@@ -1,4 +1,5 @@
-//! Does the core do what its programs say, in the cycles that the model says, whatever the ratio and the phase of its clocks?
+//! Does the core execute its programs correctly, in the cycles that the model predicts, whatever the ratio and the
+//! phase of its clocks?
 //!
 //! The clocks are nowhere in the Verilog, so one model of `tiny` is simulated at every ratio. Bits are compared with
 //! the functional model, cycles, answers and commands with the cycle model, and the device checks every time between

@@ -1,4 +1,4 @@
-//! Models with two clocks: the order of the edges, what each of them sees, resets, and waves with true times.
+//! Models with two clocks: the order of the edges, the values at each edge, resets, and waves with true times.
 //!
 //! Runs on a self-test block with a counter on each clock and a register that samples the one with the other.
 

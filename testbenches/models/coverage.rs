@@ -1,4 +1,5 @@
-//! Does `ndp verify coverage` name exactly what a run left out, take waivers, and refuse those that waive nothing?
+//! Does `ndp verify coverage` name exactly the code that a run left out, accept waivers, and refuse those that waive
+//! nothing?
 
 use crate::program::{fails, ndp, stderr};
 use common::Outcome;

@@ -1,4 +1,4 @@
-//! Mutants of the description in models, and what `ndp verify mutate` knows of the tests.
+//! Mutants of the description in models, and the tests that `ndp verify mutate` lists for each block.
 //!
 //! `hdl/language/tests/mutants.rs` tests what a mutant is.
 

@@ -1,4 +1,5 @@
-//! Does a native model do what the Verilated one does? On every output, after every change of an input and every edge of a clock.
+//! Does a native model behave as the Verilated one? Every output is compared, after every change of an input and every
+//! edge of a clock.
 //!
 //! The emitter is trusted: nearly all other tests run on what it writes. So blocks with arrays run in lockstep with
 //! Verilator here, from the same random contents, with resets and random values on all pins, legal or not; a core runs

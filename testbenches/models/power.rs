@@ -1,5 +1,5 @@
-//! Power of a lane: its mapped netlist replayed with waves of its RTL, which it has to repeat in every cycle. A lane that stands still takes
-//! a small part of what a working one does, if its clocks are gated.
+//! Power of a lane: its mapped netlist is replayed with waves of its RTL, which it has to repeat in every cycle. An
+//! idle lane takes a small part of the power of a working one, if its clocks are gated.
 //!
 //! What a replay counts is compared with other simulators in `synth/tests/power.rs`.
 

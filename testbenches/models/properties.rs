@@ -1,4 +1,5 @@
-//! Do simulation models check the properties of a design? In each form of model, at the edge at which it happens, in arrays too.
+//! Do simulation models check the properties of a design? They have to in each form of model, at the edge of the
+//! violation, and in arrays.
 //!
 //! `hdl/language/tests/properties.rs` tests what the language prints and refuses.
 

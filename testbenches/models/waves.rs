@@ -1,4 +1,4 @@
-//! The harness on itself: ports, errors, independence of models, and waves.
+//! Tests of the harness itself: ports, errors, independence of models, and waves.
 //!
 //! Runs on the two self-test blocks, which have a port of every storage class. Waves are read back with a reader that
 //! shares no code with the writer.

@@ -1,4 +1,4 @@
-//! A channel of HBM-PIM: are the outputs of the RTL those of the device model in every clock, for any input?
+//! A channel of HBM-PIM: do the outputs of the RTL match the device model in every clock, for any input?
 //!
 //! Both get the same words on the command buses and the data bus; every answer, word on the bus and report is compared,
 //! and so every sum, by RES and SUM. Random streams meet every rule; the tables of `docs/hbm-pim.md` are gone through

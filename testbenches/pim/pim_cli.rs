@@ -1,4 +1,5 @@
-//! `ndp generate pim` from outside: modes in one table, offloading by the scheduler and by number, files, and what is said to bad arguments.
+//! `ndp generate pim` from outside: modes in one table, offloading by the scheduler and by number, files, and messages
+//! for bad arguments.
 //!
 //! The channels are the device model, which is faster, with the host's scheduler or the controller in RTL;
 //! `pim_host.rs` runs the same host on channels in RTL.

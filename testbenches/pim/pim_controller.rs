@@ -1,5 +1,5 @@
-//! The controller of a PIM channel: does it ever break a rule, does everything come back right, and do reads and MACs go on beside each
-//! other?
+//! The controller of a PIM channel: does it ever break a rule, is all returned data right, and do reads and MACs
+//! overlap?
 //!
 //! The channel is the device model, with the Verilated channel beside it in some runs: any refusal fails. What is read
 //! is compared with a map of columns, what is computed with exact sums of `rust/numerics`. Rates are measured, printed

@@ -1,5 +1,5 @@
-//! Texts with attention and FFNs in Verilated banks: are they those of the software, without and with slicing and offloading, and is
-//! an error found?
+//! Texts with attention and FFNs in Verilated banks: do they match the software, without and with slicing and
+//! offloading, and is an error found?
 //!
 //! Channels in RTL, every clock compared with the device model, with the host of `rust/librapim/src/host`; the same
 //! with the controller in RTL between them. More prompts and modes run on the device model alone in

@@ -1,4 +1,5 @@
-//! Two pseudo channels on shared command buses: does the RTL say in every clock what the device models say, whatever both are told?
+//! Two pseudo channels on shared command buses: does the RTL answer as the device models do in every clock, for any
+//! input?
 
 use common::Outcome;
 use common::pim_streams::Stream;

@@ -1,4 +1,5 @@
-//! A model whose neurons are on an SSD, with slots for a part of them: does the text stay the same, and does a token read what it lacks and no more?
+//! A model whose neurons are on an SSD, with slots for a part of them: does the text stay the same, and does a token
+//! read exactly the neurons that it lacks?
 
 use common::Outcome;
 use common::causes::every_nanosecond_has_a_cause;

@@ -1,4 +1,5 @@
-//! Several cores on links in RTL and a GPU: does a text stay the same while neurons wander over the links and the links fail?
+//! Several cores on links in RTL and a GPU: does a text stay the same while neurons migrate over the links and the
+//! links fail?
 
 use common::causes::every_nanosecond_has_a_cause;
 use common::energy::{all_energy_has_a_use, without_bus};

@@ -1,6 +1,6 @@
-//! Low-rank predictors of the MLP in a text that runs in software: misses and extras of each layer, and what
-//! they do to the perplexity, beside Hermes' predictor. `-- --nocapture low_rank` prints the tables of
-//! docs/predictor.md. And in systems whose cores and GPU predict with them.
+//! Low-rank predictors of the MLP, in a text that runs in software and in systems whose cores and GPU predict with
+//! them: misses and extras of each layer, and the perplexity, beside Hermes' predictor. `-- --nocapture low_rank`
+//! prints the tables of docs/predictor.md.
 
 use common::causes::every_nanosecond_has_a_cause;
 use common::energy::without_bus;

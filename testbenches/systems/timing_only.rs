@@ -1,4 +1,5 @@
-//! Does a system without data take exactly the time of one with data? The same activity goes through both: cycles of every program, bytes, times.
+//! Does a system without data take exactly the same time as one with data? The same activity goes through both: cycles
+//! of every program, bytes, times.
 
 use common::{Outcome, energy, some};
 use ndp_config::{DesignConfig, LlmShape, Ssd, SystemConfig, WeightFormat};

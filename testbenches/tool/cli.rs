@@ -1,4 +1,4 @@
-//! The binary `ndp` from outside: results, JSON, and what it says to bad arguments.
+//! The binary `ndp` from outside: results, JSON, and messages for bad arguments.
 //!
 //! Runs the real binary on the small unit. Every message names the value and its limit; exit code 2 means that
 //! arguments or files were refused, 3 that something could not be used, 1 that the hardware or the golden differed.

@@ -1,4 +1,4 @@
-//! `ndp model compile`: are all weights where the map says, and does `ndp run` execute what it writes, bit for bit?
+//! `ndp model compile`: are all weights where the map says, and does `ndp run` execute the programs, bit for bit?
 
 use crate::program::{json, refused};
 use common::Outcome;

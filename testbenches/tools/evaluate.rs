@@ -1,4 +1,4 @@
-//! Does `ndp evaluate` say what it found, the same every time, and refuse what it cannot use?
+//! Does `ndp evaluate` report its results, the same every time, and refuse unusable input?
 
 use ndp_config::LlmShape;
 use ndp_traces::synth::{SynthOptions, Synthesizer};

@@ -1,4 +1,4 @@
-//! The edge of `ndp evaluate`: lost output, files that are not what they seem.
+//! Edge cases of `ndp evaluate`: lost output, links and special files.
 use ndp_config::LlmShape;
 use ndp_testkit::programs::Program;
 use ndp_traces::synth::{SynthOptions, Synthesizer};

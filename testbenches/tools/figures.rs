@@ -1,4 +1,4 @@
-//! `ndp figures`: files, numbers that are kept, refusals, and how many numbers of the papers are met.
+//! `ndp figures`: files, stored numbers, refusals, and how many numbers of the papers are met.
 
 use ndp_testkit::programs::Program;
 use serde_json::Value;

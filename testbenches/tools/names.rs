@@ -1,4 +1,4 @@
-//! Names and texts of files that others have written: they reach no terminal, no path and no generated file as they are.
+//! Names and texts from files that others have written: no terminal, path or generated file receives them unchanged.
 
 use ndp_config::LlmShape;
 use ndp_testkit::programs::{Program, said};

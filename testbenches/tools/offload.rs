@@ -1,4 +1,4 @@
-//! Does `ndp offload` say what it does, and what it cannot do?
+//! Does `ndp offload` report its results, and refuse unusable input?
 
 use serde_json::Value;
 use std::process::{Command, Output};

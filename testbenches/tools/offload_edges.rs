@@ -1,4 +1,4 @@
-//! The edge of `ndp offload`: lost output, files that are not what they seem.
+//! Edge cases of `ndp offload`: lost output, links and special files.
 use ndp_testkit::programs::Program;
 
 const STEP: &str = "--llm gpt3-175b --formula --sequences 512 --batches 8";

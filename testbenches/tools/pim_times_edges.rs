@@ -1,4 +1,4 @@
-//! The edge of `ndp bench pim`: lost output, files that are not what they seem.
+//! Edge cases of `ndp bench pim`: lost output, links and special files.
 use ndp_testkit::programs::Program;
 
 /// AiM measures attention only, in a hundredth of the time.

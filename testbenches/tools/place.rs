@@ -1,4 +1,4 @@
-//! Does `ndp place` say what it does, and what it cannot do?
+//! Does `ndp place` report its results, and refuse unusable input?
 
 use ndp_config::LlmShape;
 use ndp_hermes::placement::{Instance, Options, PlacementFile, place_structured, synthetic_frequencies};

@@ -1,4 +1,4 @@
-//! The edge of `ndp place`: lost output, files that are not what they seem.
+//! Edge cases of `ndp place`: lost output, links and special files.
 use ndp_testkit::programs::Program;
 
 const PLACE: &str = "--llm llama2-7b --dimms 8 --synthetic-seed 1";

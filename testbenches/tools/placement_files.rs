@@ -1,4 +1,5 @@
-//! Do `ndp evaluate` and `ndp generate --dimms` begin with the placement of a file, and refuse one that is not for them?
+//! Do `ndp evaluate` and `ndp generate --dimms` start with the placement in a file, and refuse one made for something
+//! else?
 //!
 //! `ndp place --profile` counts what both profile, so its file has to be the placement that they compute without one,
 //! to the last figure. Another placement changes times, but neither the text nor the number of neurons that are

@@ -1,4 +1,5 @@
-//! `ndp synth power` from outside: what it refuses. `synth/tests/power.rs` and `testbenches/models/power.rs` test what it computes.
+//! `ndp synth power` from outside: its refusals. `synth/tests/power.rs` and `testbenches/models/power.rs` test its
+//! results.
 
 use super::common;
 use ndp_testkit::programs::Program;

@@ -1,4 +1,4 @@
-//! `ndp sweep`: equal results from every engine, and from a run that was killed in its middle.
+//! `ndp sweep`: equal results from every engine, and from a run that was killed halfway.
 
 use ndp_testkit::programs::Program;
 use serde_json::Value;

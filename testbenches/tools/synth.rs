@@ -1,4 +1,4 @@
-//! The binary as a user meets it: what it prints and writes, and every way to call it wrongly.
+//! `ndp synth` from outside: its text and files, and every way to call it wrongly.
 //!
 //! Figures are checked in `flow.rs`. Bad tools are shell scripts that answer like Yosys and then misbehave.
 

@@ -1,4 +1,4 @@
-//! The edge of `ndp synth`: lost output, files that are not what they seem, and tools that outlive it.
+//! Edge cases of `ndp synth`: lost output, links and special files, and tools that outlive it.
 //!
 //! The tools are shell scripts that answer like Yosys and then hang, with a child, as Yosys has ABC.
 

@@ -1,4 +1,4 @@
-//! The edge of `ndp trace`: lost output, files that are not what they seem, signals.
+//! Edge cases of `ndp trace`: lost output, links and special files, signals.
 use ndp_testkit::programs::Program;
 
 const SYNTH: &str = "synth --llm 3x64x200 --tokens 40 --out";

@@ -1,4 +1,4 @@
-//! Several clocks: what is emitted and how it behaves in Icarus, and every way to mix clocks up that is refused.
+//! Several clocks: the emitted Verilog, its behaviour in Icarus, and the refusal of every way to mix up clocks.
 
 use crate::common;
 use ndp_hdl_language::{Bits, Crossing, Design, HdlError, Module, ModuleBuilder, Pragmas};

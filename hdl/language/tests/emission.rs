@@ -1,5 +1,5 @@
-//! Designs that the language accepts: what they are printed as, that three tools take it, that registers and memories
-//! do what the language's documentation says, and that the output never changes from run to run.
+//! Designs that the language accepts: the emitted text is as recorded and the same in every run, three tools accept it,
+//! and registers and memories behave as the language's documentation says.
 //!
 //! `semantics.rs` tests the values of combinational expressions, `refusals.rs` the refusals.
 

@@ -1,4 +1,5 @@
-//! Mutants: what there is of a module, how it is written down, found again and put in. `testbenches/models/mutants.rs` has them in models.
+//! Mutants of a module: which ones exist, and how they are written down, found again and inserted.
+//! `testbenches/models/mutants.rs` tests them in models.
 
 use ndp_hdl_language::mutate::{Mutant, Mutation, replaced, with_choices};
 use ndp_hdl_language::{Design, Module, ModuleBuilder, Netlist, Op, lit, mux};

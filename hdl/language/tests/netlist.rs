@@ -1,4 +1,4 @@
-//! Which instances become an array, and what in it stays a scalar.
+//! Instances that become an array, and the parts of an array that stay scalars.
 
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, Netlist, Op, lit};
 use std::rc::Rc;

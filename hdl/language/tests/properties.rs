@@ -1,5 +1,6 @@
-//! Properties and their ghosts: what is printed, that tools read it, that a solver proves and refutes it, what is refused, and what a netlist
-//! has of them. `testbenches/models/properties.rs` tests that simulation models check them.
+//! Properties and their ghosts: the emitted text, that tools read it, that a solver proves and refutes it, the forms
+//! that are refused, and their traces in a netlist. `testbenches/models/properties.rs` tests that simulation models
+//! check them.
 
 use crate::common;
 use ndp_hdl_language::{HdlError, Module, ModuleBuilder, Netlist, lit, mux};

@@ -1,4 +1,4 @@
-//! Designs that the language must refuse: one per rule and way to break it, with the message that says where.
+//! Designs that the language must refuse: one for each rule and way to break it, with the message that names the place.
 //!
 //! `emission.rs` and `semantics.rs` test what it accepts.
 

@@ -1,4 +1,4 @@
-//! Random expressions: the emitted Verilog, simulated by Icarus, against an evaluator that knows nothing of it.
+//! Random expressions: the emitted Verilog, simulated by Icarus, against an evaluator that is independent of it.
 //!
 //! The evaluator shows that precedence, widths and slices survive the lowering: it computes on bit vectors
 //! (`Vec<bool>`, least significant bit first) and shares no code with the language.

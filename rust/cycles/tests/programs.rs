@@ -1,4 +1,4 @@
-//! Whole programs on the model alone: what it must do without hardware beside it.
+//! Whole programs on the model by itself: behaviour that needs no hardware to compare with.
 
 use ndp_config::DesignConfig;
 use ndp_cycles::{ClockRelation, CycleModel, ProgramCycles, run_program};

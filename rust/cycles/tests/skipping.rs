@@ -1,5 +1,5 @@
-//! The model skips cycles in which nothing can happen, and goes through others with part of its parts. Stepped through one by one,
-//! all cycles have to come out the same.
+//! The model skips cycles in which nothing can happen, and runs only some of its parts in others. Stepping through all
+//! cycles one by one has to give the same results.
 
 use ndp_config::DesignConfig;
 use ndp_cycles::{

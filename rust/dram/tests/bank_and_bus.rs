@@ -1,4 +1,4 @@
-//! Are the rules that are no distances kept: bank states, the data bus, the pins?
+//! Are the rules that are not distances checked: bank states, the data bus, the pins?
 
 use crate::support::*;
 use ndp_config::DramConfig;

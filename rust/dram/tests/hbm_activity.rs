@@ -1,4 +1,5 @@
-//! Is what energy depends on counted as it is defined? Counted once more from the stream of commands, clock by clock.
+//! Are the quantities that energy depends on counted as they are defined? The test counts them again from the stream of
+//! commands, clock by clock.
 
 use crate::support::hbm::{Oracle, hbm_configs, is_row};
 use crate::support::hbm_traffic::{HbmTraffic, Step};

@@ -1,4 +1,5 @@
-//! Two pseudo channels on shared command buses: who is refused, from when to when, and does all else stay as with buses of one's own?
+//! Two pseudo channels on shared command buses: which commands are refused, from when to when, and does everything else
+//! stay as with separate buses?
 
 use crate::support::Random;
 use crate::support::hbm::is_row;

@@ -1,5 +1,5 @@
 //! Does legal HBM2 traffic pass with the right data and sums, and is every command that comes a clock too early refused
-//! without a trace?
+//! without an effect?
 
 use std::collections::{HashMap, VecDeque};
 

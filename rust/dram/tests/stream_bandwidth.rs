@@ -1,4 +1,4 @@
-//! Are the analytical figures those of the paper's memory, and does a controller reach what they promise?
+//! Do the analytical figures match the paper's memory, and does a controller reach them?
 
 use crate::support::*;
 use ndp_config::{DesignConfig, DramConfig};

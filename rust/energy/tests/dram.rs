@@ -1,4 +1,4 @@
-//! Are the costs those of the formulae, and do all sums come to the same total?
+//! Do the costs follow the formulae, and do all sums give the same total?
 
 use ndp_config::DesignConfig;
 use ndp_energy::{

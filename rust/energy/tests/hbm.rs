@@ -1,4 +1,4 @@
-//! HBM-PIM: are the costs those of the table, and do all sums come to the same total?
+//! HBM-PIM: do the costs follow the table, and do all sums give the same total?
 
 use ndp_config::HbmConfig;
 use ndp_energy::{

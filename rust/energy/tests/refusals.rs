@@ -1,4 +1,4 @@
-//! Files that are refused, and what is said of them.
+//! Files that are refused, and the messages about them.
 
 use ndp_energy::{CoreConstants, DramConstants, HbmConstants, NpuConstants, SystemConstants};
 

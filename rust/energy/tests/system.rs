@@ -1,4 +1,4 @@
-//! Links, bus and devices.
+//! Energy of links, bus and devices.
 
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_energy::{

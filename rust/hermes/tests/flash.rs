@@ -1,4 +1,4 @@
-//! Windows against a model that keeps a list of the tokens and looks everything up in it.
+//! Windows of the flash tier against a model that keeps a list of the tokens and searches it.
 
 use ndp_files::said;
 use ndp_hermes::flash::{Change, Manager, Window};

@@ -1,4 +1,4 @@
-//! Do hot/cold adjustment, remapping and migration keep what must hold, whatever is asked of them?
+//! Do hot/cold adjustment, remapping and migration keep their invariants for arbitrary input?
 
 use ndp_config::{BlockKind, LlmShape, SystemConfig};
 use ndp_hermes::placement::Placement;

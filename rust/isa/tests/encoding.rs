@@ -1,4 +1,4 @@
-//! Are the bits where the document puts them, and does every word come back?
+//! Are the bits where the document puts them, and does decoding give every word back?
 
 // Footprints are lists of ranges, often of one.
 #![allow(clippy::single_range_in_vec_init)]

@@ -1,4 +1,4 @@
-//! Does the text form say everything, and what is refused in which words?
+//! Does the text form express every instruction, and is the message of each refusal right?
 
 use crate::common::Random;
 use ndp_config::WeightFormat;

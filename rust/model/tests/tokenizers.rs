@@ -1,4 +1,4 @@
-//! Tokens and texts: which options of a `tokenizer.json` count.
+//! Tokens and texts: the options of a `tokenizer.json` that have an effect.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The element-wise operations and `rne_ratio` against IEEE 754 half precision as `rustc_apfloat` (LLVM's APFloat) does it.
+//! The element-wise operations and `rne_ratio` against IEEE 754 half precision of `rustc_apfloat` (LLVM's APFloat).
 //!
 //! The pairs of `ndp_oracle::pairs` (more than TestFloat's level 1 has), every operand with a set of notable ones in both
 //! orders, a million random pairs. `make exhaustive` adds all 2^32 pairs, against the machine's double precision.

@@ -1,4 +1,4 @@
-//! What agrees with PowerInfer and with "LLM in a flash", and what their policies refuse.
+//! Agreement with the numbers of PowerInfer and "LLM in a flash", and the runs that their policies refuse.
 
 use ndp_config::{DesignConfig, LlmShape, Ssd, SystemConfig, WeightFormat};
 use ndp_librapim::offloading::Mode;

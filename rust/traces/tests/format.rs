@@ -1,4 +1,4 @@
-//! The trace format from outside: what is written is read, and nothing else is taken for a trace.
+//! The trace format from outside: a written trace can be read, and every other file is refused.
 
 use ndp_config::LlmShape;
 use ndp_files::said;

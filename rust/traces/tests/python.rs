@@ -1,4 +1,4 @@
-//! A trace that the Python writer made (`rust/traces/python/test_capture.py --write`) is one, with the bits that were meant.
+//! A trace from the Python writer (`rust/traces/python/test_capture.py --write`) is valid and has the intended bits.
 
 use ndp_traces::{Activity, TraceReader, TraceWriter};
 

@@ -1,4 +1,4 @@
-//! Synthetic traces of a small model: every statistic is what it was fitted to, and the seed decides.
+//! Synthetic traces of a small model: every statistic matches its target, and the seed determines the trace.
 
 use ndp_config::LlmShape;
 use ndp_traces::stats::{Report, Statistics};

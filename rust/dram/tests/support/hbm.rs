@@ -1,5 +1,5 @@
-//! A second opinion on HBM2: every rule written out pair by pair over the whole history. It shares nothing with the
-//! checker but `HbmConfig` and the names of commands and rules.
+//! A second opinion on HBM2: every rule written out pair by pair over the whole history. It shares only `HbmConfig` and
+//! the names of commands and rules with the checker.
 
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::Rule;

@@ -1,5 +1,5 @@
-//! Random legal commands, as early as the rules allow. It asks nothing of the checker: each command moves the first
-//! legal clocks of later commands forward, computed from `DramConfig` alone.
+//! Random legal commands, as early as the rules allow. They do not depend on the checker: each command moves the first
+//! legal clocks of later commands forward, computed only from `DramConfig`.
 
 use ndp_config::DramConfig;
 use ndp_dram::Command;

@@ -1,4 +1,4 @@
-//! Do bounds and placements keep what they promise, where the true optimum is known or a general solver finds it?
+//! Do bounds and placements hold their guarantees, where the true optimum is known or a general solver finds it?
 
 use crate::placement::common::{Sizes, below, problem, rows};
 use ndp_config::LlmShape;

@@ -1,4 +1,4 @@
-//! Are capacities and shapes kept, and is what breaks them named?
+//! Are capacities and shapes kept, and does an error name the rule that is broken?
 
 use crate::placement::common::{Sizes, problem, rows};
 use ndp_config::{LlmShape, SystemConfig};

@@ -1,4 +1,5 @@
-//! Three tiers: is the certificate right by its formula, neuron by neuron, and the placement as good as it says? Nothing here uses the solver's parts.
+//! Three tiers: does the certificate follow its formula, neuron by neuron, and is the placement as good as it says? The
+//! test uses no part of the solver.
 
 use crate::placement::common::{Sizes, below, frequencies};
 use ndp_config::{BlockKind, LlmShape, Ssd, SystemConfig};

@@ -1,5 +1,5 @@
-//! Low-rank predictors: the bits of the exact numerics, as `golden/predictor.py` finds them, and files that
-//! are refused.
+//! Low-rank predictors: the bits of the exact numerics, as `golden/predictor.py` computes them, and files that are
+//! refused.
 
 use ndp_files::Result;
 use ndp_hermes::predictor::{ActivityPredictor, Exact, LowRank, LowRankLayer};

@@ -1,4 +1,4 @@
-//! The predictor against the paper's rules written down one neuron at a time, over random streams, tables and rules.
+//! The predictor against the paper's rules, written down one neuron at a time, over random streams, tables and rules.
 
 use ndp_hermes::predictor::{LayerTable, NeuronStates, Parents, Predictor, PredictorKind, PredictorRules};
 use ndp_numerics::SplitMix64;

@@ -1,4 +1,4 @@
-//! The correlation table: what is sampled, what is stored, what is refused, and what the neurons' order does not change.
+//! The correlation table: sampling, stored contents, refusals, and independence of the order of the neurons.
 
 use ndp_hermes::predictor::{
     Confusion, LayerTable, Parents, PredictorKind, PredictorRules, evaluate, previous_block,

@@ -1,4 +1,4 @@
-//! Does every element have one place of its own, and is it the place that the rules say?
+//! Does every element have one place of its own, as the rules define it?
 
 use std::collections::{BTreeMap, BTreeSet};
 

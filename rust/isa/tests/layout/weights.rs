@@ -1,4 +1,5 @@
-//! Weights of 8 and 4 bits: has every weight and every scale a place of its own, the one of the document, and an inverse?
+//! Weights of 8 and 4 bits: does every weight and every scale have a place of its own, as the document defines it, and
+//! an inverse?
 
 use std::collections::{BTreeMap, BTreeSet};
 

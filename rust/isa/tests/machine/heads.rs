@@ -1,4 +1,5 @@
-//! Does a product of rows that hold several heads give each head its own sum? Computed here once more in plain integers.
+//! Does a product of rows that hold several heads give each head its own sum? The test computes the sums again in plain
+//! integers.
 
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::layout::{MatrixLayout, elements_of, pack_elements};

@@ -1,4 +1,4 @@
-//! Does the machine do what the document says, computed here once more in plain integers?
+//! Does the machine execute instructions as the document says? The test computes the results again in plain integers.
 
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::layout::{DimmAddress, MatrixLayout, elements_of, pack_elements, pack_words};

@@ -1,4 +1,4 @@
-//! Do partial results that meet give the bits of one machine that has computed everything?
+//! Do merged partial results have the same bits as the result of one machine that computes everything?
 
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::layout::{BufferLayout, DimmAddress, ExportedSums, MatrixLayout, elements_of, pack_elements};

@@ -1,4 +1,4 @@
-//! Products with weights of 8 and 4 bits: is each one `RNE16(q * s)`, where the document says, and the sum exact?
+//! Products with weights of 8 and 4 bits: is each weight `RNE16(q * s)`, where the document says, and is the sum exact?
 
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::layout::{DimmAddress, MatrixLayout, elements_of};

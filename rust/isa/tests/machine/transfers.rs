@@ -1,4 +1,5 @@
-//! Messages between machines: are they what was in DRAM, do they go where they should, does everybody come to an end?
+//! Messages between machines: do they carry the contents of DRAM, do they arrive where they should, and does every
+//! machine finish?
 
 use ndp_config::DesignConfig;
 use ndp_isa::machine::{Machine, SparseMemory, run_together};

@@ -1,4 +1,4 @@
-//! Where the weights of a model lie: one place for each, an inverse, and slots that neurons can move between.
+//! Places of a model's weights: one for each weight, with an inverse, and slots that neurons can move between.
 
 use ndp_config::{BlockKind, DesignConfig, LlmShape};
 use ndp_isa::layout::{DimmMap, MatrixPlace, RowRange};

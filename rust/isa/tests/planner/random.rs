@@ -1,4 +1,4 @@
-//! Products on configurations and of sizes drawn at random: whatever the planner plans, the core has to take.
+//! Products on random configurations and of random sizes: the core has to accept every plan.
 //!
 //! A plan may be refused with an error, but only one of sizes. What a planned product computes is looked at in RTL
 //! (`testbenches/cores/random_configs.rs`).

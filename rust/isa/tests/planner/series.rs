@@ -1,4 +1,4 @@
-//! Several products in one program: what is side by side, and what is legal.
+//! Several products in one program: their order, how they share the buffer, and that every plan is legal.
 
 use ndp_config::DesignConfig;
 use ndp_isa::layout::DimmMap;

@@ -1,5 +1,5 @@
-//! Offloading while texts are generated: are they the same on every device, is everything that was moved compared, does the scheduler move
-//! both FFN and attention, and are errors found?
+//! Offloading while texts are generated: are the texts the same on every device, is all moved work compared, does the
+//! scheduler move both FFN and attention, and are errors found?
 
 use crate::host::common;
 use crate::host::common::{assert_texts, memory, prompts, random_model};

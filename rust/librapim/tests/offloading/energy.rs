@@ -1,4 +1,4 @@
-//! Is the energy of a step that of its work, and do sums agree?
+//! Does the energy of a step match its work, and do the sums agree?
 
 use ndp_config::LlmShape;
 use ndp_energy::{Energy, HbmConstants, HbmEvent, NpuConstants};

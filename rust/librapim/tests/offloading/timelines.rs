@@ -1,4 +1,4 @@
-//! Do timelines keep what depends on what, and is all work in them?
+//! Do timelines keep all dependencies, and do they hold all the work?
 
 use ndp_config::LlmShape;
 use ndp_files::said;

@@ -1,4 +1,4 @@
-//! The machines: what an iteration takes is what the planners and policies say.
+//! The machines: an iteration takes the time that the planners and policies compute.
 
 use ndp_config::{DesignConfig, HbmConfig, LlmShape, SystemConfig};
 use ndp_energy::{EnergyConstants, HbmConstants, NpuConstants};

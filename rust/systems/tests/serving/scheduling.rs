@@ -1,4 +1,4 @@
-//! What must hold for any trace, on a machine whose times are a formula.
+//! Invariants that hold for any trace, on a machine whose times follow a formula.
 
 use ndp_numerics::SplitMix64;
 use ndp_systems::serving::{

@@ -1,4 +1,5 @@
-//! Texts that are served: bit for bit those of each prompt by itself, whichever request gives way and wherever a prompt is cut.
+//! Served texts: bit for bit equal to the text of each prompt by itself, whichever request gives way and wherever a
+//! prompt is cut.
 
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
