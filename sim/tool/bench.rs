@@ -151,7 +151,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let (outputs, wrong) = (sum(|s| s.figures.outputs_checked), sum(|s| s.mismatches));
     let figures = figures! {
         "efficiency" "of the roofline" {Share} Head: "roofline_cycles / cycles" = roofline_cycles as f64 / cycles.max(1) as f64;
-        "least_efficiency" "at least" {Share} Head: "least efficiency of a product"
+        "least_efficiency" "at least" {Share} Head: "smallest efficiency of a product"
             = products.iter().map(efficiency).fold(f64::INFINITY, f64::min);
         "sim_cycles_per_second" "simulation" {Real("cycles/s", 0)} Verbose: "simulated cycles in a second of wall-clock time"
             = sum(|s| s.simulated.0) as f64 / seconds;
@@ -193,7 +193,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "sim_cycles_per_second" "simulation cycles/s" {Real("cycles/s", 0)} Verbose: "simulated cycles in a second of wall-clock time"
             = summary.sim_cycles_per_second();
         "macs" "MAC" {Count} Json: "multiply-accumulates" = summary.figures.macs;
-        "density" "density" {Share} Json: "part of the rows that takes part" = job.density;
+        "density" "density" {Share} Json: "share of the rows that take part" = job.density;
         "backend" "backend" {Text} Json: "rtl or cycles" = summary.backend;
         "simulated_cycles" "simulated" {Count} Json: "core cycles simulated" = summary.simulated.0;
         "first_mismatches" "" {Data} Json: "the first wrong outputs" = summary.first_mismatches;

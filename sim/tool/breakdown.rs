@@ -30,14 +30,14 @@ impl StallBreakdown {
     pub fn figures(&self) -> Values {
         let counters = &self.counters;
         figures! {
-            "working" "working" {Cycles} Screen: "a job was in work" = counters.working;
-            "waiting_for_row" "waiting for rows" {Cycles} Screen: "no row, or no scalar of it, was there yet" = counters.waiting_for_row;
-            "waiting_for_weights" "waiting for weights" {Cycles} Screen: "the row's weights were not there yet" = counters.waiting_for_weights;
-            "waiting_for_room" "waiting for room" {Cycles} Screen: "sums of other ranks were awaited" = counters.waiting_for_room;
+            "working" "working" {Cycles} Screen: "a job was running" = counters.working;
+            "waiting_for_row" "waiting for rows" {Cycles} Screen: "no row, or no scalar of the row, had arrived yet" = counters.waiting_for_row;
+            "waiting_for_weights" "waiting for weights" {Cycles} Screen: "the row's weights had not arrived yet" = counters.waiting_for_weights;
+            "waiting_for_room" "waiting for room" {Cycles} Screen: "the group waited for sums of other ranks" = counters.waiting_for_room;
             "filling_and_draining" "filling and draining" {Cycles} Screen: "a product was running, with nothing to do for the group: its beginning and end"
                 = counters.filling;
             "rounding" "rounding" {Cycles} Screen: "sums were being rounded" = self.each(counters.round);
-            "outside" "outside of products" {Cycles} Screen: "no product and no rounding: loads, stores, instructions on their way"
+            "outside" "outside of products" {Cycles} Screen: "no product and no rounding: loads, stores, instructions in transit"
                 = self.each(counters.outside);
             "total" "all" {Cycles} Screen: "cycles times ranks" = self.each(counters.cycles);
         }

@@ -72,7 +72,7 @@ fn times<'r>(parts: impl Iterator<Item = (Policy, &'r Run, &'static str, f64)>) 
         "batch" "batch" {Count} Screen: "sequences at the same time" = run.batch;
         "name" "part" {Text} Screen: "computation or transfer, or device that the token waits for" = name;
         "ms" "ms" {Real("ms", 2)} Screen: "time in a token of each sequence" = ns / 1e6;
-        "share" "share" {Share} Screen: "part of the token's time" = ns / run.token.ns();
+        "share" "share" {Share} Screen: "share of the token's time" = ns / run.token.ns();
     }
 }
 
@@ -143,13 +143,13 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "decode_tokens_per_second" "decode" {Real("tokens/s", 2)} Screen: "rate after the prompt" = run.decode_tokens_per_second();
         "token_ms" "token" {Real("ms", 2)} Screen: "time of a token of each sequence" = run.token.ns() / 1e6;
         "waits_for" "waits for" {Text} Screen: "device that the token waits for longest" = waits_for;
-        "waits_share" "of it" {Share} Screen: "part of the token's time that it waits for this device" = most / run.token.ns();
+        "waits_share" "of it" {Share} Screen: "share of the token's time that it waits for this device" = most / run.token.ns();
         "joules_per_token" "energy of a token" {Energy} Screen: "energy of a token, the prompt's share included"
             = costs.per_token(&machine, run).iter().fold(Energy::default(), |sum, (_, energy)| sum + *energy);
         "per_kilodollar" "tokens/s per $1,000" {Real("", 2)} Screen: "rate for each 1,000 US dollars of the system's price"
             = system.usd().filter(|usd| *usd > 0.0).map(|usd| 1e3 * rate / usd);
         "prefill_ms" "prefill" {Real("ms", 0)} Verbose: "time of the prompt" = run.prefill.ns() / 1e6;
-        "resident" "in the GPU" {Share} Verbose: "part of the weights in the GPU's memory" = run.resident;
+        "resident" "in the GPU" {Share} Verbose: "share of the weights in the GPU's memory" = run.resident;
     };
     let steps = times(runs.iter().flat_map(|(policy, run)| {
         run.token.names().into_iter().map(move |name| (*policy, run, name, run.token.ns_of(name)))
@@ -173,7 +173,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let refused = rows! { refused => |(policy, batch, reason)|
         "policy" "policy" {Text} Screen: "policy" = policy;
         "batch" "batch" {Count} Screen: "sequences at the same time" = batch;
-        "reason" "reason" {Text} Screen: "why the system cannot run it" = reason;
+        "reason" "reason" {Text} Screen: "reason why the system cannot run it" = reason;
     };
     let setting = format!(
         "{} with {} weights on the system {}, {} tokens in, {} out; assumed: set {}",
@@ -206,5 +206,5 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         .data("model", "sizes of the model", &model)
         .data("system", "the system", &system)
         .data("config", "the configuration of the core (docs/configuration.md)", &design)
-        .data("assumptions", "what is assumed beyond the system's file (docs/papers.md)", &assumptions))
+        .data("assumptions", "assumptions beyond the system's file (docs/papers.md)", &assumptions))
 }

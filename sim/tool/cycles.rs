@@ -59,10 +59,10 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     // Without the `nop`s that fill the last burst.
     let instructions = rows! { program.code.iter().zip(&run.instructions) => |(code, times)|
         "taken" "taken" {Count} Screen: "cycle in which the instruction leaves the queue" = since(times.taken);
-        "started" "started" {Count} Screen: "cycle in which its part gets it; none for an instruction that needs no part" = times.started.map(since);
+        "started" "started" {Count} Screen: "cycle in which its part receives it; none for an instruction that needs no part" = times.started.map(since);
         "ended" "ended" {Count} Screen: "first cycle in which its part is free again" = times.ended.map(since);
         "text" "instruction" {Text} Screen: "the instruction" = code.to_string();
-        "malformed" "malformed" {Text} Screen: "why the core refuses it" = code.check(&config).err().map(|malformed| malformed.to_string());
+        "malformed" "malformed" {Text} Screen: "reason why the core refuses it" = code.check(&config).err().map(|malformed| malformed.to_string());
         "refused" "refused" {Count} Screen: "cycle in which the core finds it malformed" = times.refused.map(since);
     };
     let us = run.cycles as f64 * config.core().clock_ps() as f64 / 1e6;

@@ -102,11 +102,11 @@ impl CoreEnergy {
             "programs" "programs" {Energy} Screen: "DRAM and core while programs ran" = programs;
             "pj_per_mac" "per MAC" {Real("pJ", 2)} Screen: "energy of the programs for each multiply-accumulate" = programs.pj() / macs.max(1) as f64;
             "session.total" "DRAM since reset" {Energy} Screen: "DRAM since reset, between programs too";
-            "dram" "constants" {Text} Screen: "the DRAM whose currents are counted with" = constants.dram.name;
+            "dram" "constants" {Text} Screen: "the DRAM whose currents are used" = constants.dram.name;
             "macs" "multiply-accumulates" {Count} Json: "multiply-accumulates of the programs" = macs;
             "parts" "" {Data} Json: "DRAM by part, of the programs" = all;
             "core" "" {Data} Json: "core by part, of the programs" = core;
-            "operations" "" {Data} Json: "the same for each operation, with counts of commands and cycles" = operations;
+            "operations" "" {Data} Json: "energy of each operation, with counts of commands and cycles" = operations;
             "session" "" {Data} Json: "DRAM since reset: parts, and ranks with their parts, banks and counts"
                 = DimmEnergy::new(&costs, backend.unit_mut().activity());
         };
@@ -130,7 +130,7 @@ impl CoreEnergy {
 fn sums(parts: impl Iterator<Item = (String, Energy)>, total: Energy) -> Values {
     rows! { parts.filter(|(_, energy)| energy.value > 0) => |(part, energy)|
         "part" "part" {Text} Screen: "part of DRAM or core" = part;
-        "share" "share" {Share} Screen: "part of the sum" = energy.value as f64 / total.value.max(1) as f64;
+        "share" "share" {Share} Screen: "share of the sum" = energy.value as f64 / total.value.max(1) as f64;
         "energy" "energy" {Energy} Screen: "energy" = energy;
     }
 }
@@ -162,8 +162,8 @@ pub fn show_system(report: Report, runs: &[(Option<&'static str>, &EnergyBreakdo
         "policy" "policy" {Text} Screen: "policy, if there are several" = policy;
         "device" "device" {Text} Screen: "kind of device" = device;
         "part" "part" {Text} Screen: "part of the device, and its work" = part.name();
-        "kind" "kind" {Text} Json: "kind of energy, as the chart has it" = kind(part);
-        "share" "share" {Share} Screen: "part of the energy of a token" = share(energy, of);
+        "kind" "kind" {Text} Json: "kind of energy, as in the chart" = kind(part);
+        "share" "share" {Share} Screen: "share of the energy of a token" = share(energy, of);
         "energy" "energy of a token" {Energy} Screen: "energy of a token" = energy.per(of.tokens);
     };
     let operations = runs.clone().flat_map(|&(policy, of)| {
@@ -173,7 +173,7 @@ pub fn show_system(report: Report, runs: &[(Option<&'static str>, &EnergyBreakdo
     let operations = rows! { operations => |(policy, of, operation, energy)|
         "policy" "policy" {Text} Screen: "policy, if there are several" = policy;
         "operation" "operation" {Text} Screen: "product of a layer, or idle times" = operation;
-        "share" "share" {Share} Screen: "part of the energy of a token" = share(energy, of);
+        "share" "share" {Share} Screen: "share of the energy of a token" = share(energy, of);
         "energy" "energy of a token" {Energy} Screen: "energy of a token" = energy.per(of.tokens);
     };
     let ways =
@@ -183,7 +183,7 @@ pub fn show_system(report: Report, runs: &[(Option<&'static str>, &EnergyBreakdo
         "policy" "policy" {Text} Screen: "policy, if there are several" = policy;
         "name" "a token" {Text} Screen: "way in which a token is computed";
         "total" "total" {Energy} Screen: "energy of a token" = way.total();
-        "moving" "moving" {Energy} Screen: "DRAM commands, bits on their way, and the logic of cores at work";
+        "moving" "moving" {Energy} Screen: "DRAM commands, bits in transit, and the logic of active cores";
         "devices" "devices" {Energy} Screen: "standby and refresh of the DRAM, idle cores, GPU and host";
         "bytes" "weights" {Bytes} Screen: "bytes of weights that move";
         "ns" "ns" {Count} Verbose: "time of a token";

@@ -28,9 +28,9 @@ pub fn instructions(sums: &ProgramSums) -> Values {
         ..figures;
         "opcode" "instruction" {Text} Screen: "mnemonic, or the activation unit" = opcode;
         "count" "count" {Count} Screen: "instructions";
-        "cycles" "cycles in work" {Cycles} Screen: "core cycles in which one of them was in work";
+        "cycles" "cycles in work" {Cycles} Screen: "core cycles in which at least one of them was running";
         "mean_cycles" "mean" {Cycles} Screen: "cycles / count" = figures.cycles / figures.count.max(1);
-        "share" "of all cycles" {Share} Screen: "part of all cycles; parts of the core work side by side"
+        "share" "of all cycles" {Share} Screen: "share of all cycles; parts of the core work in parallel"
             = figures.cycles as f64 / cycles.max(1) as f64;
     }
 }

@@ -266,13 +266,13 @@ pub fn run(args: &Args) -> Result<Report> {
         "cols" "columns" {Count} Verbose: "elements of a row";
         "batch" "batch" {Count} Verbose: "vectors that share the matrix";
         "active_rows" "active rows" {Count} Verbose: "rows that take part" = active_rows;
-        "density" "density" {Share} Verbose: "part of the rows that takes part" = *density;
+        "density" "density" {Share} Verbose: "share of the rows that take part" = *density;
         "mode" "mode" {Text} Verbose: "dot or axpy" = *mode;
         "weights" "weights" {Text} Verbose: "format of the weights" = *weights;
         "quantisation.largest" "largest error of a weight" {Real("", 6)} Verbose: "largest distance of a quantised weight from the given one";
-        "quantisation.largest_share" "of the largest weight" {Share} Verbose: "the same as a part of the largest weight";
+        "quantisation.largest_share" "of the largest weight" {Share} Verbose: "largest distance over the largest weight";
         "quantisation.mean" "mean error of a weight" {Real("", 6)} Verbose: "mean distance of quantised weights from the given ones";
-        "quantisation.mean_share" "of the mean magnitude" {Share} Verbose: "the same as a part of the mean magnitude";
+        "quantisation.mean_share" "of the mean magnitude" {Share} Verbose: "mean distance over the mean magnitude";
         "data" "operands" {Text} Verbose: "kind of drawn operands, or the files" = operands;
         "seed" "seed" {Count} Verbose: "seed of drawn operands, active rows and stalls; null if nothing is drawn" = seeded;
         "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready" = unit.stalls;

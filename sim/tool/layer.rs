@@ -185,9 +185,9 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> Result<Report
     let figures = figures! {
         "cycles_per_token" "per token" {Cycles} Head: "cycles / batch" = cycles / u64::from(*batch);
         "zeros" = json!({"qkv_input": zeros[0], "ffn_hidden": zeros[1]});
-        "zeros.qkv_input" "zeros of the QKV input" {Share} Screen: "part of the inputs of Q, K and V that is 0";
-        "zeros.ffn_hidden" "zeros of the FFN's hidden activations" {Share} Screen: "part of the FFN's hidden activations that is 0";
-        "model_cycles" "cycle model" {Cycles} Verbose: "cycles by the cycle model, which is given the host's requests and no data but lists"
+        "zeros.qkv_input" "zeros of the QKV input" {Share} Screen: "share of the inputs of Q, K and V that is 0";
+        "zeros.ffn_hidden" "zeros of the FFN's hidden activations" {Share} Screen: "share of the FFN's hidden activations that is 0";
+        "model_cycles" "cycle model" {Cycles} Verbose: "cycles by the cycle model, which receives the host's requests and no data except lists"
             = model_cycles;
         "layer" "layer" {Count} Verbose: "layer of the model; null for random weights" = args.hidden.is_none().then_some(args.layer.unwrap_or(0));
         "hidden" "hidden" {Count} Verbose: "width of the hidden state" = step.hidden();

@@ -135,15 +135,15 @@ fn measure(mut network: Network, (ber, ghz): (f64, f64), message: u32, bytes: u6
     Ok(figures! {
         "bit_error_rate" "bit error rate" {Real("", 0)} Screen: "errors of a lane for each bit" = ber;
         "message_bytes" "message" {Real("B", 0)} Screen: "bytes of a message" = message;
-        "gb_per_s" "payload" {Real("GB/s", 3)} Screen: "payload of a direction while both work, start and end of the run included"
+        "gb_per_s" "payload" {Real("GB/s", 3)} Screen: "payload of a direction while both are active, start and end of the run included"
             = bytes_per_cycle * ghz;
-        "latency_cycles" "latency" {Real("cycles", 1)} Screen: "mean of messages alone on the link, from the first beat on the way in to the last one out"
+        "latency_cycles" "latency" {Real("cycles", 1)} Screen: "mean of single messages on the link, between the first beat in and the last beat out"
             = latency_cycles;
         "flits_sent_again" "flits sent again" {Count} Screen: "flits that one end sent again" = again;
-        "wrong_bits" "wrong bits" {Count} Screen: "bits that both directions turned"
+        "wrong_bits" "wrong bits" {Count} Screen: "bits inverted in both directions"
             = network.cables[0].channels.iter().map(|channel| channel.flipped()).sum::<u64>();
         "crc_errors" "wrong CRC" {Count} Screen: "flits that one end found damaged" = wrong;
-        "replays_asked" "replays" {Count} Screen: "replays that one end asked for" = asked;
+        "replays_asked" "replays" {Count} Screen: "replays that one end requested" = asked;
         "cycles" "cycles" {Cycles} Verbose: "core cycles of the run" = cycles;
         "bytes_per_cycle" "payload" {Real("B/cycle", 3)} Verbose: "payload of a direction in a cycle of the core" = bytes_per_cycle;
     })

@@ -16,7 +16,7 @@ pub fn show(phases: &PhaseCycles, report: Report, level: Level) -> Report {
     let rows = rows! { rows(phases) => |(phase, cycles, share)|
         "phase" "phase" {Text} Screen: "phase of a layer, or waiting" = phase;
         "cycles" "cycles" {Cycles} Screen: "core cycles" = cycles;
-        "share" "share" {Share} Screen: "part of all cycles" = share;
+        "share" "share" {Share} Screen: "share of all cycles" = share;
     };
     let bars = ChartKind::Rows { label: "phase", value: "cycles" };
     let chart = Chart::new("phases", "Cycles of each phase", caption, bars);

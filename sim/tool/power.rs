@@ -84,7 +84,7 @@ fn parts<'a>(parts: impl Iterator<Item = Part<'a>>) -> Values {
         "part" "part" {Text} Screen: "module, or instance of the top with everything below it" = name;
         "instances" "instances" {Count} Screen: "instances of the module" = counted.map(|(instances, _)| instances);
         "changes" "changes" {Real("", 4)} Screen: "changes of a net in a cycle, mean" = counted.map(|(_, changes)| changes);
-        "share" "share" {Share} Screen: "part of the window's power" = share(found, power);
+        "share" "share" {Share} Screen: "share of the window's power" = share(found, power);
     };
     rows.with(CAUSES)
 }

@@ -117,7 +117,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "says" "the hardware" {Text} Verbose: "property that is proved" = proof.says;
         "method" "method" {Text} Verbose: "runs that it covers" = method(proof);
         "outcome" "" {Data} Json: "verdict, properties and time of the proof" = outcome;
-        "mutants" "" {Data} Json: "the same for each mutant" = mutants;
+        "mutants" "" {Data} Json: "result of each mutant" = mutants;
     };
     Ok(Report::checked("verify prove", failed == 0, verdict).table("proofs", "Proofs", rows))
 }

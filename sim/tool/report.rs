@@ -51,7 +51,7 @@ impl Summary {
             "cycles" "cycles" {Cycles} Head: "core cycles of the products" = self.figures.cycles;
             "outputs_checked" "outputs" {Count} Verbose: "outputs compared with exact arithmetic" = self.figures.outputs_checked;
             "mismatches" "wrong outputs" {Count} Verbose: "outputs that differ" = self.mismatches;
-            "first_mismatches" "first mismatches" {Data} Json: "the first of them: product, row, batch, expected and actual bits"
+            "first_mismatches" "first mismatches" {Data} Json: "first wrong outputs: product, row, batch, expected and actual bits"
                 = self.first_mismatches;
             "protocol_violations" "broken timing rules" {Count} Verbose: "broken timing rules of the DRAM" = self.protocol_violations;
             "backend" "backend" {Text} Verbose: "rtl or cycles" = self.backend;

@@ -130,10 +130,10 @@ pub fn run(args: &Args) -> Result<Report> {
         "bursts_checked" "bursts" {Count} Verbose: "bursts of the DRAM compared" = check.bursts;
         "activations_checked" "activation counts" {Count} Verbose: "counts of activations compared" = check.activations;
         "mismatches" "wrong elements" {Count} Verbose: "elements that differ" = check.mismatches.len() as u64;
-        "unfenced_reads" "reads without a barrier" {Count} Verbose: "bursts that were read after a store without a barrier; what follows from them is not compared"
+        "unfenced_reads" "reads without a barrier" {Count} Verbose: "bursts that were read after a store without a barrier; results that depend on them are not compared"
             = check.unfenced_reads;
         "protocol_violations" "broken timing rules" {Count} Verbose: "broken timing rules of the DRAM" = core.protocol_violations();
-        "first_violation" "first broken rule" {Text} Verbose: "the first of them" = first_violation;
+        "first_violation" "first broken rule" {Text} Verbose: "first broken rule" = first_violation;
         "seed" "seed" {Count} Verbose: "seed of the stalls" = *seed;
         "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready" = unit.stalls;
         "program" "programs" {Text} Json: "files" = names.join(" ");

@@ -128,7 +128,7 @@ pub fn run(layer: &layer::Args, config: &DesignConfig, step: &LayerStep) -> Resu
         "message_cycles" "messages" {Cycles} Screen: "core cycles of messages, from the first instruction's offer to the end of the later side"
             = row.message_cycles();
         "meet_cycles" "merging" {Cycles} Screen: "core cycles of programs that add partial results and finish the product" = figures.merge.meet_cycles;
-        "imbalance" "most/mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean" = figures.imbalance();
+        "imbalance" "most/mean" {Real("", 3)} Screen: "cycles of the busiest DIMM over the mean" = figures.imbalance();
         "operation_cycles" = figures.operation_cycles;
         "operation_cycles.q" "Q" {Cycles} Verbose: "core cycles of queries";
         "operation_cycles.k" "K" {Cycles} Verbose: "core cycles of keys";
@@ -158,8 +158,8 @@ pub fn run(layer: &layer::Args, config: &DesignConfig, step: &LayerStep) -> Resu
                 "ffn" "FFN" {Count} Verbose: "size of the FFN" = step.ffn();
                 "weights" "weights" {Text} Verbose: "format of the weights" = step.layer().weights();
                 "context" "context" {Count} Verbose: "positions in the caches" = shape.positions;
-                "qkv_zeros" "zeros among inputs of Q, K, V" {Share} Verbose: "part of the inputs of Q, K and V that is 0" = zeros[0];
-                "fc2_zeros" "zeros among inputs of FC2" {Share} Verbose: "part of the inputs of FC2 that is 0" = zeros[1];
+                "qkv_zeros" "zeros among inputs of Q, K, V" {Share} Verbose: "share of the inputs of Q, K and V that is 0" = zeros[0];
+                "fc2_zeros" "zeros among inputs of FC2" {Share} Verbose: "share of the inputs of FC2 that is 0" = zeros[1];
             })
         .table("rows", "Numbers of DIMMs", table)
         .chart(Chart::new("rows", "Speed-up", caption, bars))

@@ -128,7 +128,7 @@ fn row(case: &'static str, arguments: String, cycles: Option<u64>, seconds: [f64
         "case" "case" {Text} Screen: "what runs" = case;
         "cycles" "cycles" {Count} Screen: "core cycles, where one core is simulated" = cycles;
         "native_seconds" "native" {Real("s", 2)} Screen: "seconds of wall-clock time with native models" = native;
-        "verilated_seconds" "Verilated" {Real("s", 2)} Screen: "the same with Verilated models" = verilated;
+        "verilated_seconds" "Verilated" {Real("s", 2)} Screen: "seconds with Verilated models" = verilated;
         "ratio" "ratio" {Real("", 2)} Screen: "verilated_seconds / native_seconds" = verilated / native;
         "native_cycles_per_second" "native" {Real("cycles/s", 0)} Screen: "cycles in a second with native models" = rate(native);
         "verilated_cycles_per_second" "Verilated" {Real("cycles/s", 0)} Verbose: "cycles in a second with Verilated models" = rate(verilated);
@@ -154,7 +154,7 @@ pub fn profile(config: &DesignConfig, jobs: &[(GemvShape, gemv::Args)]) -> Resul
     let rows = rows! { rows => |(product, cycles, share, ModuleShare { module, seconds, operations })|
         "product" "product" {Text} Screen: "mode and sizes" = product;
         "module" "module, all instances" {Text} Screen: "module" = module;
-        "share" "time" {Share} Screen: "part of the time of all modules" = share;
+        "share" "time" {Share} Screen: "share of the time of all modules" = share;
         "operations_per_cycle" "operations/cycle" {Real("", 1)} Screen: "operations of the netlist in a core cycle" = operations / cycles as f64;
         "seconds" "time" {Real("s", 3)} Json: "time of the module" = seconds;
         "operations" "operations" {Count} Json: "operations of the netlist" = operations;

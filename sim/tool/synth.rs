@@ -98,7 +98,7 @@ fields! { TOTAL
 fields! { MODULE
     "module" "module" {Text} Screen: "module, parents first";
     "instances" "instances" {Count} Screen: "instances in the block";
-    "share_percent" "%" {Real("", 1)} Screen: "part of the logic, by area or without a library by transistors";
+    "share_percent" "%" {Real("", 1)} Screen: "share of the logic, by area or without a library by transistors";
     "own" "" {Data} Json: "an instance without its children: generic gates, cells of the library and timing; null for a memory macro";
     "memory" "" {Data} Json: "words and bits of a word of a memory macro";
     "total" "" {Data} Json: "all instances without their children";
@@ -223,7 +223,7 @@ fn report(synthesis: &Synthesis, path: &Path) -> Report {
         ..path;
         "module" "module" {Text} Screen: "module" = module;
         "paths" "paths" {Text} Screen: "all, or register to register" = paths;
-        "slack_ps" "slack" {Real("ps", 1)} Screen: "period, or the part of it that the path has, minus arrival and setup";
+        "slack_ps" "slack" {Real("ps", 1)} Screen: "period, or the part of it available to the path, minus arrival and setup";
         "min_period_ps" "shortest period" {Real("ps", 1)} Screen: "shortest period at which the path has no negative slack";
         "from" "from" {Text} Screen: "register or port where the path starts";
         "to" "to" {Text} Screen: "register or port where the path ends";

@@ -130,8 +130,8 @@ impl Schema {
             .iter()
             .map(|(name, lines)| format!("\n## ndp {name}\n\n{}{}\n", Self::HEAD, lines.join("\n")));
         format!(
-            "# JSON of each command\n\nWhat `--json` prints: every path with its unit and meaning, as `ndp schema COMMAND` lists them and `ndp sweep` takes \
-             them. `*` is any index. With `--csv DIR`, each table is a file, and `schema.csv` has these lines for that result. Some paths are only there with \
+            "# JSON of each command\n\nEvery path that `--json` prints, with its unit and meaning, as `ndp schema COMMAND` lists them and `ndp sweep` takes \
+             them. `*` is any index. With `--csv DIR`, each table is a file, and `schema.csv` has these lines for that result. Some paths exist only with \
              the options that they belong to.\n{}",
             sections.collect::<String>()
         )

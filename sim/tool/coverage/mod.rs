@@ -136,11 +136,11 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "lines.all" "lines" {Count} Screen: "lines";
         "lines.waived" "waived" {Count} Screen: "lines that need not run";
         "lines.covered" "run" {Count} Verbose: "lines that run";
-        "line_share" "covered" {Share} Screen: "part of the other lines that runs" = share(&row.lines);
+        "line_share" "covered" {Share} Screen: "share of the other lines that runs" = share(&row.lines);
         "bits.all" "bits" {Count} Screen: "bits";
         "bits.waived" "waived" {Count} Screen: "bits that need not change";
         "bits.covered" "change" {Count} Verbose: "bits that change";
-        "bit_share" "changed" {Share} Screen: "part of the other bits that changes" = share(&row.bits);
+        "bit_share" "changed" {Share} Screen: "share of the other bits that changes" = share(&row.bits);
         "gaps" "" {Data} Json: "what is not covered: branch or signal, bits, places, and the reason if it is waived";
     };
     let gaps = below.iter().flat_map(|row| &row.gaps).filter(|gap| gap.waived.is_none());

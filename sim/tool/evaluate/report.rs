@@ -10,46 +10,46 @@ fields! { POLICY
     "tokens_per_second" "tokens/s" {Real("tokens/s", 2)} Screen: "tokens after the prompt in a second";
     "token_us" "token" {Real("us", 0)} Screen: "mean time of a token";
     "mlp_us" "its MLPs" {Real("us", 0)} Screen: "time of all MLP blocks of a token, as in Fig. 13 of the Hermes paper";
-    "gpu_share" "GPU" {Share} Screen: "part of the active neurons that the GPU computed";
+    "gpu_share" "GPU" {Share} Screen: "share of the active neurons that the GPU computed";
     "imbalance" "most/mean" {Real("", 3)} Screen: "active neurons of the most loaded DIMM over the mean of all DIMMs, mean over tokens";
     "upload_bytes_per_token" "to the GPU" {Bytes} Screen: "bytes copied to the GPU for a token";
     "migration_bytes_per_token" "moved" {Bytes} Screen: "bytes that change DIMMs for a token";
-    "windows.before" "windows" {Real("", 3)} Verbose: "most loaded DIMM over the mean, over windows as they were computed";
-    "windows.planned" "planned" {Real("", 3)} Verbose: "the same windows with the moves that were planned after them";
+    "windows.before" "windows" {Real("", 3)} Verbose: "load of the most loaded DIMM over the mean, for windows as they were computed";
+    "windows.planned" "planned" {Real("", 3)} Verbose: "load of the most loaded DIMM over the mean, for windows with the moves planned after them";
     "windows.windows" "number of windows" {Count} Verbose: "windows of blocks";
-    "windows.most_before" "" {Real("", 0)} Json: "active neurons of the most loaded DIMM, added up over windows";
-    "windows.most_planned" "" {Real("", 0)} Json: "the same with the moves that were planned after them";
-    "windows.mean" "" {Real("", 0)} Json: "mean of the DIMMs, added up over windows";
+    "windows.most_before" "" {Real("", 0)} Json: "active neurons of the most loaded DIMM, summed over windows";
+    "windows.most_planned" "" {Real("", 0)} Json: "active neurons of the most loaded DIMM with the moves planned after each window, summed";
+    "windows.mean" "" {Real("", 0)} Json: "mean of the DIMMs, summed over windows";
     "migrations_dropped" "dropped" {Count} Verbose: "moves that were planned and not made";
     "prompt_us" "prompt" {Real("us", 0)} Verbose: "time of the prompt";
-    "flash.hit_rate" "with a slot" {Share} Verbose: "part of the neurons that DIMMs needed that had a slot";
+    "flash.hit_rate" "with a slot" {Share} Verbose: "share of the neurons needed by DIMMs that had a slot";
     "flash.resident_share" "slots" {Share} Verbose: "slots of the DIMMs over neurons of the MLPs";
     "flash.bundles_per_token" "bundles" {Real("", 1)} Verbose: "bundles that the SSD reads for a token";
     "flash.ssd_bytes_per_token" "from the SSD" {Bytes} Verbose: "bytes that the SSD reads for a token";
-    "flash.ssd_busy_share" "SSD reads" {Share} Verbose: "part of the time in which the SSD reads";
-    "flash.ssd_critical_share" "waits for SSD" {Share} Verbose: "part of the time in which the token waits for the SSD";
-    "flash" "" {Data} Json: "neurons on an SSD, as ndp generate has it; missing if the DIMMs hold all neurons";
+    "flash.ssd_busy_share" "SSD reads" {Share} Verbose: "share of the time in which the SSD reads";
+    "flash.ssd_critical_share" "waits for SSD" {Share} Verbose: "share of the time in which the token waits for the SSD";
+    "flash" "" {Data} Json: "neurons on an SSD, as in ndp generate; missing if the DIMMs hold all neurons";
     "operation_us" "" {Data} Json: "mean time of a token by operation, in us";
     "estimated" "" {Data} Json: "with --fast: programs run and estimated, and the errors of estimates that were compared with a run";
     "time" "" {Data} Json: "time of the tokens by device and cause, in ns";
     "energy" "" {Data} Json: "energy of the tokens by device, part and operation, in fJ";
     "tokens" "" {Data} Json: "each token: time, cycles and neurons";
-    "records" "" {Data} Json: "each token: what the scheduler moved";
+    "records" "" {Data} Json: "each token: moves of the scheduler";
 }
 
 fields! { ABLATION
     "from" "slower policy" {Text} Screen: "policy whose time is divided";
     "to" "faster policy" {Text} Screen: "policy whose time divides";
-    "ratio" "here" {Real("", 2)} Screen: "MLP time of the one over that of the other";
+    "ratio" "here" {Real("", 2)} Screen: "MLP time of the first policy over MLP time of the second";
     "paper" "paper" {Real("", 2)} Screen: "the ratio in Fig. 13 of the Hermes paper (section V-C)";
 }
 
 fields! { PREDICTOR
-    "name" "goes by" {Text} Screen: "information that the predictor has";
-    "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons";
+    "name" "goes by" {Text} Screen: "information that the predictor uses";
+    "accuracy" "accuracy" {Share} Screen: "correctly predicted neurons over all neurons";
     "precision" "precision" {Share} Screen: "active neurons among those predicted to be active";
     "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
-    "attention" "" {Data} Json: "counts of the neurons in front of attention";
+    "attention" "" {Data} Json: "counts of the neurons before attention";
     "mlp" "" {Data} Json: "counts of the neurons of the MLPs";
     "tokens" "" {Data} Json: "accuracy of each token";
     "token_recall" "" {Data} Json: "recall of each token";
@@ -124,13 +124,13 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
                 "profiled_tokens" "tokens profiled" {Count} Verbose: "tokens of the sequences before the last" = result.profiled_tokens;
                 "prompt_tokens" "tokens of the prompt" {Count} Verbose: "tokens of the last sequence's prompt" = result.prompt_tokens;
                 "generated_tokens" "tokens generated" {Count} Verbose: "tokens of the last sequence after its prompt" = result.generated_tokens;
-                "density" "active neurons" {Share} Screen: "part of the neurons that are active" = result.density;
+                "density" "active neurons" {Share} Screen: "share of the neurons that are active" = result.density;
                 "placement" = result.placement;
                 "placement.gap" "placement above its bound" {Share} Verbose: "objective over bound of the linear relaxation, minus 1";
                 "placement.objective_us" "objective of the placement" {Real("us", 1)} Verbose: "time that the placement minimises";
                 "placement.bound_us" "bound" {Real("us", 1)} Verbose: "bound of the linear relaxation";
                 "placement.gpu_bytes" "neurons on the GPU" {Bytes} Screen: "bytes of neurons that the placement gives the GPU";
-                "placement.given" "placement of a file" {Text} Verbose: "whether the placement was given; otherwise it is that of the offline method";
+                "placement.given" "placement of a file" {Text} Verbose: "whether the placement is from a file; otherwise the offline method computed it";
             })
         .table("policies", "Policies", (POLICY, policies))
         .table("ablation", "MLP time of one policy over that of another", (ABLATION, ablation));
@@ -153,7 +153,7 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
     report = tokens(report, policies);
     let similarity = rows! { (1..).zip(similarity) => |(distance, &similarity)|
         "distance" "distance" {Count} Screen: "distance of two tokens" = distance;
-        "similarity" "similarity" {Real("", 3)} Screen: "twice the active neurons that both tokens have over those of the one plus those of the other, mean"
+        "similarity" "similarity" {Real("", 3)} Screen: "twice the active neurons that both tokens share over the sum of their active neurons, mean"
             = similarity;
     };
     let (x, y) = (("distance", "distance in tokens"), ("similarity", 1.0, "similarity"));
@@ -167,9 +167,9 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
         shares.map(move |(token, (accuracy, recall))| (of.name, token, accuracy, recall))
     });
     let predictions = rows! { each => |(name, token, accuracy, recall)|
-        "name" "goes by" {Text} Screen: "information that the predictor has" = name;
+        "name" "goes by" {Text} Screen: "information that the predictor uses" = name;
         "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
-        "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons" = accuracy;
+        "accuracy" "accuracy" {Share} Screen: "correctly predicted neurons over all neurons" = accuracy;
         "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = recall;
     };
     let of = |key, axis, reference| lines(("token", "token"), (key, 1.0, axis), ("name", ""), reference);
@@ -190,7 +190,7 @@ fn tokens(report: Report, policies: &[PolicyResult]) -> Report {
         let bundles = of.flash.as_ref().and_then(|flash| flash.figures.tokens.get(token));
         "policy" "policy" {Text} Screen: "policy of the scheduler" = of.policy;
         "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
-        "gpu_share" "GPU" {Share} Screen: "part of the active neurons that the GPU computed"
+        "gpu_share" "GPU" {Share} Screen: "share of the active neurons that the GPU computed"
             = figures.gpu_neurons as f64 / (figures.gpu_neurons + cold).max(1) as f64;
         "imbalance" "most/mean" {Real("", 3)} Screen: "active neurons of the most loaded DIMM over the mean of all DIMMs"
             = of.records.get(token).map(|record| record.imbalance);

@@ -179,7 +179,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "survived" "survive" {Count} Screen: "mutants that a run tells from the original, and no test sees" = one.count(Fate::Survived);
         "undecided" "undecided" {Count} Screen: "mutants of which the solver says neither" = one.count(Fate::Undecided);
         "waived" "waived" {Count} Screen: "survivors with a reason" = one.count(Fate::Waived);
-        "score" "score" {PERCENT} Screen: "part of the mutants that tests and proofs find, without the equivalent and waived ones";
+        "score" "score" {PERCENT} Screen: "share of the mutants that tests and proofs find, without the equivalent and waived ones";
         "bar" "bar" {PERCENT} Screen: "least score" = one.block.kind.bar();
         "all" "of" {Count} Verbose: "mutants that there are";
         "block.kind" "kind" {Text} Verbose: "arithmetic or control";

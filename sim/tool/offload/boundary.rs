@@ -84,7 +84,7 @@ pub fn run(
         "weights" "subarrays for weights" {Count} Screen: "subarrays of a bank for weights" = room.weights;
         "kv" "for K, V" {Count} Screen: "subarrays of a bank for keys and values" = room.kv;
         "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = sequence;
-        "asked" "asked" {Count} Screen: "requests that were asked for" = asked;
+        "asked" "asked" {Count} Screen: "requested batch size" = asked;
         "batch" "batch" {Count} Screen: "requests that there is room for" = batch;
         "copies" "copies" {Count} Screen: "copies of the keys and values" = room.copies;
         "mode" "mode" {Text} Screen: "mode";
@@ -99,7 +99,7 @@ pub fn run(
         "requests" "requests" {Count} Json: "requests that there is room for";
         "copies" "copies" {Count} Json: "copies of the keys and values";
         "sequence" "tokens" {Count} Json: "tokens in K and V of each request" = point.sequence;
-        "asked" "asked" {Count} Json: "requests that were asked for" = point.asked;
+        "asked" "asked" {Count} Json: "requested batch size" = point.asked;
         "batch" "batch" {Count} Json: "requests that are served" = point.batch;
         "modes" "" {Data} Json: "rate and offloading in each mode" = point.modes;
     };

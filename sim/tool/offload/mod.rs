@@ -224,7 +224,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     Ok(report::report((&model, &hardware), &cells, systems, (times, args.energy))
         .figures(figures! {
             "rule" "rule" {Text} Verbose: "the memory's side of equation 1" = args.rule;
-            "offload_ffn" "FFN offloaded" {Count} Verbose: "requests of each group whose FFN the memory gets, in place of algorithm 1's; null if the algorithm decides"
+            "offload_ffn" "FFN offloaded" {Count} Verbose: "requests of each group whose FFN the memory computes, instead of algorithm 1's number; null if the algorithm decides"
                 = args.offload_ffn;
             "times" "times" {Text} Verbose: "source of times of work in memory: table, formula or device model" = times;
         })

@@ -128,7 +128,7 @@ pub fn report(
         "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = cell.sequence;
         "by_equation" "equation" {Text} Screen: "requests offloaded in a middle layer by equations 1 and 2: m of the FFN, n of attention"
             = chosen(&cell.equation);
-        "by_slot" "slot" {Text} Screen: "the same with Q, K and V waiting for the FFN" = chosen(&cell.slot);
+        "by_slot" "slot" {Text} Screen: "requests offloaded in a middle layer if Q, K and V wait for the FFN" = chosen(&cell.slot);
         "best" "best" {Text} Screen: "whether trying all numbers gives the same"
             = [&cell.equation, &cell.slot].iter().all(|one| one.chosen == one.exhaustive);
         "small" "small" {Text} Json: "the groups are smaller than the number of channels (algorithm 1, lines 10 to 12)" = cell.small;
@@ -146,8 +146,8 @@ pub fn report(
     });
     let means = rows! { means => |(mode, points, geometric, arithmetic)|
         "system" "system" {Text} Screen: "mode or system" = name(mode);
-        "geometric" "geometric mean" {Real("", 2)} Screen: "times as fast as the first system, geometric mean of all points" = geometric;
-        "arithmetic" "arithmetic mean" {Real("", 2)} Screen: "times as fast as the first system, arithmetic mean of all points" = arithmetic;
+        "geometric" "geometric mean" {Real("", 2)} Screen: "speed-up over the first system, geometric mean of all points" = geometric;
+        "arithmetic" "arithmetic mean" {Real("", 2)} Screen: "speed-up over the first system, arithmetic mean of all points" = arithmetic;
         "points" "points" {Count} Screen: "points" = points;
     };
     let table = rows! { steps(cells, shown) => |step|
@@ -156,13 +156,13 @@ pub fn report(
         "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = cell.sequence;
         "system" "system" {Text} Screen: "mode or system" = name(step.mode);
         "step_ms" "step" {Real("ms", 1)} Screen: "time of a decode step" = own.step_us / 1e3;
-        "times" "times as fast" {Real("", 2)} Screen: "step of the first system over this one" = step.times();
-        "npu_busy" "NPU busy" {Share} Screen: "part of the step for which the NPU has work" = own.npu_busy;
-        "pim_busy" "PIM busy" {Share} Screen: "part of the step for which the banks have work" = own.pim_busy;
+        "times" "times as fast" {Real("", 2)} Screen: "step of the first system over the step of this one" = step.times();
+        "npu_busy" "NPU busy" {Share} Screen: "share of the step for which the NPU has work" = own.npu_busy;
+        "pim_busy" "PIM busy" {Share} Screen: "share of the step for which the banks have work" = own.pim_busy;
         "offloaded" "offloaded" {Text} Screen: "requests offloaded in a middle layer: m of the FFN, n of attention, or a group as a whole" = moved(own);
-        "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "requests over the step" = own.tokens_per_second;
-        "npu_macs" "NPU MACs" {Share} Verbose: "MACs of the NPU over those that it could do in the step" = own.npu_macs;
-        "pim_macs" "PIM MACs" {Share} Verbose: "MACs of the banks over those that they could do in the step" = own.pim_macs;
+        "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "requests divided by the time of the step" = own.tokens_per_second;
+        "npu_macs" "NPU MACs" {Share} Verbose: "MACs of the NPU over its peak MACs in the step" = own.npu_macs;
+        "pim_macs" "PIM MACs" {Share} Verbose: "MACs of the banks over their peak MACs in the step" = own.pim_macs;
         "npu_idle_ms" "NPU idle" {Real("ms", 1)} Verbose: "time for which the NPU waits" = own.npu_idle_us / 1e3;
         "pim_idle_ms" "PIM idle" {Real("ms", 1)} Verbose: "time for which the banks wait" = own.pim_idle_us / 1e3;
         "energy_of_token" "energy of a token" {Energy} Verbose: "energy of the step over its requests" = own.energy.total.per(cell.batch.into());

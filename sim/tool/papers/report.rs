@@ -14,15 +14,15 @@ const SCREEN: usize = 20;
 
 fields! { ROW
     "paper_name" "paper" {Text} Screen: "paper";
-    "item" "what" {Text} Screen: "what the number is";
+    "item" "what" {Text} Screen: "meaning of the number";
     "paper" "paper" {Digits} Screen: "number that the paper states";
-    "fitted" "fitted" {Digits} Screen: "with one set of assumptions for all figures of the paper; null if it is not computed";
+    "fitted" "fitted" {Digits} Screen: "number computed with one set of assumptions for all figures of the paper; null if it is not computed";
     "ratio" "ratio" {Digits} Screen: "fitted over the paper's number";
-    "stated" "stated" {Digits} Screen: "with what the paper states only";
+    "stated" "stated" {Digits} Screen: "number computed only from values that the paper states";
     "figure" "figure" {Text} Screen: "figure, table or section";
     "unit" "unit" {Text} Verbose: "unit of the numbers";
-    "cause" "cause" {Text} Screen: "why the number differs by more than 15 %, or is not computed";
-    "bound" "" {Text} Json: "exact, at-most or at-least: what the paper's number is";
+    "cause" "cause" {Text} Screen: "reason why the number differs by more than 15 %, or is not computed";
+    "bound" "" {Text} Json: "kind of the paper's number: exact, at-most or at-least";
 }
 
 fields! { BAR
@@ -136,8 +136,8 @@ pub fn report(outcome: &Outcome, charts: &[(String, String, String)], page: Stri
     };
     let report = Report::answer("figures", counts)
         .note(
-            "each number is computed with what the paper states only (stated), and with one set of assumptions for all figures of the paper \
-             (fitted); ratio is fitted over the paper's number. Times of NDP-DIMMs come from the cycle model of the core",
+            "each number is computed only from values that the paper states (stated), and with one set of assumptions for all figures of \
+             the paper (fitted); ratio is fitted over the paper's number. Times of NDP-DIMMs come from the cycle model of the core",
         )
         .note(format!("{page} has all numbers with charts and the assumptions, and so have --verbose and --json"))
         .table_at(level, None, ("rows", "numbers"), (ROW, &outcome.rows))

@@ -108,10 +108,10 @@ impl Figures {
         let row = figures! {
             "mode" "mode" {Text} Screen: "mode" = mode;
             "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "generated tokens over the time" = tokens_per_second;
-            "npu_only" "NPU only" {Share} Screen: "part of the clocks in which only the NPU is busy" = part(npu_busy - both_busy);
-            "both" "both" {Share} Screen: "part of the clocks in which NPU and banks are busy" = part(both_busy);
-            "pim_only" "banks only" {Share} Screen: "part of the clocks in which only the banks are busy" = part(pim_busy - both_busy);
-            "neither" "neither" {Share} Screen: "part of the clocks in which both wait" = part(outcome.clocks + both_busy - npu_busy - pim_busy);
+            "npu_only" "NPU only" {Share} Screen: "share of the clocks in which only the NPU is busy" = part(npu_busy - both_busy);
+            "both" "both" {Share} Screen: "share of the clocks in which NPU and banks are busy" = part(both_busy);
+            "pim_only" "banks only" {Share} Screen: "share of the clocks in which only the banks are busy" = part(pim_busy - both_busy);
+            "neither" "neither" {Share} Screen: "share of the clocks in which both wait" = part(outcome.clocks + both_busy - npu_busy - pim_busy);
             "energy.per_token" "energy of a token" {Energy} Screen: "energy of the memory over generated tokens";
             "clocks_per_token" "clocks per token" {Real("", 0)} Verbose: "clocks over generated tokens" = outcome.clocks as f64 / tokens.max(1) as f64;
             "clocks" "clocks" {Cycles} Verbose: "clocks after the writing of the weights" = outcome.clocks;

@@ -32,7 +32,7 @@ pub fn report(
         "prompts" "prompts" {Text} Screen: "texts to continue, each a request" = &args.prompt;
         "texts" "texts" {Text} Screen: "continuation of each prompt" = alone.iter().map(|generation| generation.text.as_str()).collect::<Vec<_>>();
         "channel" "channels" {Text} Verbose: "rtl: RTL, compared with the device model in every clock; model: the device model" = args.channel;
-        "controller" "commands by" {Text} Verbose: "software: the host's scheduler; rtl: the controller in RTL, which is given requests"
+        "controller" "commands by" {Text} Verbose: "software: the host's scheduler; rtl: the controller in RTL, which receives requests"
             = args.controller;
         "seed" "seed" {Count} Verbose: "seed of the sampler" = args.seed;
     };
@@ -51,20 +51,20 @@ pub fn report(
         "group" "group" {Count} Screen: "group";
         "step" "step" {Count} Screen: "step of the group";
         "clock" "clock" {Count} Screen: "clock of the decision";
-        "requests" "requests" {Count} Screen: "requests of the group that are not done";
+        "requests" "requests" {Count} Screen: "unfinished requests of the group";
         "context" "context" {Count} Screen: "their longest context";
         "other_requests" "of the other" {Count} Screen: "requests of the other group";
         "other_context" "its context" {Count} Screen: "their longest context";
         "ffn" "FFN" {Count} Screen: "requests whose FFN the banks compute (equation 1)";
         "mha" "attention" {Count} Screen: "requests whose attention the NPU computes (equation 2)";
         "on_npu.npu_before" "FFN: NPU before" {Real("ps", 0)} Screen: "expected time of the NPU for a layer without offloading, by equation 1";
-        "on_npu.npu" "NPU with it" {Real("ps", 0)} Screen: "the same with offloading";
+        "on_npu.npu" "NPU with it" {Real("ps", 0)} Screen: "expected time of the NPU with offloading";
         "on_npu.pim_before" "banks before" {Real("ps", 0)} Screen: "expected time of the banks without offloading";
-        "on_npu.pim" "banks with it" {Real("ps", 0)} Screen: "the same with offloading";
+        "on_npu.pim" "banks with it" {Real("ps", 0)} Screen: "expected time of the banks with offloading";
         "in_attention.npu_before" "attention: NPU before" {Real("ps", 0)} Screen: "expected time of the NPU for a layer without offloading, by equation 2";
-        "in_attention.npu" "NPU with it" {Real("ps", 0)} Screen: "the same with offloading";
+        "in_attention.npu" "NPU with it" {Real("ps", 0)} Screen: "expected time of the NPU with offloading";
         "in_attention.pim_before" "banks before" {Real("ps", 0)} Screen: "expected time of the banks without offloading";
-        "in_attention.pim" "banks with it" {Real("ps", 0)} Screen: "the same with offloading";
+        "in_attention.pim" "banks with it" {Real("ps", 0)} Screen: "expected time of the banks with offloading";
         "on_npu" "" {Data} Json: "solution of equation 1 with times in ps; null without the scheduler";
         "in_attention" "" {Data} Json: "solution of equation 2 with times in ps; null without the scheduler";
     };
@@ -184,7 +184,7 @@ fn parts(figures: &[Figures]) -> Values {
                 "by" "by" {Text} Screen: "how the energy is split" = by;
                 "mode" "mode" {Text} Screen: "mode" = f.mode;
                 "name" "part" {Text} Screen: "operation, command, part or channel" = name;
-                "share" "share" {Share} Screen: "part of the memory's energy" = of.value as f64 / energy.total.value.max(1) as f64;
+                "share" "share" {Share} Screen: "share of the memory's energy" = of.value as f64 / energy.total.value.max(1) as f64;
                 "energy" "of a token" {Energy} Screen: "energy over generated tokens" = of.per(f.tokens as u64);
             }));
         };

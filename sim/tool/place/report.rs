@@ -50,7 +50,7 @@ pub fn report(
         "grouping_seconds" "grouping" {MS} Verbose: "wall-clock time of grouping";
         "placing_seconds" "placing" {MS} Verbose: "wall-clock time of placing";
         "group_bound_us" "bound of groups" {US} Verbose: "no placement of whole groups takes less" = certificate.group_bound_us;
-        "price" "price" {Real("", 4)} Verbose: "frequency of the neuron that the GPU is full with in the bound; 0 if it is not full"
+        "price" "price" {Real("", 4)} Verbose: "frequency of the neuron that fills the GPU in the bound; 0 if the GPU is not full"
             = certificate.price;
         "groups" "groups" {Count} Verbose: "groups of neurons" = instance.groups().len();
         "group_neurons" "neurons in a group" {Count} Verbose: "most neurons of a group";

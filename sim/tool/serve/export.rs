@@ -87,7 +87,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "intercept" "attention in a channel" {Real("ns", 1)} Screen: "time of attention in a channel, for pim_model.py, without tokens"
             = line.intercept;
         "slope" "and for each token" {Real("ns", 3)} Screen: "time for each token in K and V" = line.slope;
-        "worst" "off by at most" {Share} Screen: "greatest distance of a time from the line, as a part of the time" = line.worst;
+        "worst" "off by at most" {Share} Screen: "largest distance of a time from the line, as a share of the time" = line.worst;
     };
     Ok(Report::answer(
         "serve export",

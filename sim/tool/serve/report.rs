@@ -21,13 +21,13 @@ fields! { ENTRY
     "latency.p99_ms" "latency P99" {MS} Verbose: "arrival to last token: 99 of 100 requests take no longer";
     "ttft.mean_ms" "TTFT mean" {MS} Verbose: "arrival to first token, mean";
     "tpot.mean_ms" "TPOT mean" {MS} Verbose: "time per output token after the first, mean";
-    "waiting" "waits for arrivals" {Share} Verbose: "part of the seconds without work";
+    "waiting" "waits for arrivals" {Share} Verbose: "share of the seconds without work";
     "kv_blocks" "K, V blocks" {Count} Verbose: "blocks for keys and values";
-    "kv_mean" "used, mean" {Share} Verbose: "part of the blocks in use, mean over the time of iterations";
+    "kv_mean" "used, mean" {Share} Verbose: "share of the blocks in use, mean over the time of iterations";
     "kv_most" "used, most" {Share} Verbose: "most of the blocks in use";
-    "preemptions" "preemptions" {Count} Verbose: "times that a request gave way";
+    "preemptions" "preemptions" {Count} Verbose: "times that a request was preempted";
     "recomputed_tokens" "tokens again" {Count} Verbose: "tokens that were prefilled again";
-    "seconds" "seconds" {Real("s", 3)} Verbose: "first arrival to last token";
+    "seconds" "seconds" {Real("s", 3)} Verbose: "time between the first arrival and the last token";
     "iterations" "iterations" {Count} Verbose: "iterations";
     "requests" "requests" {Count} Json: "requests";
     "tokens" "tokens" {Count} Json: "generated tokens";
@@ -45,7 +45,7 @@ fields! { ENTRY
     "latency.p95_ms" "latency P95" {MS} Json: "arrival to last token: 95 of 100 requests take no longer";
     "latency.max_ms" "latency max" {MS} Json: "arrival to last token, greatest";
     "latency.values" "latency values" {Count} Json: "requests in the distribution";
-    "utilisation" "devices" {Data} Json: "part of the seconds for which each device has work, and its MACs over those it could do";
+    "utilisation" "devices" {Data} Json: "share of the seconds for which each device has work, and its MACs over its peak MACs";
     "throughput" "throughput" {Data} Json: "tokens per second in equal stretches: end in seconds after the first arrival, and rate";
     "tables" "tables" {Data} Json: "some layers and the head of the median iteration, by tables and clock by clock";
     "served" "requests" {Data} Json: "each request: arrival, first and last token in ns, lengths, preemptions";
@@ -71,12 +71,12 @@ pub fn report(outcome: &Outcome) -> Result<Report> {
     let devices = rows! { devices => |(name, one)|
         "name" "served by" {Text} Screen: "mode or policy" = name;
         "device" "device" {Text} Screen: "device" = one.device;
-        "busy" "busy" {Share} Screen: "part of the seconds for which it has work, waiting for its memory included" = one.busy;
-        "macs" "of its MACs" {Share} Screen: "its MACs over those that it could do in the time, where they are counted" = one.macs;
+        "busy" "busy" {Share} Screen: "share of the seconds for which it has work, waiting for its memory included" = one.busy;
+        "macs" "of its MACs" {Share} Screen: "its MACs over its peak MACs in the time, where they are counted" = one.macs;
     };
     let refused = rows! { &outcome.refused => |(name, reason)|
         "name" "policy" {Text} Screen: "policy" = name;
-        "reason" "reason" {Text} Screen: "why the machine cannot run it" = reason;
+        "reason" "reason" {Text} Screen: "reason why the machine cannot run it" = reason;
     };
     let figures = figures! {
         "machine" "machine" {Text} Json: "machine" = outcome.machine;

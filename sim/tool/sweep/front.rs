@@ -264,7 +264,7 @@ fn columns(found: &Found, compared: bool) -> Vec<Field> {
     for Objective { name, .. } in &found.objectives {
         columns.push(dynamic("metrics", name, Unit::Digits, "metric"));
         if compared {
-            let gain = dynamic("gains", name, RATIO, "how many times as good as the reference");
+            let gain = dynamic("gains", name, RATIO, "factor by which it is better than the reference");
             columns.push(Field { label: "times as good", ..gain });
         }
     }
@@ -348,9 +348,9 @@ fn report(args: &Shown<Args>, found: &Found, missing: usize) -> Result<Report> {
         "key" "key" {Text} Screen: "key";
         "value" "value" {Text} Screen: "its value";
         "first" "against" {Text} Screen: "its first value";
-        "pairs" "pairs" {Count} Screen: "pairs of configurations that differ in nothing else";
+        "pairs" "pairs" {Count} Screen: "pairs of configurations that differ only in this key";
     }
-    let mean = "geometric mean of the metric's ratio to that with the first value";
+    let mean = "geometric mean of the metric over the metric with the first value";
     let ratios = found.objectives.iter().map(|objective| dynamic("ratios", &objective.name, RATIO, mean));
     let of_keys: Vec<Field> = OF_KEYS.iter().copied().chain(ratios).collect();
     let rows: Vec<usize> = (0..found.rows.len()).collect();
@@ -372,7 +372,7 @@ fn report(args: &Shown<Args>, found: &Found, missing: usize) -> Result<Report> {
         .table("refused", "Refused points", refused)
         .data(
             "objectives",
-            "metrics that are compared, and whether more of each is better",
+            "compared metrics, and whether a larger value of each is better",
             &found.objectives,
         ))
 }

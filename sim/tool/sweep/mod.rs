@@ -135,7 +135,7 @@ fn with_points<'a>(
     points: impl Iterator<Item = (usize, &'a Point)>,
 ) -> Report {
     let done = rows! { points => |(point, of)|
-        "point" "point" {Count} Screen: "number of the point, as it stands in points.jsonl, from 0" = point;
+        "point" "point" {Count} Screen: "number of the point in points.jsonl, from 0" = point;
         "seconds" "seconds" {Real("s", 2)} Screen: "time that it took" = folder.seconds(&of.key);
         "command" "command" {Text} Screen: "arguments without files" = of.words.join(" ");
     };

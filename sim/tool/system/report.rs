@@ -26,9 +26,9 @@ fn operations(events: &[Event], behind: u64) -> Values {
         };
         "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits" = operation;
         "programs" "programs" {Count} Screen: "programs of all cores" = programs().count();
-        "dimm_cycles" "cycles of DIMMs" {Cycles} Screen: "core cycles of these programs, added up"
+        "dimm_cycles" "cycles of DIMMs" {Cycles} Screen: "core cycles of these programs, summed"
             = programs().map(|program| program.cycles).sum::<u64>();
-        "dimm_ns" "DIMMs ns" {Count} Screen: "time of these programs, added up" = ns(|place| matches!(place, Resource::Dimm(_)));
+        "dimm_ns" "DIMMs ns" {Count} Screen: "time of these programs, summed" = ns(|place| matches!(place, Resource::Dimm(_)));
         "gpu_ns" "GPU ns" {Count} Screen: "time of the GPU, by its bandwidth and throughput" = ns(|place| matches!(place, Resource::Gpu));
         "bus_ns" "bus ns" {Count} Screen: "time of the bus, by its bandwidth" = ns(|place| matches!(place, Resource::BusDown | Resource::BusUp));
         "channel_ns" "channels ns" {Count} Screen: "time of the memory channels, by their bandwidth" = ns(|place| matches!(place, Resource::Channel(_)));
@@ -97,7 +97,7 @@ pub fn show_quality(report: Report, quality: Option<&Quality>) -> Report {
         "per_token" "perplexity" {Real("", 4)} Screen: "perplexity of a token";
         "right" "largest logit right" {Count} Screen: "tokens that had the largest logit";
         "tokens" "of tokens" {Count} Screen: "tokens that were predicted";
-        "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons" = hits.and_then(|hits| hits.accuracy);
+        "accuracy" "accuracy" {Share} Screen: "correctly predicted neurons over all neurons" = hits.and_then(|hits| hits.accuracy);
         "precision" "precision" {Share} Screen: "active neurons among those predicted to be active" = hits.and_then(|hits| hits.precision);
         "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = hits.and_then(|hits| hits.recall);
     };
@@ -202,31 +202,31 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
             "prompt_ns" "prompt" {Real("ns", 0)} Screen: "time of the prompt, on the GPU by its bandwidth and throughput" = figures.prompt_ns;
             "prompt_cycles" "cycles of the prompt" {Cycles} Verbose: "core cycles until the first token is known; 0 if the GPU computes the prompt"
                 = figures.critical_cycles - decode_cycles;
-            "imbalance" "load, most over mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs"
+            "imbalance" "load, most over mean" {Real("", 3)} Screen: "cycles of the busiest DIMM over the mean of the DIMMs"
                 = has_gpu.then(|| figures.imbalance());
             "uploads" "neurons to the GPU" {Count} Screen: "neurons that the scheduler copied to the GPU"
                 = has_gpu.then(|| outcome.sum(|record| record.uploads));
             "migrations" "neurons between DIMMs" {Count} Screen: "neurons that the scheduler moved from DIMM to DIMM"
                 = has_gpu.then(|| outcome.sum(|record| record.migrations));
-            "cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, added up" = figures.critical_cycles;
+            "cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, summed" = figures.critical_cycles;
             "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic" = figures.outputs_checked;
             "mismatches" "wrong outputs" {Count} Verbose: "outputs that differ" = figures.mismatches;
-            "first_mismatches" "first mismatches" {Data} Json: "the first of them: product, row, batch, expected and actual bits"
+            "first_mismatches" "first mismatches" {Data} Json: "first wrong outputs: product, row, batch, expected and actual bits"
                 = outcome.ran.mismatches.iter().take(LISTED).collect::<Vec<_>>();
             "protocol_violations" "broken timing rules" {Count} Verbose: "broken timing rules of the DRAM" = outcome.ran.violations;
             "backdoor_accesses" "backdoor accesses" {Count} Verbose: "bursts of DRAM that were read or written by backdoor access after loading"
                 = outcome.ran.backdoor_accesses;
             "cycles_equal_model" "cycles equal the model" {Text} Verbose: "whether each core takes the cycles that the cycle model predicts"
                 = outcome.is_on_time();
-            "text_identical" "text equals software" {Text} Verbose: "whether all tokens are those of exact sums in software" = outcome.same_text;
-            "logits_identical" "logits equal software" {Text} Verbose: "whether all logits are those of exact sums in software"
+            "text_identical" "text equals software" {Text} Verbose: "whether all tokens equal the result of exact sums in software" = outcome.same_text;
+            "logits_identical" "logits equal software" {Text} Verbose: "whether all logits equal the result of exact sums in software"
                 = outcome.difference.is_none();
             "first_difference" "first difference" {Count} Verbose: "first token whose value or logits differ, from 0" = outcome.difference;
             "differences" = figures.differences;
             "differences.compared" "sums compared" {Count} Verbose: "results compared with exact sums of the same inputs; 0 if all sums are exact";
-            "differences.different" "sums that differ" {Count} Verbose: "results that differ from them: the cost of rounding on the way";
+            "differences.different" "sums that differ" {Count} Verbose: "results that differ from the exact sums: the cost of rounding in transit";
             "differences.largest" "largest difference" {Count} Verbose: "largest distance, in FP16 numbers between the two";
-            "gpu_neurons" "neurons of the GPU" {Count} Verbose: "neurons that the GPU computed, the prompt's left out"
+            "gpu_neurons" "neurons of the GPU" {Count} Verbose: "neurons that the GPU computed, except for the prompt"
                 = has_gpu.then_some(figures.gpu_neurons);
             "gpu_sent_bytes" "sums of the GPU" {Bytes} Verbose: "bytes of partial sums that the GPU sent to cores"
                 = has_gpu.then_some(figures.gpu_sent_bytes);
@@ -250,12 +250,12 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
             "dimms" "DIMMs" {Count} Verbose: "DIMMs";
             "policy" "policy" {Text} Verbose: "policy of the scheduler; null without a GPU";
             "merge" "partial results travel" {Text} Verbose: "form of partial results: exact or fp16";
-            "gpu_percent" "neurons on the GPU" {Real("%", 0)} Verbose: "room of the GPU in percent of the neurons"
+            "gpu_percent" "neurons on the GPU" {Real("%", 0)} Verbose: "percentage of the neurons that fit on the GPU"
                 = has_gpu.then_some(args.gpu_percent);
             "gpu_numerics" "GPU adds" {Text} Verbose: "exact or fp32" = has_gpu.then_some(args.gpu_numerics);
             "activity" "activity" {Text} Verbose: "source of the active neurons: causal, oracle or predicted" = has_gpu.then_some(args.activity);
             "bit_error_rate" "bit error rate" {Real("", 9)} Verbose: "bit error rate of the links' lanes" = args.ber;
-            "faults" "faults" {Text} Verbose: "faults of links that were asked for" = args.faults.iter().map(ToString::to_string).collect::<Vec<_>>();
+            "faults" "faults" {Text} Verbose: "requested faults of links" = args.faults.iter().map(ToString::to_string).collect::<Vec<_>>();
             "seed" "seed" {Count} Verbose: "seed of sampler, stalls and placement" = host.job.options.seed;
             "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready" = args.unit.stalls;
             "tokens" "tokens" {Count} Verbose: "tokens generated" = outcome.generation.tokens.len();
@@ -265,14 +265,14 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
                 = figures.links.as_ref();
             "links.messages" "messages over links" {Count} Verbose: "messages with partial sums, Q, K and V that arrived";
             "links.bytes" "bytes of messages" {Bytes} Verbose: "their bytes";
-            "links.cycles" "cycles of messages" {Cycles} Verbose: "core cycles from the first instruction's offer to the end of the later side, added up";
+            "links.cycles" "cycles of messages" {Cycles} Verbose: "core cycles from the first instruction's offer to the end of the later side, summed";
             "links.repeated" "messages sent again" {Count} Verbose: "messages that were sent again as a whole";
             "links.failed_moves" "failed moves" {Count} Verbose: "neurons that did not arrive and stayed where they were";
             "links.wrong_bits" "wrong bits" {Count} Verbose: "bits that independent errors changed on all lanes";
-            "predictor" "" {Data} Json: "hits of the live predictor for this text (text), and what it does to a fixed text (perplexity)"
+            "predictor" "" {Data} Json: "hits of the live predictor for this text (text), and its effect on a fixed text (perplexity)"
                 = Predictor { text: outcome.predictions.as_ref(), perplexity: outcome.quality.as_ref() };
             "golden" "" {Data} Json: "comparison with a stored text, or null if there is none" = outcome.golden.as_ref();
-            "failure" "failure" {Text} Verbose: "why the run ended early" = outcome.failure.as_deref();
+            "failure" "failure" {Text} Verbose: "reason why the run ended early" = outcome.failure.as_deref();
             "simulation" = json!({"threads": host.threads, "seconds": outcome.wall.as_secs_f64()});
             "simulation.threads" "cores at a time" {Count} Verbose: "cores simulated at the same time";
             "simulation.seconds" "simulation" {Real("s", 1)} Verbose: "wall-clock time of the simulation";
@@ -297,12 +297,12 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
         let flash = figures! {
             ..flash;
             "resident_share" "with a slot" {Share} Screen: "slots of the DIMMs over neurons of the MLPs";
-            "hit_rate" "hits" {Share} Screen: "part of the neurons that DIMMs needed that had a slot";
+            "hit_rate" "hits" {Share} Screen: "share of the neurons needed by DIMMs that had a slot";
             "bundles_per_token" "bundles of a token" {Real("", 1)} Screen: "bundles that the SSD reads for a token";
             "ssd_bytes_per_token" "read for a token" {Bytes} Screen: "bytes that the SSD reads for a token";
-            "ssd_busy_share" "SSD reads" {Share} Screen: "part of the time in which the SSD reads";
-            "ssd_critical_share" "token waits for it" {Share} Screen: "part of the time in which the token waits for the SSD";
-            "moved_bytes_without_holes_per_token" "would move" {Bytes} Verbose: "bytes that would change slots for a token if the slots in use had to be without holes; here none does";
+            "ssd_busy_share" "SSD reads" {Share} Screen: "share of the time in which the SSD reads";
+            "ssd_critical_share" "token waits for it" {Share} Screen: "share of the time in which the token waits for the SSD";
+            "moved_bytes_without_holes_per_token" "would move" {Bytes} Verbose: "bytes that would change slots for a token if the slots in use had to be without holes; in this run none does";
             "neurons" "neurons" {Count} Verbose: "neurons of all MLP blocks";
             "slots" "slots" {Count} Verbose: "slots for them on all DIMMs";
             "bundle_bytes" "a bundle" {Bytes} Verbose: "bytes of a bundle";
@@ -320,8 +320,8 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
     let level = if has_gpu { Level::Verbose } else { Level::Screen };
     report = phases::show(&outcome.sums.phases, report, level);
     let zeros = rows! { &outcome.generation.sparsity => |layer|
-        "qkv_input" "QKV input" {Share} Screen: "part of the inputs of Q, K and V that is 0" = layer.qkv_input.fraction();
-        "ffn_hidden" "FFN hidden" {Share} Screen: "part of the FFN's hidden activations that is 0" = layer.ffn_hidden.fraction();
+        "qkv_input" "QKV input" {Share} Screen: "share of the inputs of Q, K and V that is 0" = layer.qkv_input.fraction();
+        "ffn_hidden" "FFN hidden" {Share} Screen: "share of the FFN's hidden activations that is 0" = layer.ffn_hidden.fraction();
     };
     report = report
         .table_at(Level::Verbose, None, ("instructions", "Instructions"), instructions(&outcome.sums))
@@ -331,7 +331,7 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
     let operations = operations(&outcome.ran.events, figures.prompt_ns);
     report = report.table_at(Level::Verbose, None, ("operations", title), operations);
     let paths = rows! { paths(outcome).into_iter().filter(|(.., bytes)| *bytes > 0) => |(path, what, bytes)|
-        "path" "path" {Text} Screen: "way of the bytes" = path;
+        "path" "path" {Text} Screen: "path of the bytes" = path;
         "what" "holds" {Text} Screen: "data" = what;
         "bytes" "bytes" {Count} Screen: "bytes after the prompt" = bytes;
     };
@@ -346,8 +346,8 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
         "accepted" "accepted" {Count} Screen: "flits accepted";
         "wrong_crc" "wrong CRC" {Count} Screen: "flits with a wrong CRC";
         "out_of_order" "out of order" {Count} Screen: "flits out of order";
-        "replays_asked" "replays" {Count} Screen: "replays that the other side asked for";
-        "replays_timed" "after a time" {Count} Screen: "replays after a time without progress";
+        "replays_asked" "replays" {Count} Screen: "replays that the other side requested";
+        "replays_timed" "after a time" {Count} Screen: "replays after a timeout";
         "without_credit" "without credit" {Count} Screen: "slots in which a flit waited for credit";
         "full" "full" {Count} Screen: "core cycles with a full replay buffer";
     };
@@ -366,7 +366,7 @@ fn predictions(report: Report, outcome: &Outcome) -> Report {
     let kinds = rows! { kinds => |(neurons, hits)|
         ..hits;
         "neurons" "neurons" {Text} Screen: "kind of block" = neurons;
-        "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons";
+        "accuracy" "accuracy" {Share} Screen: "correctly predicted neurons over all neurons";
         "precision" "precision" {Share} Screen: "active neurons among those predicted to be active";
         "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
         "true_positives" "active, predicted" {Count} Verbose: "neurons that are active and predicted";
@@ -388,16 +388,16 @@ fn tokens(report: Report, outcome: &Outcome) -> Report {
         ..token;
         "position" "token" {Count} Screen: "its position in the text, from 0";
         "ns" "ns" {Count} Screen: "time of the token";
-        "critical_cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, added up";
+        "critical_cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, summed";
         "gpu_neurons" "neurons of the GPU" {Count} Screen: "neurons that the GPU computed";
-        "gpu_share" "GPU's share" {Share} Screen: "part of the computed neurons that the GPU had"
+        "gpu_share" "GPU's share" {Share} Screen: "share of the computed neurons that the GPU had"
             = token.gpu_neurons as f64 / (token.gpu_neurons + cold).max(1) as f64;
-        "imbalance" "most over mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs"
+        "imbalance" "most over mean" {Real("", 3)} Screen: "cycles of the busiest DIMM over the mean of the DIMMs"
             = imbalance(token.dimm_cycles.iter().copied());
         "uploads" "to the GPU" {Count} Screen: "neurons copied to the GPU" = record.map(|record| record.uploads);
         "migrations" "between DIMMs" {Count} Screen: "neurons that changed DIMMs" = record.map(|record| record.migrations);
         "bundles" "bundles" {Count} Screen: "bundles that the SSD read" = bundles.get(index).map(|token| token.loaded);
-        "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons" = hits.and_then(|hits| hits.accuracy);
+        "accuracy" "accuracy" {Share} Screen: "correctly predicted neurons over all neurons" = hits.and_then(|hits| hits.accuracy);
         "precision" "precision" {Share} Screen: "active neurons among those predicted to be active" = hits.and_then(|hits| hits.precision);
         "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = hits.and_then(|hits| hits.recall);
         "dimm_neurons" "" {Data} Json: "neurons that each core computed";

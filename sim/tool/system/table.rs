@@ -46,12 +46,12 @@ impl Row {
                 = rate;
             "cycles_per_token" "DIMMs' cycles" {Real("cycles", 0)} Screen: "core cycles of the slowest DIMM of each step, mean of the tokens after the prompt"
                 = per_token.map(|(cycles, _)| cycles);
-            "imbalance" "most/mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs" = figures.imbalance();
-            "migrations" "came to DIMMs" {Count} Screen: "neurons that arrived at another DIMM; with links in RTL some that were sent may be under way at the end"
+            "imbalance" "most/mean" {Real("", 3)} Screen: "cycles of the busiest DIMM over the mean of the DIMMs" = figures.imbalance();
+            "migrations" "came to DIMMs" {Count} Screen: "neurons that arrived at another DIMM; with links in RTL some may be in transit at the end"
                 = migrations;
             "uploads" "came to the GPU" {Count} Screen: "neurons that arrived at the GPU" = uploads;
-            "logits_identical" "equals software" {Text} Screen: "whether text and logits are those of exact sums in software" = outcome.difference.is_none();
-            "text_identical" "text equals software" {Text} Verbose: "whether the text is that of exact sums in software" = outcome.same_text;
+            "logits_identical" "equals software" {Text} Screen: "whether text and logits equal the result of exact sums in software" = outcome.difference.is_none();
+            "text_identical" "text equals software" {Text} Verbose: "whether the text equals the result of exact sums in software" = outcome.same_text;
             "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic" = figures.outputs_checked;
             "mismatches" "wrong" {Count} Verbose: "outputs that differ" = figures.mismatches;
             "protocol_violations" "broken rules" {Count} Verbose: "broken timing rules of the DRAM" = outcome.ran.violations;
@@ -157,14 +157,14 @@ pub fn report(host: &Host<'_>, rows: &[Row], quality: Option<&Quality>) -> Repor
     report = notes(report, host, true, args.links == LinksChoice::Rtl)
         .figures(figures! {
                 "backend" "backend" {Text} Verbose: "rtl or cycles" = args.unit.backend;
-                "gpu_percent" "neurons on the GPU" {Real("%", 0)} Verbose: "room of the GPU in percent of the neurons" = args.gpu_percent;
+                "gpu_percent" "neurons on the GPU" {Real("%", 0)} Verbose: "percentage of the neurons that fit on the GPU" = args.gpu_percent;
                 "gpu_numerics" "GPU adds" {Text} Verbose: "exact or fp32" = args.gpu_numerics;
                 "links" "links" {Text} Verbose: "rtl or bandwidth" = args.links;
                 "bit_error_rate" "bit error rate" {Real("", 9)} Verbose: "bit error rate of the links' lanes" = args.ber;
                 "tokens" "tokens" {Count} Verbose: "tokens of each run" = host.job.options.tokens;
                 "seed" "seed" {Count} Verbose: "seed of sampler, stalls and placement" = host.job.options.seed;
                 "prompt" "prompt" {Text} Verbose: "text that is continued" = &host.job.prompt;
-                "predictor" "" {Data} Json: "what the live predictor does to a fixed text (perplexity)"
+                "predictor" "" {Data} Json: "effect of the live predictor on a fixed text (perplexity)"
                     = Predictor { perplexity: quality, ..Predictor::default() };
             })
         .table("rows", "Runs", rows.iter().map(|row| row.figures.clone()).collect::<Values>())

@@ -25,9 +25,9 @@ pub struct Part {
 fields! { pub CRITICAL
     "policy" "policy" {Text} Screen: "policy, if there are several";
     "device" "waits for" {Text} Screen: "kind of device that the token waits for";
-    "does" "which is at" {Text} Screen: "work of the device; queue and latency are waiting";
+    "does" "which is at" {Text} Screen: "work of the device; queue and latency are waiting times";
     "ns" "ns" {Count} Screen: "nanoseconds of a token";
-    "share" "share" {Share} Screen: "part of the token's time";
+    "share" "share" {Share} Screen: "share of the token's time";
 }
 
 fields! { DEVICES
@@ -35,7 +35,7 @@ fields! { DEVICES
     "device" "device" {Text} Screen: "device";
     "does" "is at" {Text} Screen: "work, or the kind of device that it waits for";
     "ns" "ns" {Count} Screen: "nanoseconds of a token";
-    "share" "share" {Share} Screen: "part of the token's time";
+    "share" "share" {Share} Screen: "share of the token's time";
 }
 
 fn part(breakdown: &Breakdown, policy: Option<&'static str>, device: String, does: String, ns: u64) -> Part {

@@ -71,7 +71,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
             "phase" "phase" {Text} Screen: "prompt or generated, and whether it begins a sequence" = phase(info);
             "attention" "attention" {Count} Screen: "active neurons before attention" = attention;
             "mlp" "MLP" {Count} Screen: "active neurons of the MLP" = mlp;
-            "similarity" "as the one before" {Share} Screen: "twice the active neurons that it shares with the token before, over those of both"
+            "similarity" "as the one before" {Share} Screen: "twice the active neurons that it shares with the previous token over the sum of their active neurons"
                 = similarity;
         });
         before = Some(activity.clone());
@@ -96,7 +96,7 @@ fn blocks(shape: &NeuronShape, activity: &Activity, layer: Option<u32>) -> Value
         "block" "block" {Text} Screen: "attention or MLP" = if block.kind == BlockKind::Attention { "attention" } else { "MLP" };
         "active" "active" {Count} Screen: "active neurons" = active;
         "neurons" "of" {Count} Screen: "neurons" = block.neurons;
-        "share" "share" {Share} Screen: "part of the neurons that is active" = active as f64 / f64::from(block.neurons);
+        "share" "share" {Share} Screen: "share of the neurons that is active" = active as f64 / f64::from(block.neurons);
         "numbers" "neurons" {Text} Screen: "numbers of the active neurons, with --layer" = layer.map(|_| spans(ones(bits)));
     }
 }

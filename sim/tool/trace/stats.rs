@@ -16,24 +16,24 @@ pub struct Args {
 }
 
 fields! { STATISTICS
-    "attention.density" "attention: active" {Share} Screen: "part of the neurons before attention that is active";
-    "attention.block_share" "attention: 80 % come from" {Share} Screen: "smallest part of a block's neurons that has 80 % of its activations, mean of the blocks";
-    "mlp.density" "MLP: active" {Share} Screen: "part of the neurons of the MLP that is active";
-    "mlp.block_share" "MLP: 80 % come from" {Share} Screen: "smallest part of a block's neurons that has 80 % of its activations, mean of the blocks";
-    "model_share" "whole model: 80 % come from" {Share} Screen: "smallest part of all neurons that has 80 % of all activations";
-    "hot_share" "hot after the prefill" {Share} Screen: "part of the neurons that is hot after the prefill";
-    "hot_change" "of these change" {Share} Screen: "part of them that does not stay so";
+    "attention.density" "attention: active" {Share} Screen: "share of the neurons before attention that is active";
+    "attention.block_share" "attention: 80 % come from" {Share} Screen: "smallest share of a block's neurons that has 80 % of its activations, mean of the blocks";
+    "mlp.density" "MLP: active" {Share} Screen: "share of the neurons of the MLP that is active";
+    "mlp.block_share" "MLP: 80 % come from" {Share} Screen: "smallest share of a block's neurons that has 80 % of its activations, mean of the blocks";
+    "model_share" "whole model: 80 % come from" {Share} Screen: "smallest share of all neurons that has 80 % of all activations";
+    "hot_share" "hot after the prefill" {Share} Screen: "share of the neurons that is hot after the prefill";
+    "hot_change" "of these change" {Share} Screen: "share of the hot neurons that does not stay hot";
     "hot_tokens" "within" {Real("tokens", 0)} Screen: "mean number of generated tokens over which the change is observed";
     "layer" "active with its parent" {Share} Screen: "probability of an active neuron if its most correlated one in the block before is active";
     "dimm_imbalance" "fullest of 8 DIMMs" {Real("times the mean", 2)} Screen: "load of the fullest of eight DIMMs for cold neurons placed at random, mean";
     "similarity" "similarity at distance 1, 2, ..." {Share} Verbose: "mean similarity of tokens of a sequence at distances 1, 2, ...";
-    "dimm_imbalance_max" "at most" {Real("times the mean", 2)} Verbose: "greatest such load";
+    "dimm_imbalance_max" "at most" {Real("times the mean", 2)} Verbose: "largest such load";
     "layer_neurons" "sample" {Count} Verbose: "neurons in the sample for the correlation";
-    "attention.sparsest" "attention: sparsest" {Share} Verbose: "least density of a block";
-    "attention.densest" "attention: densest" {Share} Verbose: "greatest density of a block";
+    "attention.sparsest" "attention: sparsest" {Share} Verbose: "smallest density of a block";
+    "attention.densest" "attention: densest" {Share} Verbose: "largest density of a block";
     "attention.typical_share" "attention: typical" {Share} Verbose: "block_share of the block of average density";
-    "mlp.sparsest" "MLP: sparsest" {Share} Verbose: "least density of a block";
-    "mlp.densest" "MLP: densest" {Share} Verbose: "greatest density of a block";
+    "mlp.sparsest" "MLP: sparsest" {Share} Verbose: "smallest density of a block";
+    "mlp.densest" "MLP: densest" {Share} Verbose: "largest density of a block";
     "mlp.typical_share" "MLP: typical" {Share} Verbose: "block_share of the block of average density";
     "tokens" "tokens" {Count} Json: "tokens that were measured";
 }
