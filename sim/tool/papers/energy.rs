@@ -6,8 +6,9 @@ use ndp_report::{csv_of, significant as number};
 use ndp_systems::figures::{BarRow, TokenCost};
 use std::fmt::Write;
 
-const NOTE: &str = "Tokens a second and joules of a token, its share of the prompt included, with stated parameters alone and with the paper's \
-    set of assumptions. In brackets what the ranges of the energy constants allow. No paper states these energies, so they are in no count of what agrees.";
+const NOTE: &str = "Tokens per second and joules per token, its share of the prompt included: with stated parameters only, and with the paper's \
+    set of assumptions. Brackets give the ranges that follow from the energy constants. No paper states these energies, so no count of agreeing \
+    numbers includes them.";
 
 const HEAD: &str = "figure | system | model | in, out, batch | tokens/s, stated | J/token, stated | \
     tokens/s, fitted | J/token, fitted";

@@ -135,7 +135,7 @@ pub fn markdown(name: &str, rows: &[&Row], sensitivity: &[Sensitivity]) -> Strin
         );
     }
     if name == Paper::Hermes.name() && !sensitivity.is_empty() {
-        text.push_str("\nFig. 13 under other assumptions; the paper has 1.63, 1.33 and 1.29.\n\n| assumption | value | random to partition | partition to adjustment | adjustment to Hermes | most loaded DIMM |\n");
+        text.push_str("\nFig. 13 under other assumptions; the paper reports 1.63, 1.33 and 1.29.\n\n| assumption | value | random to partition | partition to adjustment | adjustment to Hermes | most loaded DIMM |\n");
         text.push_str("| --- | ---: | ---: | ---: | ---: | ---: |\n");
         for one in sensitivity {
             let value = one.value.map(number).unwrap_or_default();
