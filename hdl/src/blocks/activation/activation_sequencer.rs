@@ -237,8 +237,8 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     m.output(counts, "ranks whose elements count");
     m.output(vector = mux(taken, fetched_vector, vector), "vector of the next element");
     m.output(write = writes, "results are written; no other part writes in this cycle");
-    m.output(write_addr = results.word, "their word");
-    m.output(write_lane = one_hot(&lane, lanes), "their lane, one-hot");
+    m.output(write_addr = results.word, "word of the results");
+    m.output(write_lane = one_hot(&lane, lanes), "lane of the results, one-hot");
     if let [read_slice, take_slice, slice, write_slice] = slices[..] {
         let slices = SliceControls { read_slice, take_slice, slice, write_slice };
         SliceControls::outputs(&m, config, slices);

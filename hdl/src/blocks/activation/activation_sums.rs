@@ -116,7 +116,7 @@ pub fn activation_sums(config: &GemvConfig) -> Block {
     let scale_bits = fp16_packer::EXPONENT_BITS;
     // With the leading one at bit t = 42 - place of the sum it is 14 - t.
     let scale = share.high(PLACE_BITS).zext(scale_bits) - lit(28, scale_bits);
-    m.output(argued = m.flag("argued_known_q", vector.lt(argued)), "its argument is valid");
+    m.output(argued = m.flag("argued_known_q", vector.lt(argued)), "the argument of the vector is valid");
     m.output(
         argument = m.delay("argument_known_q", known.low(ARGUMENT_BITS)),
         "minus the maximum times log2(e)",

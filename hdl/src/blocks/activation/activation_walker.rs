@@ -70,7 +70,7 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
         _ => in_waves,
     });
     m.output(word, "the word");
-    m.output(vector, "its vector");
+    m.output(vector, "vector of the word");
     let last_word = match last_slice {
         None => last_word,
         Some(last) => m.wire("last_of_vector", last_word & last),

@@ -7,8 +7,8 @@ use super::weight_scaler::{Scale, weight_scaler};
 #[block(m, "place_scaler_{bits}", "Multiplies 32 numbers by their FP16 scale.")]
 pub fn place_scaler(bits: u32) -> Block {
     let step = m.input(1, "take the numbers of a place");
-    let numbers = m.input(BEAT_ELEMS * bits, "its numbers, the first one lowest");
-    let scale = m.input(FP16_BITS, "their scale");
+    let numbers = m.input(BEAT_ELEMS * bits, "numbers of the place, the first one lowest");
+    let scale = m.input(FP16_BITS, "scale of the numbers");
     let scale = Scale::new(&m, "scale", &scale, &step);
     let module = weight_scaler(bits)?;
     let weights = each(BEAT_ELEMS, |e| {

@@ -15,7 +15,7 @@ pub fn synchroniser(width: u32) -> Block {
 
 /// Brings a reset into step with a clock, for designs around the core: low two cycles after the input, or as soon as
 /// the clock runs, and high two cycles after the input. No block uses it; the core takes resets that are in step.
-#[block(m, "reset_synchroniser", "Brings a reset into step with a clock.")]
+#[block(m, "reset_synchroniser", "Synchronises a reset to a clock.")]
 pub fn reset_synchroniser() -> Block {
     m.synchroniser();
     let first = m.delay(
@@ -23,5 +23,5 @@ pub fn reset_synchroniser() -> Block {
         m.input("async_rst_ni", 1, "reset of any origin, active low, for at least two cycles"),
     );
     let second = m.delay("sync_q", first);
-    m.output("sync_rst_no", second, "the reset in step with the clock, active low");
+    m.output("sync_rst_no", second, "the synchronised reset, active low");
 }

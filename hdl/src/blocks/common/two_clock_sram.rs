@@ -22,11 +22,11 @@ pub(super) fn word_register(width: u32) -> Block {
 fn words(depth: u32, width: u32) -> Block {
     let we = m.input(1, "write `waddr_i`");
     let waddr = m.input(bits_for(depth - 1), "word to write");
-    let wdata = m.input(width, "its new value");
+    let wdata = m.input(width, "new value of the word");
     let raddr = m.input(bits_for(depth - 1), "word to read");
     let memory = m.memory("words", width, depth);
     memory.write(we, waddr, wdata);
-    m.output(rdata = memory.read(raddr), "its value");
+    m.output(rdata = memory.read(raddr), "value of the word");
 }
 
 /// `depth` words of `width` bits in flip-flops, written in the domain `write`, read in `read`: read data come one cycle
@@ -49,7 +49,7 @@ pub(super) fn storage(m: ModuleBuilder, depth: u32, width: u32) -> Block {
     let (write, read) = (m.clock_domain("write"), m.clock_domain("read"));
     let we = m.input(1, "write `waddr_i`");
     let waddr = m.input(bits_for(depth - 1), "word to write");
-    let wdata = m.input(width, "its new value");
+    let wdata = m.input(width, "new value of the word");
     let re = m.input(1, "read `raddr_i`");
     let raddr = m.input(bits_for(depth - 1), "word to read");
     let words = words::In { we, waddr, wdata, raddr }.part(&m, "cells", &words(depth, width)?);

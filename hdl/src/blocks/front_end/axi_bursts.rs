@@ -105,9 +105,9 @@ pub(super) fn bursts(
     let port = |field: &str, width: u32, doc: &str| m.input(format!("s_axi_{channel}{field}"), width, doc);
     let valid = port("valid", 1, "a burst is offered");
     let fields = [
-        port("id", shape.id_bits, "its ID"),
+        port("id", shape.id_bits, "ID of the burst"),
         port("addr", shape.addr_bits(), "address of its first byte; the uppermost bit selects the registers"),
-        port("len", LEN_BITS, "its beats less one"),
+        port("len", LEN_BITS, "beats of the burst minus one"),
         port("size", SIZE_BITS, "logarithm of the bytes of a beat"),
         port("burst", TYPE_BITS, "0 FIXED, 1 INCR, 2 WRAP"),
     ];

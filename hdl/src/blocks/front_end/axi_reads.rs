@@ -16,8 +16,8 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     let burst = bursts(&m, shape, "ar", &advances)?;
     let taken = m.input("s_axi_rready", 1, "the beat is taken");
     let req_ready = m.input(1, "the line is requested");
-    let rsp_valid = m.input(1, "a line has come");
-    let rsp_slot = m.input(slot_bits, "its place");
+    let rsp_valid = m.input(1, "a line has arrived");
+    let rsp_slot = m.input(slot_bits, "place of the line");
     let rsp_data = m.input(shape.line_bits, "the line");
 
     /// A place for each line: taken at its first beat, given away after its last one.
@@ -29,7 +29,7 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     let fresh = m.reg(1).reset(1).enable(advances).next(burst.line_ends);
     let legal = m.wire(burst.resp.is_zero());
     let asks = m.wire(all!(burst.active, free, fresh, legal));
-    m.assert("asks_no_more", !asks | burst.resp.eq_lit(0), "a burst that is refused asks for no line");
+    m.assert("asks_no_more", !asks | burst.resp.eq_lit(0), "a refused burst requests no line");
     advances.drive(all!(burst.active, free, any!(!asks, req_ready)));
     let closes = m.wire(*advances & burst.line_ends);
     closed.next(closed + closes.zext(slot_bits + 1));
@@ -128,12 +128,12 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     m.assert("newest", !valid | newest, "the last beat of the last burst is the last one");
     m.cover("several_beats", goes & !r_last, "a beat that is not the last goes out");
 
-    m.output(req_valid = asks, "a line is wanted");
+    m.output(req_valid = asks, "a line is requested");
     m.output(req_line = burst.line, "its number");
-    m.output(req_slot = here, "its place");
+    m.output(req_slot = here, "place of the line");
     m.output("s_axi_rvalid", valid, "a beat is offered");
-    m.output("s_axi_rid", r_id, "its ID");
-    m.output("s_axi_rdata", r_data, "its bytes; 0 with an error");
+    m.output("s_axi_rid", r_id, "ID of the burst");
+    m.output("s_axi_rdata", r_data, "bytes of the beat; 0 with an error");
     m.output("s_axi_rresp", r_resp, "0 OKAY, 2 SLVERR, 3 DECERR");
     m.output("s_axi_rlast", r_last, "it is the last of its burst");
 }

@@ -33,7 +33,7 @@ pub fn axi_subordinate(config: &DesignConfig) -> Block {
     let shape = axi_shape(config);
     let (slot_bits, slot_end) = (shape.slot_bits(), HOST_TAG_BITS - KIND_BITS);
     let host_ready = m.input(1, "host port: the request is taken");
-    let response_valid = m.input(1, "host port: a response is offered; it is taken");
+    let response_valid = m.input(1, "host port: a response is offered; it is always taken");
     let response_write = m.input(1, "host port: the response belongs to a write");
     let response_tag = m.input(HOST_TAG_BITS, "host port: tag of its request");
     let response_data = m.input(BEAT_BITS, "host port: the burst or register");
@@ -44,7 +44,7 @@ pub fn axi_subordinate(config: &DesignConfig) -> Block {
     if slot_bits < slot_end {
         m.unused(response_tag.slice(slot_bits, slot_end - slot_bits), "fewer places than a tag can name");
     }
-    m.unused(response_write, "the tag says it too");
+    m.unused(response_write, "the tag shows it as well");
     m.assume(
         "kind",
         !response_valid | any_of([READ, MERGE, WRITE].map(|of| kind.eq_lit(of))),

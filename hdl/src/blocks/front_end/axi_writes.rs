@@ -16,14 +16,14 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     let advances = m.forward(1);
     let burst = bursts(&m, shape, "aw", &advances)?;
     let valid = m.input("s_axi_wvalid", 1, "a beat is offered");
-    let data = m.input("s_axi_wdata", shape.data_bits, "its bytes");
-    let strobes = m.input("s_axi_wstrb", bytes, "the bytes of it that are written");
+    let data = m.input("s_axi_wdata", shape.data_bits, "bytes of the beat");
+    let strobes = m.input("s_axi_wstrb", bytes, "bytes of the beat to write, one bit each");
     let last = m.input("s_axi_wlast", 1, "it is the last of its burst");
     let taken = m.input("s_axi_bready", 1, "the answer is taken");
     let req_ready = m.input(1, "the request is taken");
     let written_valid = m.input(1, "a line was written");
-    let written_slot = m.input(slot_bits, "its place");
-    let read_valid = m.input(1, "the line to be merged has come");
+    let written_slot = m.input(slot_bits, "place of the line");
+    let read_valid = m.input(1, "the line to be merged has arrived");
     let read_data = m.input(shape.line_bits, "the line");
     let beats = fifo_of(&m, "beats", WAITING, valid, cat!(last, strobes, data), advances)?;
     let w_ready = m.output("s_axi_wready", beats.ready, "the beat is taken; from registers");
@@ -136,9 +136,9 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     m.cover("merged", asked & read_valid, "a line is merged");
 
     m.output(req_valid = asks, "a request is offered");
-    m.output(req_write = !merges, "it is a write; otherwise the line to be merged is wanted");
+    m.output(req_write = !merges, "the request is a write; otherwise it reads the line to be merged");
     m.output(req_line = number, "number of its line");
-    m.output(req_slot = here, "its place");
+    m.output(req_slot = here, "place of the line");
     m.output(req_data = line, "the line");
     m.output("s_axi_bvalid", b_valid, "an answer is offered");
     m.output("s_axi_bid", b.low(shape.id_bits), "ID of its burst");

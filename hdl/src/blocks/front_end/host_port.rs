@@ -34,8 +34,8 @@ bundle! {
     /// Request to a rank.
     pub(crate) struct RankRequest(config: &DesignConfig) {
         write: 1, "the request is a write";
-        addr: config.dram().burst_bits(), "its burst of the rank";
-        tag: request_tag_bits(config), "its tag; the bits above the host's tag mark requests of a store and of a transfer";
+        addr: config.dram().burst_bits(), "the request's burst in the rank";
+        tag: request_tag_bits(config), "tag of the request; the bits above the host's tag mark requests of a store and of a transfer";
         data: BEAT_BITS, "burst to write";
     }
 }
@@ -62,12 +62,14 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let host = HostRequest::inputs_as(&m, "host_", "", config);
     let response_ready = m.input(1, "the response is taken");
     let store_start = m.input(1, "a store begins");
-    let store_rows = m.input(1, "it is an append: vectors become rows, one stripe each");
-    let store_waves = m.input(1, "it is an export: one stripe to each rank in turn, row after row");
+    let store_rows = m.input(1, "the store is an append: vectors become rows, one stripe each");
+    let store_waves = m.input(1, "the store is an export: one stripe to each rank in turn, row after row");
     let store_row = m.input(config.gemv().row_bits(), "row of the first vector");
     let store_batch = m.input(config.gemv().batch_bits(), "vectors");
-    let store_address =
-        m.input(dimm_bits, "its first burst; for an append or export the matrix's first burst in every rank");
+    let store_address = m.input(
+        dimm_bits,
+        "first burst of the store; for an append or export the matrix's first burst in every rank",
+    );
     let store_valid = m.input(1, "store: a beat is offered");
     let store_data = m.input(BEAT_BITS, "store: the beat");
     let queue_count = m.input(queue_bits, "instructions that wait in the queue");

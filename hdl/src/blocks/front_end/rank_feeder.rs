@@ -56,7 +56,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let format = format.map(|format| Format::of(&m, format));
     let base = m.input(addr_bits, "first burst of the matrix");
     let row_push = m.input(1, "take a row; only with `row_room_o`");
-    let row = m.input(row_bits, "its index");
+    let row = m.input(row_bits, "index of the row");
     let what = if format.is_some() { "bursts of the full waves" } else { "full waves" };
     let row_offset = m.input(offset_bits, format!("{what} of all rows before it"));
     let row_start = m.input(rank_width, "rank at which its tail starts");

@@ -141,7 +141,7 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     m.output(list_addr = entry.high(list_bits - entry_low), "word to read");
     m.output(entry = chosen, "the row in an entry of the word read last");
     m.output(row_valid = valid, "a row is offered");
-    m.output(row, "its index");
+    m.output(row, "index of the row");
     let what = if format.is_some() { "bursts of the full waves" } else { "full waves" };
     m.output(row_offset = offset, format!("{what} of all rows before it"));
     m.output(row_start = tail_start, "rank at which its tail starts");

@@ -8,7 +8,7 @@ bundle! {
     /// Read of kept sums in all ranks.
     pub(crate) struct SumsRead(config: &GemvConfig) {
         re: 1, "read sums" => "read a kept sum in all tiles; only while idle";
-        raddr: config.slice_addr_bits(), "their word" => "word of the sum";
+        raddr: config.slice_addr_bits(), "word of the sums" => "word of the sum";
         tile: config.beat_chunks(), "tile of each position to take, one-hot; with `sums_load_o`"
             => "tile of each position whose word is taken, one-hot";
         load: 1, "take the words read" => "take the words; in the cycle after the read";
@@ -19,7 +19,7 @@ bundle! {
     /// Write of rounded sums in all ranks.
     pub(crate) struct RoundWrite(config: &GemvConfig) {
         we: 1, "write results" => "write rounded sums; only while idle";
-        waddr: config.slice_addr_bits(), "their word" => "word to write";
+        waddr: config.slice_addr_bits(), "word of the results" => "word to write";
         tile: config.beat_chunks(), "tile of each position, one-hot"
             => "tile of each position to write, one-hot";
         lane: config.lanes(), "lane, one-hot" => "lane to write, one-hot";

@@ -20,7 +20,7 @@ pub fn scalar_banks(config: &GemvConfig) -> Block {
     let (bank_bits, index_bits) = (log2(banks), log2(config.max_vectors()));
     let we = m.input(1, "take a scalar");
     let wslot = m.input(slot_bits, "place of its row");
-    let windex = m.input(index_bits, "its number in the row: `vector * heads + head`");
+    let windex = m.input(index_bits, "number of the scalar in the row: `vector * heads + head`");
     let wdata = m.input(FP16_BITS, "recoded scalar");
     let re = m.input(1, "read the scalars of a vector");
     let rslot = m.input(slot_bits, "place of their row");

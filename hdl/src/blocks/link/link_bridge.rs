@@ -8,7 +8,10 @@ use super::prelude::*;
 #[block(m, "link_bridge_p{}_{}", config.bridge_ports(), name(config), "Links and the crossbar between them.")]
 pub fn link_bridge(config: &LinkConfig) -> Block {
     let ports = config.bridge_ports();
-    let routes = m.input(routes_bits(), "port towards each DIMM, and above it that there is one; stable");
+    let routes = m.input(
+        routes_bits(),
+        "port towards each DIMM, and above it a bit that is set if there is one; stable",
+    );
     let retrain = m.input(ports, "links that clear a fault and resume");
     let number = m.input(counter = NUMBER, "counter to be read");
     let counter_port = m.input(port_bits(ports), "link whose counter is read");
@@ -53,6 +56,6 @@ pub fn link_bridge(config: &LinkConfig) -> Block {
     m.output(up, "links that can exchange flits");
     m.output(fault, "faulty links");
     m.output(peer_fault, "links whose other side is faulty");
-    m.output(misrouted, "links from which a flit is dropped that has no route");
+    m.output(misrouted, "links from which a flit without a route is dropped");
     m.output(counter = reading, "value of the counter selected two cycles ago");
 }

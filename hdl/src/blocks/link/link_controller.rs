@@ -75,7 +75,7 @@ pub fn link_controller(config: &LinkConfig) -> Block {
 
     m.output(tx_ready = transmitter.tx_ready, "the beat is taken");
     LinkBeat::outputs_as(&m, "rx_", "", (), rx);
-    m.output(rx_flit_last = receiver.rx_flit_last, "it is the last of its flit");
+    m.output(rx_flit_last = receiver.rx_flit_last, "the beat is the last of its flit");
     m.output(tx_holds = transmitter.holds, "beats were taken and are not acknowledged yet");
     m.output(lanes = transmitter.lanes, "25 bits of each lane, lane 0 lowest, first bit lowest");
     m.output(up, "flits can be exchanged");

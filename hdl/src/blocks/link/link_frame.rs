@@ -29,7 +29,7 @@ bundle! {
     pub(crate) struct LinkBeat {
         valid: 1, "a beat is offered";
         data: BEAT_BITS, "the beat";
-        last: 1, "it is the last of its message";
+        last: 1, "the beat is the last of its message";
         dest: NODE, "the message's destination, the same for all of its beats";
         source: NODE, "the message's source, the same for all of its beats";
         label: LABEL, "label of the flit, the same for all of its beats";

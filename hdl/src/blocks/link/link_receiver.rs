@@ -133,18 +133,18 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let limit = m.wire(expected + lit(depth.into(), SEQ) - filled.zext(SEQ));
 
     LinkBeat::outputs_as(&m, "rx_", "", (), beat);
-    m.output(rx_flit_last = held("flit_ends_q", last_beat), "it is the last of its flit");
+    m.output(rx_flit_last = held("flit_ends_q", last_beat), "the beat is the last of its flit");
     m.output(good, "a flit with a correct CRC has arrived");
     m.output(bad, "a flit with a wrong CRC has arrived");
     m.output(kind = header.kind, "kind of the good flit, in the cycle of `good_o`");
-    m.output(peer_fault = header.fault, "its sender reports a fault; in the same cycle");
+    m.output(peer_fault = header.fault, "the flit's sender reports a fault; in the same cycle");
     m.output(
         peer_ack = said_q.low(SEQ),
         "number that its sender expects; this and the next three are valid one cycle later, up to the next good flit",
     );
-    m.output(peer_nack = said_q.bit(SEQ), "its sender misses a flit");
-    m.output(peer_nack_round = said_q.slice(SEQ + 1, ROUND), "round in which it noticed that");
-    m.output(peer_limit = said_q.high(SEQ), "first number for which it gives no credit");
+    m.output(peer_nack = said_q.bit(SEQ), "the flit's sender misses a flit");
+    m.output(peer_nack_round = said_q.slice(SEQ + 1, ROUND), "round in which the other side noticed that");
+    m.output(peer_limit = said_q.high(SEQ), "first number for which the other side gives no credit");
     m.output(accepts, "a flit is accepted");
     m.output(
         refuses = all!(normal, has_payload, !accepts),

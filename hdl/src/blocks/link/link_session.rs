@@ -13,8 +13,8 @@ use super::prelude::*;
 pub fn link_session(config: &LinkConfig) -> Block {
     let bits = log2(config.fault_cycles());
     let good = m.input(1, "a flit arrived intact");
-    let kind = m.input(KIND, "its kind");
-    let said_fault = m.input(peer_fault = 1, "its sender reports a fault");
+    let kind = m.input(KIND, "kind of the flit");
+    let said_fault = m.input(peer_fault = 1, "the flit's sender reports a fault");
     let busy = m.input(1, "flits were sent and are not acknowledged yet");
     let advances = m.input(1, "flits are acknowledged");
     let retrain = m.input(1, "clear the fault, restart the search for markers, and resume");

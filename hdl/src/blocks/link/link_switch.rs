@@ -13,10 +13,13 @@ pub(super) const NODES: u32 = 1 << NODE;
 
 #[block(m, "link_switch_{ports}", "Moves flits between the links of a bridge.")]
 pub fn link_switch(ports: u32) -> Block {
-    let routes = m.input(NODES * ROUTE, "route to each DIMM, stable: port, and above it that there is one");
+    let routes = m.input(
+        NODES * ROUTE,
+        "route to each DIMM, stable: port, and above it a bit that is set if there is a route",
+    );
     let inputs = each(ports, |p| {
         let rx = LinkBeat::inputs_as(&m, format!("rx{p}_"), format!("link {p}: "), ());
-        let doc = format!("link {p}: it is the last of its flit");
+        let doc = format!("link {p}: the beat is the last of its flit");
         let flit_ends = m.input(format!("rx{p}_flit_last_i"), 1, doc);
         let ready = m.input(format!("tx{p}_ready_i"), 1, format!("link {p}: the beat sent to it is taken"));
         (rx, flit_ends, ready)
@@ -44,7 +47,7 @@ pub fn link_switch(ports: u32) -> Block {
         m.output(
             format!("misrouted{p}_o"),
             nowhere & last,
-            format!("link {p}: a flit is dropped, there is no route to its destination"),
+            format!("link {p}: a flit is dropped because there is no route to its destination"),
         );
         waits.push(held.q());
         beats.push(word);

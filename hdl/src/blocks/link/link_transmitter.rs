@@ -30,9 +30,9 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let heard =
         m.input(1, "the next four inputs are valid starting in the next cycle, up to the next good flit");
     let peer_ack = m.input(SEQ, "number that the other side expects");
-    let peer_nack = m.input(1, "it misses a flit");
-    let peer_round = m.input(peer_nack_round = ROUND, "round in which it noticed that");
-    let peer_limit = m.input(SEQ, "first number for which it gives no credit");
+    let peer_nack = m.input(1, "the other side misses a flit");
+    let peer_round = m.input(peer_nack_round = ROUND, "round in which the other side noticed that");
+    let peer_limit = m.input(SEQ, "first number for which the other side gives no credit");
     let resync = m.input(1, "the other side was reset: it has none of the unacknowledged flits");
 
     let acked = m.reg(SEQ).reset(0);

@@ -22,10 +22,10 @@ pub fn transfer_receiver(config: &DesignConfig) -> Block {
     let written = m.input(ranks, "ranks that have written a burst");
     let fault = m.input(1, "the link or its other side is faulty");
     let rx_valid = m.input(1, "link: a beat is offered");
-    let rx_last = m.input(1, "link: it is the last of its message");
-    let rx_flit_last = m.input(1, "link: it is the last of its flit");
-    let rx_dest = m.input(NODE, "link: its destination");
-    let rx_source = m.input(NODE, "link: its source");
+    let rx_last = m.input(1, "link: the beat is the last of its message");
+    let rx_flit_last = m.input(1, "link: the beat is the last of its flit");
+    let rx_dest = m.input(NODE, "link: destination of the message");
+    let rx_source = m.input(NODE, "link: source of the message");
     let rx_label = m.input(LinkConfig::LABEL_BITS, "link: label of its flit");
 
     let held = |name: &str, value: &Bits| m.hold(name, value, start);

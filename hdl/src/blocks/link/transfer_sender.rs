@@ -107,7 +107,7 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     m.output(req_addr = burst, "the burst of the rank");
     m.output(tx_valid = valid, "a beat for the link");
     m.output(tx_data = one_hot_mux(next, &words), "the beat");
-    m.output(tx_last = last, "it is the last of its message");
+    m.output(tx_last = last, "the beat is the last of its message");
     m.output(tx_dest = node, "destination DIMM of the message");
     m.output(tx_label = cat!(slot, begins), "slot, and in bit 0 that the message begins with this flit");
     m.output(slot, "slot of the message being sent");

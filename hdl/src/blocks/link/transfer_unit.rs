@@ -28,7 +28,7 @@ bundle! {
         valid: 1, "a request is offered";
         write: 1, "the request is a write";
         rank: config.gemv().ranks(), "its rank, one-hot";
-        addr: config.dram().burst_bits(), "its burst of the rank";
+        addr: config.dram().burst_bits(), "the request's burst in the rank";
         data: BEAT_BITS, "burst to write";
     }
 }

@@ -23,7 +23,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     let sequencer = dfi_sequencer(dfi, dram)?;
     let m = ModuleBuilder::new(
         sequencer.name().replace("dfi_sequencer", "dfi_port"),
-        "The pins of a rank's controller as a DFI port.",
+        "Connects the pins of a rank's controller to a DFI port.",
     );
     let cs_n = m.input(1, "controller: chip select, active low");
     let act_n = m.input(1, "controller: ACT, active low");
@@ -93,7 +93,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     late.next(any!(late, wanted & !there));
     m.assume("in_time", !wanted | there, "a PHY gives data within t_phy_rdlat");
     m.assume("room", !valid | room, "and only those that were read");
-    m.assume("waits", ready | cs_n, "the controller gives no command before the device is ready");
+    m.assume("waits", ready | cs_n, "the controller issues no command before the device is ready");
     m.output(dq = queue.data, "controller: data bus");
     m.output(ready, "the device can be used: the controller's reset may end");
     m.output(late, "read data were missing when due; stays until reset");
@@ -105,13 +105,13 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     m.output("dfi_act_n", pins.msb(), "ACT, active low");
     m.output("dfi_bg", pins.slice(ADDRESS_PINS + 2, group_bits), "bank group");
     m.output("dfi_bank", pins.slice(ADDRESS_PINS, 2), "bank");
-    m.output("dfi_address", pins.low(ADDRESS_PINS), "address; of ACT the row");
+    m.output("dfi_address", pins.low(ADDRESS_PINS), "address; for ACT the row");
     for (pin, name) in [(16, "dfi_ras_n"), (15, "dfi_cas_n"), (14, "dfi_we_n")] {
         m.output(name, pins.bit(pin), format!("the same as bit {pin} of the address"));
     }
     m.output("dfi_wrdata", wrdata, "data to write, the earlier transfer in the lower half");
     m.output("dfi_wrdata_en", wrdata_en, "the data to write come in t_phy_wrdata clocks");
     m.output("dfi_wrdata_mask", zeros(BUS_BITS / 8), "no byte is masked");
-    m.output("dfi_rddata_en", rddata_en, "data are wanted");
+    m.output("dfi_rddata_en", rddata_en, "read data are expected");
     m.finish()
 }

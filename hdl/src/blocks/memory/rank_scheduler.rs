@@ -197,9 +197,9 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     m.output(row, "row that is opened");
     m.output(command = valid_row, "a row command is issued");
     m.output(act_n = held("act_n_q", !act), "the row command is not ACT");
-    m.output(group = held("group_q", picked_group), "its bank group");
-    m.output(bank = held("bank_q", pick(&|entry| entry.bank_of_group())), "its bank");
-    m.output(address = held("address_q", pins), "its address pins");
+    m.output(group = held("group_q", picked_group), "bank group of the row command");
+    m.output(bank = held("bank_q", pick(&|entry| entry.bank_of_group())), "bank of the row command");
+    m.output(address = held("address_q", pins), "address pins of the row command");
 }
 
 /// Set while four ACTs lie within the last `window - 1` slots.

@@ -16,7 +16,7 @@ const ROUNDS: u32 = 8;
 pub fn pim_bank_refreshes(config: &HbmConfig) -> Block {
     let (banks, parts) = (config.banks(), paths(config));
     let name = format!("pim_bank_refreshes_{}", suffix(config));
-    let m = ModuleBuilder::new(name, "Refreshes of single banks by a PIM controller.");
+    let m = ModuleBuilder::new(name, "Refreshes single banks for a PIM controller.");
     let elapsed = m.input(1, "an interval has ended");
     let ready = m.input(1, "the row bus may be used");
     let computes = m.input(1, "an operation waits");

@@ -70,7 +70,7 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     for b in 0..c.banks() {
         let opened = m.input(format!("open{b}_i"), 1, "the row buffer with the multipliers is open");
         pim.push(m.input(format!("pim{b}_i"), 1, "the partition was opened for computing"));
-        rows.push(m.input(format!("row{b}_i"), row_bits, "its last row"));
+        rows.push(m.input(format!("row{b}_i"), row_bits, "last row of the row buffer"));
         open.push(opened);
     }
     debug_assert!(last_part < 2);

@@ -188,10 +188,13 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
     m.output(act = (chosen & opens).any(), "ACT is wanted");
     m.output(urgent, "the current request waits for an ACT");
     m.output(pre = (chosen & closes).any(), "PRE is wanted");
-    m.output(row_group = chosen.low(groups) | chosen.high(groups), "its bank group, one-hot");
-    m.output(row_bank = of_chosen([&requests[0].bank, &requests[1].bank]), "its bank of the group");
-    m.output(row_partition = of_chosen([&partitions[0], &partitions[1]]), "its partition");
-    m.output(row = of_chosen([&requests[0].row, &requests[1].row]), "its row");
+    m.output(row_group = chosen.low(groups) | chosen.high(groups), "bank group of the command, one-hot");
+    m.output(
+        row_bank = of_chosen([&requests[0].bank, &requests[1].bank]),
+        "bank of the command in its group",
+    );
+    m.output(row_partition = of_chosen([&partitions[0], &partitions[1]]), "partition of the command");
+    m.output(row = of_chosen([&requests[0].row, &requests[1].row]), "row of the command");
 
     let group_is = each(groups, |g| {
         if groups == 1 { lit(1, 1) } else { requests[0].position.low(layout.group).eq_lit(g.into()) }
@@ -210,9 +213,9 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
         "the current request waits for a MAC to take a slot",
     );
     m.output(share, "a MAC takes the column that RDG reads");
-    m.output(column_group = bus(&group_is), "its bank group, one-hot");
-    m.output(column_bank = requests[0].bank, "its bank of the group");
-    m.output(column_partition = partitions[0], "its partition");
+    m.output(column_group = bus(&group_is), "bank group of the command, one-hot");
+    m.output(column_bank = requests[0].bank, "bank of the command in its group");
+    m.output(column_partition = partitions[0], "partition of the command");
     m.output(column = requests[0].position.high(COLUMN), "its column");
     m.output(slot = requests[0].slot, "slot of RDG");
     m.unused(requests[1].position.high(COLUMN), "the second request has not begun");
