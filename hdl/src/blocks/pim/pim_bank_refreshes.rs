@@ -19,7 +19,7 @@ pub fn pim_bank_refreshes(config: &HbmConfig) -> Block {
     let m = ModuleBuilder::new(name, "Refreshes single banks for a PIM controller.");
     let elapsed = m.input(1, "an interval has ended");
     let ready = m.input(1, "the row bus may be used");
-    let computes = m.input(1, "an operation waits");
+    let computes = m.input(1, "an operation waits or is in progress");
     let done = m.input(1, "REFB is issued");
     let joined = m.input(1, "banks are not cut");
     let (opens, pims): (Vec<Bits>, Vec<Bits>) = (0..banks)

@@ -85,7 +85,7 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
     let boundary_bits = bits_for(c.subarrays() - 1);
     let boundary = m.input(boundary_bits, "boundary of all banks, 0 if they are joined");
     let turn = m.input(1, "the host may use the row buffers of the multipliers");
-    let alone = m.input(1, "no operation waits");
+    let alone = m.input(1, "no operation waits or is in progress");
     let hold = m.input(1, "do not open rows ahead: the window is for the multipliers");
     let data_valid = m.input(1, "there are data to write");
     let soon = m.input(1, "a MAC that takes the column in `slot_o` is requested");
