@@ -41,7 +41,7 @@ fields! { BAR
 
 fields! { SENSITIVITY
     "assumption" "assumption" {Text} Screen: "assumption that is changed; empty for the set itself";
-    "value" "value" {Digits} Screen: "its value";
+    "value" "value" {Digits} Screen: "value of the assumption";
     "steps" "steps" {Digits} Screen: "random to partition, partition to adjustment, adjustment to Hermes";
     "imbalance" "most loaded DIMM" {Digits} Screen: "load of the most loaded DIMM over the mean, with the offline placement";
 }

@@ -346,8 +346,8 @@ fn report(args: &Shown<Args>, found: &Found, missing: usize) -> Result<Report> {
     }
     fields! { OF_KEYS
         "key" "key" {Text} Screen: "key";
-        "value" "value" {Text} Screen: "its value";
-        "first" "against" {Text} Screen: "its first value";
+        "value" "value" {Text} Screen: "value of the key";
+        "first" "against" {Text} Screen: "first value of the key";
         "pairs" "pairs" {Count} Screen: "pairs of configurations that differ only in this key";
     }
     let mean = "geometric mean of the metric over the metric with the first value";
