@@ -185,8 +185,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     /// Running instructions, and whether they are in the way.
     let start = m.forward(1);
     let starts = *start;
-    let mut obstacles = decoded.obstacles(&m, starts, &busy, &ranges, &list_range);
-    obstacles.before_rows.push(!rows_idle);
+    let mut obstacles = decoded.obstacles(&m, starts, &busy, rows_idle, &ranges, &list_range);
     let in_work = m.wire(any_of(&busy) | holds);
     obstacles.all.push(in_work & decoded.is(&["barrier", "signal"]));
     /// Obstacles are computed in one cycle and used in the next: in between, their number can only fall.
@@ -426,11 +425,12 @@ impl Decoded {
         m: &ModuleBuilder,
         start: Bits,
         busy: &[Bits],
+        rows_idle: Bits,
         ranges: &Ranges,
         list_range: &Range,
     ) -> Obstacles {
         let Ranges { source, other, target } = ranges;
-        let (mut all, mut before_rows) = (Vec::new(), Vec::new());
+        let (mut all, mut before_rows) = (Vec::new(), vec![!rows_idle]);
         let is_list = self.is(&["list"]);
         for ((part, kinds), busy) in PARTS.iter().zip(busy) {
             let own = self.is(kinds);
