@@ -333,7 +333,7 @@ impl LoneCore {
 }
 
 impl GemvBackend for LoneCore {
-    /// Errors: as [`GemvUnit::product`], and [`Mismatches`].
+    /// Errors: as [`GemvUnit::product`], and [`Mismatches`](crate::error::Mismatches).
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         self.compute_checked(op, &Epilogue::default(), |reference| reference.gemv(op))
     }

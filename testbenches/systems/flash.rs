@@ -389,7 +389,7 @@ fn what_cannot_be_is_refused() -> Outcome {
                 Err(error) => return Ok(error.to_string()),
             };
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &text(2), |_| {});
-        Ok(generation.err().map(|error| format!("{:#}", anyhow::Error::from(error))).unwrap_or_default())
+        Ok(generation.err().map(|error| format!("{error:#}")).unwrap_or_default())
     };
     let causal = refused(Case { activity: ActivitySource::Causal, ..CASE }, false)?;
     assert!(causal.contains("the activity is causal") && causal.contains("oracle or predicted"), "{causal}");

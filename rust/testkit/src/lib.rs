@@ -6,6 +6,8 @@
 //! itself, else any value between. The order of drawing, or drawing again, keeps what ties keys together. A new key
 //! gets a line in its table. What a configuration is tested for is left to the tests.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod fuzz;
 pub mod malform;
 mod program_writer;
