@@ -400,10 +400,10 @@ fn long_runs_say_how_far_they_are() {
     // Building the model would be reported too.
     ndp().succeeds("gemv --config tiny --rows 4 --cols 8");
     let lines = [
-        "gemv --config tiny --rows 12000 --cols 4096",
+        "gemv --config tiny --rows 24000 --cols 4096",
         "layer --config tiny --hidden 4096 --heads 64 --ffn 8192 --context 64",
-        "generate --config tiny --tokens 50 --prompt It",
-        "generate pim --tokens 12",
+        "generate --config tiny --tokens 100 --prompt It",
+        "generate pim --tokens 25",
     ];
     let folders = lines.map(|_| ndp());
     // All at once: each is silent for some seconds.

@@ -65,7 +65,7 @@ fn script(ndp: &Program, name: &str, text: &str) -> String {
     path
 }
 
-/// Of the kinds of change that `sim/verilate/src/folder_tests.rs` has, one.
+/// One kind of change is enough here: `sim/verilate/src/folder_tests.rs` tests all of them without a compiler.
 #[test]
 fn a_library_that_was_changed_is_built_again_and_what_is_not_ours_stays() {
     let ndp = ndp();

@@ -146,8 +146,8 @@ struct Ranges {
 /// Conditions that an instruction waits for. Their number may fall until the instruction starts, and never rises.
 struct Obstacles {
     all: Vec<Bits>,
-    /// Conditions that the rows of a product wait for. They may come during the previous product, or a rounding. They
-    /// fill the path from the DRAM, so the product must not wait for anything else.
+    /// Conditions that the rows of a product wait for. Rows may come during the previous product, or a rounding. They
+    /// fill the path from the DRAM, so their product must not wait for anything else.
     before_rows: Vec<Bits>,
 }
 
@@ -182,7 +182,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     let legal = m.wire(checks & !error.any());
     let list_range = decoded.list_range(&m, config);
 
-    /// Running instructions, and whether they are in the way.
+    /// The instruction starts: it has waited until nothing is in the way.
     let start = m.forward(1);
     let starts = *start;
     let mut obstacles = decoded.obstacles(&m, starts, &busy, rows_idle, &ranges, &list_range);
