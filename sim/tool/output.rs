@@ -33,9 +33,9 @@ impl Asked {
 // Forms of a report. A doc comment here would become the help of every command.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct OutputArgs {
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    pub json: bool,
+    /// Print one JSON object instead of text; --json=FILE writes it to a file and prints the text
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    json: Option<Option<PathBuf>>,
     /// Write a page with all tables and charts, which needs no other file
     #[arg(long, value_name = "FILE.html")]
     pub html: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub struct OutputArgs {
     #[arg(long, value_name = "DIR")]
     pub csv: Option<PathBuf>,
     /// Print all figures and tables
-    #[arg(long, short, conflicts_with = "json")]
+    #[arg(long, short)]
     pub verbose: bool,
 }
 
@@ -72,29 +72,40 @@ impl<A: clap::Args> Shown<A> {
 
 impl OutputArgs {
     pub fn files(&self, files: FileSet) -> FileSet {
-        files.optional("--html", self.html.as_ref())
+        files.optional("--html", self.html.as_ref()).optional("--json", self.json_file())
     }
 
-    /// Runs a job, and shows its report. The page's file is created first, so that a long run does not fail at its end.
+    /// Whether JSON takes the place of the text.
+    pub fn prints_json(&self) -> bool {
+        matches!(self.json, Some(None))
+    }
+
+    fn json_file(&self) -> Option<&PathBuf> {
+        self.json.as_ref()?.as_ref()
+    }
+
+    /// Runs a job, and shows its report. The files are created first, so that a long run does not fail at its end.
     /// Returns the exit code: 1 if a check failed, else 0.
     pub fn show(&self, job: impl FnOnce() -> Result<Report>) -> Result<u8> {
         let html = Asked::create(self.html.as_ref())?;
+        let json = Asked::create(self.json_file())?;
         let report = job()?.again(made::rerun());
         html.write(|| Ok(report.page(&made::provenance())?))?;
+        json.write(|| Ok(report.json()? + "\n"))?;
         if let Some(folder) = &self.csv {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make '{}'", folder.display()))?;
             for (table, text) in report.csv()? {
                 write(&folder.join(format!("{table}.csv")), &text)?;
             }
         }
-        if self.json {
+        if self.prints_json() {
             say!("{}", report.json()?);
         } else {
             let terminal = self.terminal();
             let Screen { text, styles } = report.text(terminal);
             ndp_files::print_styled(&text, if terminal.rich { &styles } else { &[] });
         }
-        if report.failed() && self.json {
+        if report.failed() && self.prints_json() {
             note!("{}", report.failure());
         }
         // The result is shown even if a field is missing.
@@ -104,7 +115,7 @@ impl OutputArgs {
 
     /// Whether any form shows more than the first screen.
     pub fn is_whole(&self) -> bool {
-        self.json || self.verbose || self.html.is_some() || self.csv.is_some()
+        self.json.is_some() || self.verbose || self.html.is_some() || self.csv.is_some()
     }
 
     fn terminal(&self) -> Terminal {

@@ -36,7 +36,7 @@ fn run(case: &Path, options: &str, mut of: impl FnMut(&Program, &str, &Output)) 
     for name in ["golden", "testbenches"] {
         std::os::unix::fs::symlink(Path::new(ROOT).join(name), program.path(name)).unwrap();
     }
-    let options = ["page.html", "tables"]
+    let options = ["report.json", "page.html", "tables"]
         .iter()
         .fold(options.to_owned(), |options, name| options.replace(name, &program.path(name)));
     for call in std::fs::read_to_string(case).unwrap().lines() {
@@ -150,24 +150,35 @@ fn slow_reports_have_all_forms() {
     all_forms([&Path::new(ROOT).join("testbenches/cases/slow.args")]);
 }
 
+#[test]
+fn a_failure_is_on_standard_error_beside_json() {
+    let mut calls = 0;
+    run(&Path::new(ROOT).join("testbenches/cases/failures.args"), "--json", |_, call, output| {
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["rerun"], format!("ndp {call}"));
+        let failed = format!("FAILED: {}\n", report["verdict"].as_str().unwrap());
+        assert!(report["holds"] == false && remarks(output).starts_with(&failed), "{}", remarks(output));
+        calls += 1;
+    });
+    assert!(calls > 0);
+}
+
 /// All forms come from one value, and the page of `ndp schema` says what is in it.
 fn all_forms<'a>(cases: impl IntoIterator<Item = &'a PathBuf>) {
     let mut schema = Schema::default();
     for case in cases {
-        run(case, "--verbose", |_, call, output| {
-            assert!(is_reported(output), "{call}: {}", remarks(output));
+        run(case, "--verbose --json=report.json --html=page.html --csv=tables", |program, call, output| {
+            let said = remarks(output);
+            assert!(is_reported(output), "{call}: {said}");
             let text = text(output);
             let mut lines = text.lines().filter(|line| !line.starts_with("rerun: "));
             assert!(lines.all(|line| line.chars().count() <= 100), "{call}: {text}");
             assert!(text.ends_with(&format!("\nrerun: ndp {call}\n")), "{text}");
-        });
-        run(case, "--json --html page.html --csv tables", |program, call, output| {
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(is_reported(output), "{call}: {said}");
-            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let report = std::fs::read_to_string(program.path("report.json")).unwrap();
+            let report: Value = serde_json::from_str(&report).unwrap();
             assert_eq!(report["rerun"], format!("ndp {call}"));
             let verdict = report["verdict"].as_str().unwrap();
-            assert_eq!(report["holds"] == false, said.starts_with(&format!("FAILED: {verdict}\n")), "{said}");
+            assert_eq!(report["holds"] == false, text.contains("FAILED: "), "{text}");
             let page = std::fs::read_to_string(program.path("page.html")).unwrap();
             assert!(page.contains(&format!("{verdict}</h1>")) && page.ends_with("</html>\n"), "{call}");
             for table in std::fs::read_dir(program.path("tables")).unwrap() {

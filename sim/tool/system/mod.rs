@@ -109,7 +109,7 @@ fn one(host: &Host<'_>, choice: Choice) -> Result<Report> {
         Some(_) => Progress::new(u64::from(args.tokens - 1).max(1), "tokens"),
     };
     let vocabulary = &host.model.vocabulary;
-    let mut stream = TextStream::new(&host.job.prompt, vocabulary, progress, args.unit.form.json);
+    let mut stream = TextStream::new(&host.job.prompt, vocabulary, progress, args.unit.form.prints_json());
     let outcome = simulate(host, choice, |token| stream.push(token));
     stream.finish();
     let mut outcome = outcome?;
