@@ -7,8 +7,8 @@ use common::Outcome;
 use ndp_config::WeightFormat;
 use ndp_model::{Decoder, GenerateOptions, Model, Remarks, SoftwareBackend, generate, logits_digest};
 use ndp_numerics::{
-    Epsilon, Rotary, SplitMix64, add, dequantise, div, dot, exp, exp_q30, f16, gelu, layer_norm, max, mul,
-    quantise, rms_norm, sample, silu, softmax, sub,
+    Epsilon, OF_TWO, Rotary, SplitMix64, dequantise, dot, exp, exp_q30, f16, gelu, layer_norm, quantise,
+    rms_norm, sample, silu, softmax,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -46,9 +46,8 @@ fn bits(values: &[f16]) -> Vec<u16> {
 
 #[test]
 fn element_wise_results_are_those_of_the_reference() -> Outcome {
-    let operations =
-        [("add", add as fn(f16, f16) -> f16), ("sub", sub), ("mul", mul), ("div", div), ("max", max)];
-    for (name, operation) in operations {
+    for name in ["add", "sub", "mul", "div", "max"] {
+        let (_, operation) = OF_TWO.into_iter().find(|(known, _)| *known == name).ok_or(name)?;
         for case in cases(name)? {
             let [a, b, expected] = halves(&case)?[..] else { return Err(format!("{name}: {case}").into()) };
             assert_eq!(operation(a, b).to_bits(), expected.to_bits(), "{name} {case}");

@@ -218,15 +218,15 @@ fn the_fields_cover_what_the_document_lists_and_nothing_twice() {
         let total: u32 = opcode.fields().iter().map(|field| field.bits).sum::<u32>() + fields::OPCODE.bits;
         assert_eq!(opcode.mask().count_ones(), total, "{opcode:?}");
         assert_eq!(Opcode::from_code(opcode as u8), Some(opcode));
-        assert_eq!(opcode.is_activation(), (0x30..=0x3A).contains(&(opcode as u8)));
+        assert_eq!(opcode.is_activation(), (0x30..=0x3F).contains(&(opcode as u8)));
     }
     assert_eq!(Opcode::Dot.mask(), !(7 << 61 | 7 << 125));
     assert_eq!(Opcode::Select.mask(), !(1 << 31 | u128::from(u32::MAX) << 32 | 0xFF << 120));
     for code in 0..=255u8 {
-        let known = matches!(code, 0..=2 | 0x10..=0x14 | 0x20..=0x26 | 0x30..=0x3A | 0x40 | 0x41);
+        let known = Opcode::ALL.into_iter().any(|opcode| opcode as u8 == code);
         let first = match code {
             0x21 | 0x22 => 125,
-            0x30..=0x3A => 123,
+            0x30..=0x3F => 123,
             _ => 120,
         };
         let word = u128::from(code) | u128::MAX << 120;

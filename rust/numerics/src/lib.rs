@@ -35,7 +35,7 @@ pub use half::f16;
 
 pub use activations::{gelu, silu};
 pub use dot::{Decoded, SerialSteps, dot, dot_decoded, dot_truncated};
-pub use elementwise::{add, div, max, mul, relu, sub};
+pub use elementwise::*;
 pub use exact_sum::ExactSum;
 pub use exp::exp;
 pub use exp_q30::exp_q30;

@@ -3,9 +3,10 @@
 //! The pairs of `ndp_oracle::pairs` (more than TestFloat's level 1 has), every operand with a set of notable ones in both
 //! orders, a million random pairs. `make exhaustive` adds all 2^32 pairs, against the machine's double precision.
 
-use ndp_numerics::{add, div, f16, fp16, max, mul, rne_ratio, sub};
+use ndp_numerics::{OF_TWO, f16, fp16, rne_ratio};
 use ndp_oracle::ieee::{OPERATIONS, Operation};
 use ndp_oracle::{Random, pairs::pairs};
+use std::sync::LazyLock;
 
 const NOTABLE: [u16; 32] = [
     0x0000, 0x8000, 0x0001, 0x8001, 0x0002, 0x0200, 0x03FF, 0x83FF, 0x0400, 0x8400, 0x0401, 0x07FF, 0x1400,
@@ -15,15 +16,23 @@ const NOTABLE: [u16; 32] = [
 
 const RANDOM_PAIRS: u32 = 1_000_000;
 
-fn ours(operation: Operation, a: u16, b: u16) -> u16 {
-    let function = match operation {
-        Operation::Add => add,
-        Operation::Sub => sub,
-        Operation::Mul => mul,
-        Operation::Div => div,
-        Operation::Max => max,
+/// Our function for each operation, from its name.
+static OURS: LazyLock<Vec<fn(f16, f16) -> f16>> = LazyLock::new(|| {
+    let function = |operation: Operation| {
+        let name = format!("{operation:?}").to_lowercase();
+        OF_TWO.iter().find(|(ours, _)| *ours == name).unwrap_or_else(|| panic!("no {name}")).1
     };
-    function(f16::from_bits(a), f16::from_bits(b)).to_bits()
+    OPERATIONS.into_iter().map(function).collect()
+});
+
+fn ours(operation: Operation, a: u16, b: u16) -> u16 {
+    OURS[operation as usize](f16::from_bits(a), f16::from_bits(b)).to_bits()
+}
+
+#[test]
+fn every_operation_of_two_operands_has_an_oracle() {
+    assert_eq!(OF_TWO.len(), OPERATIONS.len());
+    assert!(OPERATIONS.into_iter().enumerate().all(|(place, operation)| operation as usize == place));
 }
 
 #[track_caller]

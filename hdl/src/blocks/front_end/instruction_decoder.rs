@@ -70,8 +70,29 @@ const INSTRUCTIONS: [Encoding; 28] = [
     ("receive", 0x41, &[ADDRESS, COUNT, RANKS, NODE, SLOT]),
 ];
 
-pub(crate) const ACTIVATIONS: [&str; 11] =
-    ["relu", "exp", "softmax", "scale", "add", "sub", "mul", "max", "silu", "gelu", "div"];
+/// Instructions of the activation unit with the controls that they set: a path of its lanes, and others.
+pub(crate) const ACTIVATION_CONTROLS: [(&str, &[&str]); 11] = [
+    ("relu", &["choice"]),
+    ("exp", &["exponential"]),
+    ("softmax", &["softmax"]),
+    ("scale", &["product"]),
+    ("add", &["two", "sum"]),
+    ("sub", &["two", "sum", "subtract"]),
+    ("mul", &["two", "product"]),
+    ("max", &["two", "choice", "max"]),
+    ("silu", &["function"]),
+    ("gelu", &["function", "gelu"]),
+    ("div", &["two", "function"]),
+];
+pub(crate) const ACTIVATIONS: [&str; ACTIVATION_CONTROLS.len()] = {
+    let mut names = [""; ACTIVATION_CONTROLS.len()];
+    let mut k = 0;
+    while k < names.len() {
+        names[k] = ACTIVATION_CONTROLS[k].0;
+        k += 1;
+    }
+    names
+};
 pub(crate) const SOFTMAX_ELEMS: u32 = 16384;
 
 /// Instructions that move data over the link.

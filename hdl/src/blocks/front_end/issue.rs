@@ -7,6 +7,7 @@
 
 use super::dma_reader::beat_count_bits;
 use super::prelude::*;
+use crate::blocks::activation::activation_lane::PATHS;
 use crate::blocks::activation::activation_unit::Operation;
 use crate::blocks::activation::activation_walker::vector_bits;
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
@@ -89,11 +90,6 @@ bundle! {
         round: 1, "start a `round` instruction";
     }
 }
-
-/// Instructions of the activation unit with two operands in the buffer.
-const TWO_OPERANDS: [&str; 5] = ["add", "sub", "mul", "max", "div"];
-/// Those that the function unit computes.
-const FUNCTIONS: [&str; 3] = ["silu", "gelu", "div"];
 
 /// Output of the decoder for an instruction, kept starting in the next cycle.
 struct Decoded {
@@ -305,6 +301,12 @@ impl Decoded {
         any_named(&self.kinds, names)
     }
 
+    /// An instruction of the activation unit that sets this control.
+    fn sets(&self, control: &str) -> Bits {
+        let sets = ACTIVATION_CONTROLS.iter().filter(|(_, controls)| controls.contains(&control));
+        self.is(&sets.map(|(name, _)| *name).collect::<Vec<_>>())
+    }
+
     /// Words and beats of the vector blocks: products with the batch, a bit per cycle.
     #[block(m)]
     fn sizes(&self, m: &ModuleBuilder, config: &DesignConfig, decodes: Bits, multiplies: Reg) -> Sizes {
@@ -382,7 +384,7 @@ impl Decoded {
         Ranges {
             source: range("source", m.wire("reads", reads), &self.source, source),
             target: range("target", m.wire("writes", writes), &self.target, target),
-            other: range("other", m.wire("reads_two", is(&TWO_OPERANDS)), &self.other, blocks),
+            other: range("other", m.wire("reads_two", self.sets("two")), &self.other, blocks),
         }
     }
 
@@ -492,20 +494,18 @@ impl Decoded {
     #[block(m)]
     fn operation(&self, m: &ModuleBuilder, config: &DesignConfig, two: Bits) -> Operation {
         let gemv = config.gemv();
-        let is = |names: &[&str]| self.is(names);
-        /// In the order of the unit's fields: by which way, and with what.
-        let function = m.wire("functions", is(&FUNCTIONS));
-        let ways =
-            [is(&["exp"]), is(&["add", "sub"]), is(&["scale", "mul"]), is(&["relu", "max"]) | function];
+        let function = m.wire("functions", self.sets("function"));
+        let [exponential, sum, product, choice] = PATHS.map(|path| self.sets(path));
         Operation {
-            path: cat(ways.into_iter().rev()),
-            softmax: is(&["softmax"]),
+            // Functions leave the lanes as choices do.
+            path: cat!(choice | function, product, sum, exponential),
+            softmax: self.sets("softmax"),
             two,
-            subtract: is(&["sub"]),
-            max: is(&["max"]),
+            subtract: self.sets("subtract"),
+            max: self.sets("max"),
             scalar: self.scalar,
             function,
-            gelu: is(&["gelu"]),
+            gelu: self.sets("gelu"),
             vectors: self.batch.zext(gemv.vectors_bits()).shl(self.heads).fit(vector_bits(gemv)),
             other: self.other.fit(gemv.slice_addr_bits()),
         }

@@ -27,8 +27,8 @@ mod prelude {
         HOST_TAG_BITS, HostRequest, LINK_REGISTER, REGISTER_BITS, RankResponse, host_port, request_tag_bits,
     };
     pub(super) use super::instruction_decoder::{
-        ACTIVATIONS, ERROR_BITS, INSTRUCTION_BITS, NODE_BITS, TAG_BITS, TRANSFERS, instruction_decoder,
-        link_suffix, strobes, transfer_fields,
+        ACTIVATION_CONTROLS, ACTIVATIONS, ERROR_BITS, INSTRUCTION_BITS, NODE_BITS, TAG_BITS, TRANSFERS,
+        instruction_decoder, link_suffix, strobes, transfer_fields,
     };
     pub(super) use super::rank_feeder::{SEGMENT_BITS, Segment, after_segment, rank_feeder, segment_length};
     pub(super) use super::row_generator::{

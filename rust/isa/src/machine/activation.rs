@@ -1,7 +1,7 @@
 //! The activation unit's instructions: element-wise operations and softmax on vector blocks.
 
 use crate::Activation;
-use ndp_numerics::{add, div, exp, f16, gelu, max, mul, relu, silu, softmax, sub};
+use ndp_numerics::{OF_TWO, exp, f16, gelu, mul, relu, silu, softmax};
 
 use crate::machine::Machine;
 use crate::machine::buffer::Vectors;
@@ -13,6 +13,16 @@ impl<M> Machine<M> {
     pub(crate) fn activate(&mut self, operation: Activation, src: u32, dst: u32, cols: u32, vectors: u32) {
         let x = self.buffer.read_vectors(src, cols, vectors);
         let y = operation.other().map(|other| self.buffer.read_vectors(other, cols, vectors));
+        let of_two = of_two(operation);
+        // `None` for what depends on an unspecified operand.
+        let of_element = |x, y: Option<f16>| match operation {
+            Activation::Relu => Some(relu(x)),
+            Activation::Exp => Some(exp(x)),
+            Activation::Scale { scalar } => Some(mul(x, f16::from_bits(scalar))),
+            Activation::Silu => Some(silu(x)),
+            Activation::Gelu => Some(gelu(x)),
+            _ => Some(of_two?(x, y?)),
+        };
         let mut result = Vectors::filled(cols, vectors, f16::from_bits(0));
         for v in 0..vectors {
             if operation == Activation::Softmax {
@@ -23,29 +33,27 @@ impl<M> Machine<M> {
                 continue;
             }
             for c in 0..cols {
-                let operand = y.as_ref().map(|y| y.get(v, c).copied());
-                let value = x.get(v, c).copied().and_then(|x| of_element(operation, x, operand));
-                result.set(v, c, value);
+                let operand = y.as_ref().and_then(|y| y.get(v, c).copied());
+                result.set(v, c, x.get(v, c).copied().and_then(|x| of_element(x, operand)));
             }
         }
         self.buffer.write_vectors(dst, result);
     }
 }
 
-/// Result for an element and the second operand, which may be unspecified.
-fn of_element(operation: Activation, x: f16, y: Option<Option<f16>>) -> Option<f16> {
-    let with = |operation: fn(f16, f16) -> f16| y.flatten().map(|y| operation(x, y));
-    match operation {
-        Activation::Relu => Some(relu(x)),
-        Activation::Exp => Some(exp(x)),
-        Activation::Scale { scalar } => Some(mul(x, f16::from_bits(scalar))),
-        Activation::Add { .. } => with(add),
-        Activation::Sub { .. } => with(sub),
-        Activation::Mul { .. } => with(mul),
-        Activation::Max { .. } => with(max),
-        Activation::Silu => Some(silu(x)),
-        Activation::Gelu => Some(gelu(x)),
-        Activation::Div { .. } => with(div),
-        Activation::Softmax => None,
+fn of_two(operation: Activation) -> Option<fn(f16, f16) -> f16> {
+    let name = operation.opcode().mnemonic();
+    OF_TWO.into_iter().find(|(known, _)| *known == name).map(|(_, function)| function)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_of_two_operands_have_a_function() {
+        for operation in Activation::all(&|_| 0) {
+            assert_eq!(of_two(operation).is_some(), operation.other().is_some(), "{operation:?}");
+        }
     }
 }
