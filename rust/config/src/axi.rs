@@ -12,7 +12,7 @@ part! {
         pub data_bits: u32 = BEAT_BITS, power_of_two(32, BEAT_BITS);
         /// Bits of an ID.
         pub id_bits: u32 = 4, in_range(1, 16);
-        /// Bursts of DRAM under way in each direction.
+        /// Outstanding lines of 64 bytes in each direction.
         pub outstanding: u32 = 64, power_of_two(4, AxiConfig::MOST_OUTSTANDING);
     }
 }

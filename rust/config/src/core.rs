@@ -7,15 +7,15 @@ part! {
     "core.", raw:
     /// Validated parameters of the core.
     pub struct CoreConfig(RawCore) {
-        /// The core's clock in MHz.
+        /// The core's clock in MHz; its period is rounded to the nearest ps.
         pub clock_mhz: u32 = 1000, in_range(CoreConfig::SLOWEST_MHZ, CoreConfig::FASTEST_MHZ);
-        /// Instructions that can wait.
+        /// Number of instructions that can wait.
         pub queue_entries: u32 = 64, power_of_two(8, 1024);
-        /// Row indices that the list memory holds.
+        /// Row numbers in the list memory.
         pub list_entries: u32 = 4096, power_of_two(64, 4096);
-        /// Beats that a rank can have read and the core not taken yet.
+        /// Beats that a rank may have read before the core takes them.
         pub read_fifo_beats: u32 = 128, power_of_two(16, 256);
-        /// Whether the core has a DIMM-link, with the parameters of the `[link]` table.
+        /// Whether the core has a DIMM-link, with the parameters of `[link]`.
         pub link: bool = true;
     }
 }

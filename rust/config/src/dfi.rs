@@ -10,19 +10,19 @@ part! {
     "dfi.", raw:
     /// Validated parameters of the port. Times in clocks of the DRAM; names beginning with `t_` are those of the DFI specification.
     pub struct DfiConfig(RawDfi) {
-        /// Clocks from write data at the port to the same data on the bus of the device, the way of a command left out.
+        /// Clocks from write data at the port to the same data on the bus, less the PHY's delay of commands.
         pub write_lead: u32 = 2, in_range(0, 4);
         /// Clocks from `dfi_wrdata_en` to its data.
         pub t_phy_wrdata: u32 = 1, in_range(0, 3);
-        /// Clocks by which `dfi_rddata_en` comes before the device's CAS latency has passed.
+        /// Clocks by which `dfi_rddata_en` comes before `CL` clocks from the RD.
         pub read_lead: u32 = 4, in_range(0, 8);
-        /// Most clocks by which read data come after the device's CAS latency has passed.
+        /// Most clocks by which read data come after `CL` clocks from the RD.
         pub read_lag: u32 = 3, in_range(0, 12);
     }
     private {
-        /// Microseconds in which the reset is low at power up.
+        /// Microseconds that RESET_n is low at power up.
         reset_us: u32 = 200, in_range(1, 10_000);
-        /// Microseconds from the end of the reset to CKE.
+        /// Microseconds from there to CKE.
         cke_us: u32 = 500, in_range(1, 10_000);
     }
 }

@@ -14,33 +14,34 @@ part! {
     "gemv.", raw:
     /// Validated parameters of the GEMV unit.
     pub struct GemvConfig(RawGemv) {
-        /// Multiplier units (the paper's "multipliers": 128 bits each).
+        /// Multiplier units, `lanes` FP16 pairs each.
         pub multipliers: u32 = 256, power_of_two(4, 1024);
-        /// Lanes of a multiplier unit; one FP16 product each per window.
+        /// Lanes of a multiplier unit: FP16 products per window.
         pub lanes: u32 = 8, power_of_two(8, 16);
-        /// The weight's significand bits that are multiplied (11 for FP16): steps of one serial multiplication.
+        /// Significand bits of a weight that are multiplied: steps of a serial multiplication. Below 11 weights are truncated.
         pub serial_steps: u32 = 11, in_range(2, 11);
-        /// Width of the exact accumulator; its least significant bit weighs 2^-48.
+        /// Bits of the exact accumulator, a multiple of `acc_segments`; the last one weighs 2^-48.
         pub acc_bits: u32 = 104, in_range(GemvConfig::MIN_ACC_BITS, 120);
-        /// Segments of the accumulator between which carries are saved for a cycle.
+        /// Parts of the accumulator; a carry passes one part per cycle.
         pub acc_segments: u32 = 4, in_range(3, 6);
-        /// DRAM ranks, each feeding its own group of multiplier units.
+        /// DRAM ranks, each with its own weight stream and multiplier units.
         pub ranks: u32 = 4, power_of_two(1, 4);
-        /// Buffer size in KiB, all slices together.
+        /// KiB of the buffer of vectors and sums, all slices together.
         pub buffer_kib: u32 = 256, power_of_two(1, 1024);
-        /// Largest batch of one pass.
+        /// Most vectors that share the weights of a product.
         pub max_batch: u32 = 16, power_of_two(1, 16);
-        /// Beats of the weight FIFO in front of each rank's units.
+        /// Beats queued before the units of each rank.
         pub weight_fifo_beats: u32 = 8, power_of_two(4, 64);
-        /// How a multiplier unit multiplies significands.
+        /// How a unit multiplies significands: each lane bit by bit or two bits per step, or all with one parallel multiplier.
         pub multiplier: Multiplier = Multiplier::BitSerial;
     }
     private {
-        /// Where the activation unit computes exponentials.
+        /// Whether each lane of the activation unit has an exponential, or all lanes of a rank share one.
         exponential: Exponential = Exponential::PerLane;
-        /// One for each multiplier unit if the file does not say.
+        /// Lanes of the activation unit: a power of two, `ranks` to `multipliers`, which is the default. If there are fewer than
+        /// multiplier units, several slices of the buffer share one.
         activation_lanes: Option<u32> = None;
-        /// All that the stripes take if the file does not say.
+        /// Formats of weights in DRAM: FP16 alone, or INT8 and INT4 too, which is the default if a stripe has two beats.
         weight_formats: Option<Formats> = None;
     }
 }

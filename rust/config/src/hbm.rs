@@ -67,23 +67,23 @@ keys! {
         pub banks_per_group: u32 = 4, power_of_two(1, 4);
         /// Bits of a row address.
         pub row_bits: u32 = 14, in_range(2, 15);
-        /// Rows of a subarray: a boundary lies between two subarrays.
+        /// Rows of a subarray, at most half of all; a partition ends between two subarrays. The default is assumed.
         pub subarray_rows: u32 = 512, power_of_two(1, 1 << (raw.row_bits - 1));
         /// Whether banks can be cut in two.
         pub slicing: bool = true;
-        /// Subarrays of the weight partition that software chooses before inference (`n` of `n : m`); the device itself
-        /// starts with joined banks. Without slicing it has no meaning.
+        /// Subarrays of the weight partition that software chooses before inference (`n` of `n : m`), fewer than all; the device
+        /// itself starts with joined banks. Without slicing it has no meaning.
         pub weight_subarrays: u32 = 16;
-        /// Whether one command may activate a row in all banks, beside tFAW: banks with charge of their own, as LibraPIM
-        /// section 5.2 expects of products.
+        /// Whether one command may activate a row in all banks, beside tFAW: banks with charge of their own (LibraPIM, section
+        /// 5.2).
         pub all_bank_activate: bool = false;
-        /// How banks are refreshed.
+        /// What a refresh stops: all banks (REF), or one after the other (REFB).
         pub refresh: HbmRefresh = HbmRefresh::All;
-        /// What commands it takes.
+        /// Which commands it takes; "aim" only without `slicing` and `all_bank_activate`.
         pub command_set: HbmCommandSet = HbmCommandSet::LibraPim;
-        /// Whose the command buses are.
+        /// Whether each channel has its own command buses, or channels `2 k` and `2 k + 1` share them; not with "aim".
         pub command_buses: HbmCommandBuses = HbmCommandBuses::Own;
-        /// Columns that the channel's global buffer holds.
+        /// Columns that the channel's global buffer holds; the default is assumed: a row.
         pub buffer_slots: u32 = 32, in_range(1, 32);
         // A sum with its flags fits half a column.
         /// Bits of a bank's exact accumulator.

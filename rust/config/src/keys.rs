@@ -122,13 +122,13 @@ macro_rules! keys {
         $(#[$meta:meta])*
         $raw:ident for $owner:ident.$field:tt {
             $(
-                $(#[$doc:meta])*
+                $(#[doc = $doc:literal])*
                 $vis:vis $key:ident: $type:ty = $default:expr $(, $check:ident($min:expr, $max:expr))?;
             )*
         }
         $(private {
             $(
-                $(#[$own_doc:meta])*
+                $(#[doc = $own_doc:literal])*
                 $own:ident: $own_type:ty = $own_default:expr $(, $own_check:ident($own_min:expr, $own_max:expr))?;
             )*
         })?
@@ -139,8 +139,8 @@ macro_rules! keys {
             #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
             #[serde(deny_unknown_fields, default)]
             pub(crate) struct $raw {
-                $($(#[$doc])* pub(crate) $key: $type $(, $check($min, $max))?;)*
-                $($($(#[$own_doc])* pub(crate) $own: $own_type $(, $own_check($own_min, $own_max))?;)*)?
+                $($(#[doc = $doc])* pub(crate) $key: $type $(, $check($min, $max))?;)*
+                $($($(#[doc = $own_doc])* pub(crate) $own: $own_type $(, $own_check($own_min, $own_max))?;)*)?
             }
         }
 
@@ -150,9 +150,28 @@ macro_rules! keys {
             }
         }
 
+        #[cfg(test)]
+        #[allow(dead_code, reason = "tables of times have columns of their own")]
+        impl $raw {
+            /// Lines of the documents.
+            pub(crate) fn lines() -> Vec<String> {
+                let $values = &Self::default();
+                vec![
+                    $($crate::keys::tests::line(
+                        stringify!($key), concat!($($doc),*), &$values.$key,
+                        [$((stringify!($check), $min, $max))?].first(),
+                    ),)*
+                    $($($crate::keys::tests::line(
+                        stringify!($own), concat!($($own_doc),*), &$values.$own,
+                        [$((stringify!($own_check), $own_min, $own_max))?].first(),
+                    ),)*)?
+                ]
+            }
+        }
+
         impl $owner {
             $(
-                $(#[$doc])*
+                $(#[doc = $doc])*
                 $vis fn $key(&self) -> $type {
                     self.$field.$key
                 }
@@ -193,3 +212,68 @@ macro_rules! part {
 }
 
 pub(crate) use {checked, keys, part};
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde::{Serialize, de::DeserializeOwned};
+    use std::path::Path;
+
+    /// Key, meaning, default and limits.
+    pub(crate) fn line<T: Serialize + DeserializeOwned>(
+        key: &str,
+        doc: &str,
+        default: &T,
+        limits: Option<&(&str, u32, u32)>,
+    ) -> String {
+        let meaning = doc.trim().trim_end_matches('.');
+        let default =
+            toml::Value::try_from(default).map_or_else(|_| String::new(), |value| value.to_string());
+        let limits = match limits {
+            Some(("power_of_two", min, max)) => format!("power of two, {min}..={max}"),
+            Some((_, min, max)) => format!("{min}..={max}"),
+            // The names that the type's reader expects.
+            None => match T::deserialize(toml::Value::String(String::new())) {
+                Err(error) if error.message().contains("a boolean") => "true, false".to_owned(),
+                Err(error) if error.message().contains("variant") => {
+                    error.message().split('`').skip(3).step_by(2).collect::<Vec<_>>().join(", ")
+                }
+                _ => String::new(),
+            },
+        };
+        format!("| `{key}` | {meaning} | {default} | {limits} |\n")
+            .replace("|  |", "| |")
+            .replace("|  |", "| |")
+    }
+
+    #[test]
+    fn the_documents_have_every_key() {
+        let tables = [
+            ("configuration.md", "gemv", crate::gemv::RawGemv::lines()),
+            ("configuration.md", "core", crate::core::RawCore::lines()),
+            ("configuration.md", "link", crate::link::RawLink::lines()),
+            ("axi.md", "axi", crate::axi::RawAxi::lines()),
+            ("dfi.md", "dfi", crate::dfi::RawDfi::lines()),
+            ("hbm-presets.md", "device", crate::hbm::RawDevice::lines()),
+        ];
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        for (page, table, lines) in tables {
+            let path = docs.join(page);
+            let text = std::fs::read_to_string(&path).unwrap();
+            let head =
+                format!("| key of `[{table}]` | meaning | default | limits |\n| --- | --- | ---: | --- |\n");
+            let start =
+                text.find(&head).unwrap_or_else(|| panic!("{page} has no table [{table}]")) + head.len();
+            let end = start + text[start..].find("\n\n").unwrap() + 1;
+            let expected = text[..start].to_owned() + &lines.concat() + &text[end..];
+            if std::env::var_os("SNAPSHOTS").is_some_and(|value| value == "overwrite") {
+                std::fs::write(&path, &expected).unwrap();
+            } else {
+                assert!(
+                    text == expected,
+                    "{page}, [{table}]: SNAPSHOTS=overwrite writes\n{}",
+                    lines.concat()
+                );
+            }
+        }
+    }
+}

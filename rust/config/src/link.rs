@@ -12,21 +12,21 @@ part! {
     "link.", raw:
     /// Validated parameters of a link. All ends of a link have the same.
     pub struct LinkConfig(RawLink) {
-        /// Serial lanes in each direction.
+        /// Lanes of 25 Gb/s in each direction.
         pub lanes: u32 = 8, power_of_two(4, 8);
-        /// Beats of payload in a flit, 64 bytes each.
+        /// Beats of 64 bytes in a flit.
         pub flit_beats: u32 = 8, power_of_two(2, 8);
         /// Flits between two alignment markers.
         pub frame_flits: u32 = 8, power_of_two(2, 64);
-        /// Flits that the transmitter holds until they are acknowledged.
+        /// Flits held until they are acknowledged.
         pub replay_flits: u32 = 16, power_of_two(4, 64);
-        /// Flits that the receiver holds until they are taken: the credits.
+        /// Flits held until the core takes them: the credits.
         pub receive_flits: u32 = 16, power_of_two(4, 64);
-        /// Cycles without an acknowledgement after which the transmitter repeats unasked, once.
+        /// Cycles without acknowledgement until the transmitter repeats flits once without a request.
         pub timeout_cycles: u32 = 1024, power_of_two(256, 65_536);
-        /// Cycles without progress after which a link is faulty.
+        /// Cycles without progress until a link is faulty: at least four times the cycles to find the markers.
         pub fault_cycles: u32 = 65_536, power_of_two(1024, 1 << 24);
-        /// Cycles without a beat after which a core gives up a transfer.
+        /// Cycles without a beat until a core abandons a transfer: at least twice `fault_cycles`.
         pub transfer_cycles: u32 = 1 << 20, power_of_two(2048, 1 << 25);
         /// Links of a bridge.
         pub bridge_ports: u32 = 4, in_range(2, 8);
