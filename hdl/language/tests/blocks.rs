@@ -146,6 +146,7 @@ fn early() -> Block {
 /// A part of the block's text: its signals have the names of variables.
 #[block(m)]
 fn own_sum(m: &ModuleBuilder, of_both: Bits) {
+    /// Both relays' "sum".
     let total = m.wire(of_both);
     m.output("sum_o", total, "of both");
 }
@@ -153,9 +154,12 @@ fn own_sum(m: &ModuleBuilder, of_both: Bits) {
 #[test]
 fn outputs_can_be_read_before_inputs_are_connected() {
     let text = early().unwrap().verilog().to_owned();
-    for line in
-        [".data_i(second_to_data),", ".data_i(first_to_data),", "wire [3:0] total = first_sum ^ second_sum;"]
-    {
+    for line in [
+        ".data_i(second_to_data),",
+        ".data_i(first_to_data),",
+        "// Both relays' \"sum\".\n",
+        "wire [3:0] total = first_sum ^ second_sum;",
+    ] {
         assert!(text.contains(line), "{line} in\n{text}");
     }
 }

@@ -103,7 +103,9 @@ fn doc(tokens: &[TokenTree]) -> Option<String> {
     }
     let text = text.to_string();
     let text = text.trim_start_matches('r').trim_matches('#');
-    Some(text.strip_prefix('"')?.strip_suffix('"')?.replace("\\\"", "\"").replace("\\\\", "\\"))
+    let text = text.strip_prefix('"')?.strip_suffix('"')?;
+    // The compiler has put a backslash before quotes, apostrophes and backslashes.
+    Some(["\"", "'", "\\"].iter().fold(text.to_owned(), |text, c| text.replace(&format!("\\{c}"), c)))
 }
 
 /// Whether a bar after the token begins a closure.
