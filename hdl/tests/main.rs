@@ -13,6 +13,7 @@ mod folders;
 mod gen_rtl;
 mod icarus;
 mod integration_page;
+mod link_crc;
 mod module_names;
 mod multiplier_unit;
 mod packages;
