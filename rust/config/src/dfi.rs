@@ -33,7 +33,7 @@ impl DfiConfig {
         1 + self.0.t_phy_wrdata + self.0.write_lead
     }
 
-    /// What a controller behind the port adds to the device's CAS latency: late commands, late data, a register.
+    /// Clocks between the device's CAS latency and the `t_cl` of the controller: late commands, late data, a register.
     pub fn read_delay(&self) -> u32 {
         self.command_delay() + self.0.read_lag + 1
     }
@@ -45,7 +45,7 @@ impl DfiConfig {
         check_cas_latency(dram, what, self.cas_latency(dram), self.read_delay())
     }
 
-    /// CAS latency of the device; `t_cl` is the controller's.
+    /// CAS latency of the device; `t_cl` is the latency that the controller sees.
     pub fn cas_latency(&self, dram: &DramConfig) -> u32 {
         dram.t_cl().saturating_sub(self.read_delay())
     }

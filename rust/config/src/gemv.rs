@@ -70,9 +70,9 @@ pub(crate) enum Exponential {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Formats {
-    /// FP16 alone.
+    /// FP16 only.
     Fp16,
-    /// All of [`WeightFormat`].
+    /// Every [`WeightFormat`].
     All,
 }
 
@@ -126,7 +126,7 @@ const fn bits_for(max: u32) -> u32 {
 }
 
 impl GemvConfig {
-    /// Accumulator bits of any configuration: those of a sum of 2^16 products.
+    /// Least accumulator bits of a configuration: enough for a sum of 2^16 products.
     pub const MIN_ACC_BITS: u32 = Self::acc_bits_for(1 << 16);
 
     /// Accumulator bits that no sum of this many FP16 products overflows: a product is below 2^32, or 2^80 in units of

@@ -22,7 +22,7 @@ struct RawHbm {
     timing: RawTiming,
 }
 
-/// How a memory is refreshed.
+/// Refresh mode of a memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HbmRefresh {
@@ -40,7 +40,7 @@ pub enum HbmCommandSet {
     /// All of `docs/hbm-pim.md`, a row and a column command per clock.
     #[default]
     LibraPim,
-    /// Those that Newton and GDDR6-AiM have too, one at a time.
+    /// The commands that Newton and GDDR6-AiM also have, one at a time.
     Aim,
 }
 
@@ -269,7 +269,7 @@ impl HbmConfig {
         }
     }
 
-    /// All channels.
+    /// Capacity of all channels.
     pub fn bytes(&self) -> u64 {
         let columns = u64::from(self.device.channels) * u64::from(self.banks()) * u64::from(self.rows());
         columns * u64::from(Self::COLUMNS * Self::COLUMN_BYTES)

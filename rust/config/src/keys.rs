@@ -11,7 +11,7 @@
 /// ndp_config::getters!(Point {
 ///     /// Distance to the right.
 ///     x: u32,
-///     /// What it is called.
+///     /// Name of the point.
 ///     name: &str,
 /// });
 /// let point = Point { x: 3, name: "here".to_owned() };
@@ -192,7 +192,7 @@ macro_rules! part {
     ) => {
         $crate::keys::keys! {
             $prefix, $values:
-            /// What the file says; every key is optional.
+            /// Keys as they are in the file; every key is optional.
             $raw for $owner.0 { $($rows)* } $(private { $($own)* })?
         }
 

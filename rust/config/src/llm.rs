@@ -74,7 +74,7 @@ pub struct LlmFamily {
     pub gated: bool,
     /// Whether the linear layers add biases.
     pub biased: bool,
-    /// Whether the embeddings are the head too.
+    /// Whether the embeddings are also the output head.
     pub tied_embeddings: bool,
     /// Whether Q and K are rotated by their position.
     pub rotary: bool,
@@ -138,7 +138,7 @@ impl LlmShape {
         Self::find(name, false)
     }
 
-    /// `file`: whether a file could be named too.
+    /// `file`: whether the error also offers a path.
     fn find(name: &str, file: bool) -> Result<Self> {
         let shape = PRESETS.iter().find(|shape| shape.name.eq_ignore_ascii_case(name));
         let others = if file { " or a path ending in .toml" } else { "" };
@@ -183,7 +183,7 @@ impl LlmShape {
         Self::of(name.to_owned().into(), sizes, [true, true, false]).checked()
     }
 
-    /// The same sizes in another family; an error unless the heads of K and V divide those of Q.
+    /// This shape in another family; an error unless the heads of K and V divide the heads of Q.
     pub fn of_family(self, family: LlmFamily) -> Result<Self> {
         let LlmFamily { kv_heads, gated, biased, tied_embeddings, rotary } = family;
         let mlp_matrices = if gated { 3 } else { 2 };
@@ -199,7 +199,7 @@ impl LlmShape {
     /// Reads sizes from TOML; keys are named as the methods. Fails as [`LlmShape::opt_like`].
     pub fn from_toml(text: &str) -> Result<Self> {
         let shape: Self = parse(text)?;
-        // It names folders of tables.
+        // Folders of tables have this name.
         name_is(NameRule::Word, "name", &shape.name)?;
         shape.checked()
     }

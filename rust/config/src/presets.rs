@@ -1,4 +1,4 @@
-//! Configurations by name or by file: what presets have in common.
+//! Configurations by name or by file: the common part of all presets.
 
 use crate::{nearest, with_advice};
 use ndp_files::{Context, Error, Result, refusal};
@@ -67,7 +67,7 @@ pub fn unknown_preset(kind: &str, name: &str, known: &[&str]) -> Error {
     unknown_name(kind, name, known, " or a path ending in .toml")
 }
 
-/// Error of an unknown name; `others` is what else it may be.
+/// Error of an unknown name; `others` names the other forms allowed.
 pub(crate) fn unknown_name(kind: &str, name: &str, known: &[&str], others: &str) -> Error {
     let advice = match name.to_lowercase().ends_with(".json") {
         true => "; a .json is not read here: write its values into a .toml".to_owned(),

@@ -41,7 +41,7 @@ const OF_A_BIN: [Least; 3] = [
     ("dram.t_cl", DramConfig::t_cl, 12_500, 0),
     ("dram.t_rp", DramConfig::t_rp, 12_500, 0),
 ];
-/// All bins.
+/// Limits that all bins share.
 const OF_ALL_BINS: [Least; 9] = [
     ("dram.t_ras", DramConfig::t_ras, 32_000, 0),
     ("dram.t_ccd_l", DramConfig::t_ccd_l, 5_000, 5),
@@ -99,7 +99,7 @@ impl Grade {
 impl DramConfig {
     /// tCK as the standard rounds it: 833, 750, 682 or 625 ps.
     pub fn clock_ps(&self) -> u64 {
-        // 3200's for a speed that is no grade's.
+        // The period of 3200 for a speed without a grade.
         Grade::of(self.speed()).unwrap_or(&GRADES[3]).clock_ps
     }
 

@@ -31,7 +31,7 @@ checked! {
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Gpu {
-        /// How many; the other keys are those of one. 1 if left out.
+        /// Number of GPUs, 1 if left out; the other keys describe one of them.
         #[serde(default = "one_device")]
         pub count: u32, in_range(1, 1024);
         /// Memory in GB.
@@ -103,7 +103,7 @@ checked! {
     pub struct Host {
         /// Cores that share a block's neurons when they predict.
         pub cores: u32, in_range(1, 1024);
-        /// Picoseconds of one core for each neuron of a block: to predict it and to take what was active.
+        /// Picoseconds of one core for each neuron of a block: to predict it and to learn whether it was active.
         pub predictor_ps_per_neuron: u32, in_range(1, 1000000);
         /// Memory in GB, NDP-DIMMs not counted.
         pub memory_gb: f64, in_range(0.0, 1e6);
@@ -126,11 +126,11 @@ checked! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Dimms {
-        /// How many; 0 only in a system without any.
+        /// Number of DIMMs; 0 only in a system without any.
         pub count: u32, in_range(1, SystemConfig::MAX_DIMMS);
         /// Capacity of each in GB.
         pub capacity_gb: f64, in_range(1e-9, 1e5);
-        /// Bandwidth of each towards its own core in GB/s: that of its ranks together, refresh not counted.
+        /// Bandwidth of each DIMM towards its own core in GB/s: all ranks together, refresh not counted.
         pub bandwidth_gbps: f64, in_range(1.0, 1e5);
         /// Payload of a DIMM-link in GB/s and direction.
         pub link_gbps: f64, in_range(0.1, 1e5);
@@ -139,7 +139,7 @@ checked! {
 
 checked! {
     "price.", price:
-    /// What the devices cost.
+    /// Prices of the devices.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Price {
@@ -149,7 +149,7 @@ checked! {
         pub host_usd: f64, in_range(0.0, 1e7);
         /// An NDP-DIMM, in US dollars.
         pub dimm_usd: f64, in_range(0.0, 1e7);
-        /// Where the prices are from, and of what date.
+        /// Source and date of the prices.
         pub source: String;
     }
 }
