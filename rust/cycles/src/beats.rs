@@ -1,7 +1,7 @@
 //! Beats of segments on their way from a rank to the core: a queue in an SRAM between the clocks (docs/timing.md, "Queues").
 //!
-//! The rules are those of any queue from the DRAM's clock to the core's. Most beats follow each other at the same
-//! distance, so they are kept as runs, and their times are computed when they are taken.
+//! The rules are the same as for any queue from the DRAM's clock to the core's. Most beats follow each other at the
+//! same distance, so they are kept as runs, and their times are computed when they are taken.
 
 use crate::clock::ClockRelation;
 use crate::fifo::SYNCHRONISED;
@@ -18,8 +18,8 @@ struct Run {
     for_reader: bool,
 }
 
-/// Upper bound of what the core can take besides the reader's beats: `beats` of them from cycle `from`, the others from
-/// cycle `then`.
+/// Upper bound of the beats that the core can take besides the reader's: `beats` of them from cycle `from`, the others
+/// from cycle `then`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub from: u64,
@@ -54,15 +54,15 @@ pub(crate) struct Beats {
     flow: Flow,
     /// First core edge at which the head can be read.
     readable: u64,
-    /// First core cycle in which a head that is not the reader's is offered; else the end of time.
+    /// First core cycle in which a head is offered that does not go to the reader; else the end of time.
     pub weight_from: u64,
-    /// As `weight_from`, for a head that is the reader's.
+    /// As `weight_from`, for a head that goes to the reader.
     pub reader_from: u64,
-    /// Beats taken so far, and the edges at which the last ones were read, by number modulo the depth. A read that the
-    /// rank does not know of yet still has its place.
+    /// Beats taken so far, and the edges at which the last ones were read, by number modulo the depth. A beat still has
+    /// its place until the rank has seen the read.
     count: u64,
     reads: Box<[u64]>,
-    /// Reads that the rank knows of.
+    /// Number of reads that the rank has seen.
     known: u64,
 }
 
@@ -119,7 +119,7 @@ impl Beats {
         self.known = self.known.max(if taken < self.count { taken } else { known });
     }
 
-    /// Both have the same future from core cycle `cycle`, which is DRAM clock `clock`.
+    /// Whether both have the same future from core cycle `cycle`, which is DRAM clock `clock`.
     pub fn is_symmetric(&mut self, other: &mut Self, cycle: u64, clock: u64) -> bool {
         let [state, others] = [&mut *self, &mut *other].map(|beats| {
             beats.look(clock.saturating_sub(2));

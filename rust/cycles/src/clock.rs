@@ -1,8 +1,8 @@
 //! The two clocks and the relation between their edges (docs/timing.md, "Clocks").
 //!
 //! Edges are counted from the first one at which the clock's reset is released. Cycle `n` is the time before edge `n`:
-//! what a register holds in cycle `n` was decided at edge `n - 1` or earlier. Of two edges in the same picosecond the DRAM's
-//! comes first.
+//! the content of a register in cycle `n` was decided at edge `n - 1` or earlier. If two edges fall in the same
+//! picosecond, the DRAM's comes first.
 
 use ndp_config::DesignConfig;
 

@@ -1,4 +1,4 @@
-//! The whole core, cycle by cycle (docs/timing.md). `skip` has the cycles that are skipped, `linked` what concerns the
+//! The whole core, cycle by cycle (docs/timing.md). `skip` has the cycles that are skipped, `linked` the part for the
 //! link.
 
 mod linked;
@@ -37,7 +37,7 @@ pub struct CycleModel {
     busy: u32,
     /// Every cycle counts: something is read or written outside of products, or the host waits.
     dense: bool,
-    /// Cycles by which the ranks may lag behind while nothing but weights is read.
+    /// Cycles by which the ranks may lag while only weights are read.
     lag: u64,
     /// No row and no segment can go before this cycle; 0 if unknown.
     rows_wake: u64,
@@ -351,7 +351,7 @@ impl CycleModel {
         }
     }
 
-    /// Determines the busy parts of the next cycle, and what follows from a change.
+    /// Determines the busy parts of the next cycle, and the consequences of a change.
     #[inline]
     fn find_busy(&mut self) {
         if self.engaged {
@@ -538,7 +538,7 @@ impl CycleModel {
             CoreAccess::Reads(_) => Some(Register::Other),
             _ => None,
         };
-        // What the status counts as on its way enters the queue in the next cycle.
+        // An instruction that the status counts as on its way enters the queue in the next cycle.
         let pushed = self.port.unpacking.pop_front();
         if access != CoreAccess::Nothing {
             self.port.done(access, register);
@@ -554,8 +554,8 @@ impl CycleModel {
         HostCycle { store_taken, pushed, overflow: access == CoreAccess::Overflow }
     }
 
-    /// Passes one request on: that of the source whose last turn is the longest ago, among those whose rank has room.
-    /// Returns whose it was.
+    /// Passes one request on, from the source with the oldest last turn among those whose rank has room. Returns the
+    /// source.
     #[inline]
     fn request_to_rank(&mut self, cycle: u64, transfer: Option<Wanted>) -> Passed {
         let host = self.port.wants();

@@ -7,7 +7,7 @@ pub const COUNTERS: usize = 15;
 /// Causes that a group's cycles are counted by.
 const CAUSES: usize = 4;
 
-/// The counters except those of the groups' causes, which the groups count.
+/// All counters except the groups' causes, which the groups count.
 #[derive(Clone, Debug)]
 pub(crate) struct CounterFile {
     /// AXPY cycles before this one.
@@ -44,7 +44,7 @@ impl CounterFile {
         times.map(move |(busy, cycles)| (busy as u32, cycles - last(busy)))
     }
 
-    /// The register as it reads in the next cycle. `causes` are those of `ranks` groups before the last cycle, as the
+    /// Contents of the register in the next cycle. `causes` are sums over `ranks` groups before the last cycle, as the
     /// core counts them a cycle late.
     pub fn register(&self, causes: [u64; CAUSES], ranks: u32) -> [u32; COUNTERS] {
         let [working, row, weights, room] = causes;

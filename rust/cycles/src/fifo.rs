@@ -6,7 +6,7 @@
 use crate::clock::ClockRelation;
 use std::collections::VecDeque;
 
-/// Places of a queue between the clocks, as the side that takes them knows them.
+/// Places of a queue between the clocks, as seen by the side that takes them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     depth: u64,
@@ -113,7 +113,7 @@ impl<T: Copy + Default> ToDram<T> {
         self.head.is_none() && self.words.is_empty()
     }
 
-    /// Both have the same future from core cycle `cycle`, which is DRAM clock `clock`.
+    /// Whether both have the same future from core cycle `cycle`, which is DRAM clock `clock`.
     pub fn is_symmetric(&mut self, other: &mut Self, cycle: u64, clock: u64) -> bool
     where
         T: PartialEq,
@@ -137,9 +137,9 @@ impl<T: Copy + Default> ToDram<T> {
     }
 }
 
-/// Bursts to write on their way to the DRAM: a queue in an SRAM, of which the core sees only whether it is full. The
-/// SRAM's output and the head follow it. Word `i` is read when it has crossed, `i - 1` has been read, and `i - 2` has
-/// left the head.
+/// Bursts to write on their way to the DRAM: a queue in an SRAM. The core sees only whether it is full. The SRAM's
+/// output and the head follow it. Word `i` is read when it has crossed, `i - 1` has been read, and `i - 2` has left the
+/// head.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteData {
     pub places: Places,
@@ -147,7 +147,7 @@ pub(crate) struct WriteData {
     last_read: u64,
     /// DRAM edges at which words can be read.
     words: VecDeque<u64>,
-    /// DRAM edges at which heads leave; the first is that of word `read - 2`.
+    /// DRAM edges at which heads leave, starting with word `read - 2`.
     pops: VecDeque<u64>,
 }
 

@@ -18,7 +18,7 @@ pub enum RequestKind {
     ReadRegister(u8),
     /// A write of register 2: go on after a fault, clear failures.
     LinkControl {
-        /// Clear a fault of the link, search for the markers anew, go on.
+        /// Clear a fault of the link, search for the markers again, go on.
         retrain: bool,
         forget: bool,
     },
@@ -44,7 +44,7 @@ pub enum Register {
     Link(LinkState),
     /// One of registers 16 to 31: a counter of the link's controller.
     LinkCounter(u32),
-    /// Any other: activations, or 0.
+    /// Any other register: activations, or 0.
     Other,
 }
 
@@ -55,7 +55,7 @@ pub struct Answer {
     pub register: Option<Register>,
 }
 
-/// Who drives the host's port. Cycles are those of the core since reset.
+/// Driver of the host's port. Cycles count from the core's reset.
 pub trait Host {
     /// The request that the core takes in this cycle, if one is offered. Asked in cycles in which a request would be taken.
     fn offer(&mut self, cycle: u64) -> Option<Request>;

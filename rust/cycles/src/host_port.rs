@@ -13,7 +13,7 @@ pub(crate) const LINK_COUNTERS: std::ops::RangeInclusive<u8> = 16..=31;
 /// Bit of a rank's tag that marks a store.
 pub(crate) const STORE_TAG: u16 = 1 << 8;
 
-/// What an access to the core does in this cycle.
+/// Effect of an access to the core in this cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CoreAccess {
     Nothing,
@@ -29,7 +29,7 @@ pub(crate) enum CoreAccess {
     Overflow,
 }
 
-/// Where the next beat of a store goes.
+/// Destination of the next beat of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreTo {
     /// Consecutive bursts of the DIMM, modulo their number.
@@ -87,9 +87,9 @@ pub(crate) struct HostPort {
     /// The host's requests passed on and not answered.
     pub outstanding: u32,
     pub store_to: StoreTo,
-    /// Whose request goes to the ranks: the host's, a store's, a transfer's.
+    /// Source of the next request to the ranks: host, store or transfer.
     pub request_turns: MatrixArbiter,
-    /// Whose answer goes to the host: one of the ranks, or the core.
+    /// Source of the next answer to the host: one of the ranks, or the core.
     pub answer_turns: MatrixArbiter,
     queue_limit: u32,
 }
@@ -142,7 +142,7 @@ impl HostPort {
         }
     }
 
-    /// What the pending access to the core does; `waiting` instructions are in the queue after its head. The
+    /// Effect of the pending access to the core; `waiting` instructions are in the queue after its head. The
     /// instructions are unpacked from the next cycle.
     #[inline]
     pub fn access(&mut self, waiting: u32) -> CoreAccess {
@@ -158,7 +158,7 @@ impl HostPort {
         }
     }
 
-    /// The access is done; its answer can go from the next cycle on.
+    /// Completes the access; its answer can go in the next cycle at the earliest.
     pub fn done(&mut self, access: CoreAccess, register: Option<Register>) {
         if let (CoreAccess::Queues, Some(Request { kind: RequestKind::Instructions(words), .. })) =
             (access, self.pending)

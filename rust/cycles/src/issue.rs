@@ -91,7 +91,7 @@ enum State {
     },
 }
 
-/// What happens in a cycle.
+/// Step of the issue logic in a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Nothing,
@@ -191,7 +191,7 @@ impl Issue {
         self.against_rows.is_some_and(|against| busy & against == 0) && !fetching
     }
 
-    /// A product waits whose rows wait only for those of the one before.
+    /// Whether a product waits whose rows wait only for the rows of the product before.
     #[inline]
     pub fn waits_for_rows(&self, busy: u32) -> bool {
         matches!(self.state, State::Waits { fetched: false, .. })
@@ -259,8 +259,8 @@ impl Issue {
         (0..PARTS.len()).filter(|part| conflicts(*part)).fold(0, |mask, part| mask | 1 << part)
     }
 
-    /// The parts that a product's rows wait for: those of the product itself, except products before it, whose rows go
-    /// before its own, and roundings.
+    /// The parts that a product's rows wait for: the parts of the product itself, except roundings and an earlier
+    /// product (unless it is a `select`), whose rows go first.
     fn find_against_rows(&self) -> Option<u32> {
         let fetches = match self.instruction {
             Instruction::Select { .. } => false,

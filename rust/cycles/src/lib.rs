@@ -1,5 +1,5 @@
-//! Cycle model of the NDP core: when each instruction starts and ends, which commands the DRAM gets, and what the host
-//! is answered and when. It moves no data; where data matter (lists, selections) it asks the host for them.
+//! Cycle model of the NDP core: when each instruction starts and ends, which commands the DRAM gets, and when the host
+//! gets which answer. It moves no data; where data matter (lists, selections) it asks the host for them.
 //!
 //! Written from docs/timing.md, which has every part's state and latencies, and shares nothing with the generator of
 //! the hardware; tests compare both. Reading order: [`ClockRelation`], `fifo` (what crosses between the clocks),

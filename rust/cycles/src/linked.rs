@@ -1,7 +1,7 @@
 //! Several cores with links between them: two on a cable, or one at each link of a bridge (docs/timing-links.md, "Links").
 //!
 //! A flit that is chosen in a cycle is noticed at the other end many cycles later, so each part runs that many cycles
-//! at a time. A core to which its link does not matter runs ahead alone; idle links are skipped.
+//! at a time. A core that does not depend on its link runs ahead by itself; idle links are skipped.
 
 use crate::clock::ClockRelation;
 use crate::core::CycleModel;
@@ -28,13 +28,13 @@ pub enum Topology {
     Star,
 }
 
-/// Cycles are those of the system: cycle 0 is the first one without reset of all cores.
+/// Cycles count for the system: cycle 0 is the first one without reset of all cores.
 #[derive(Clone, Debug)]
 pub struct LinkedModel {
     config: DesignConfig,
     cores: Vec<CycleModel>,
     bridge: Option<Bridge>,
-    /// Cycle that the links have reached; no core is behind.
+    /// Cycle that the links have reached; no core is at an earlier one.
     cycle: u64,
 }
 
@@ -99,22 +99,22 @@ impl LinkedModel {
         }
     }
 
-    /// What a channel did in a cycle that the model has not reached yet; in the order of cycles.
+    /// Records a disturbance in a cycle that the model has not reached yet; in the order of cycles.
     pub fn disturb(&mut self, cable: usize, direction: usize, event: Disturbance) {
         if let Some(line) = self.line(cable, direction) {
             line.disturb(event);
         }
     }
 
-    /// From cycle `cycle`, which the model has not reached yet, each lane delays by these bits, at least 25; what is in
-    /// flight is lost.
+    /// From cycle `cycle`, which the model has not reached yet, each lane delays by these bits, at least 25; words in
+    /// flight are lost.
     pub fn set_delays(&mut self, cable: usize, direction: usize, cycle: u64, bits: &[u32]) {
         if let Some(line) = self.line(cable, direction) {
             line.set_delays(cycle, bits);
         }
     }
 
-    /// Links of the bridge that are told to clear a fault, one bit each, from the present cycle.
+    /// Links of the bridge that clear a fault, one bit each, from the present cycle.
     pub fn set_bridge_retrain(&mut self, links: u32) {
         if let Some(bridge) = &mut self.bridge {
             bridge.retrain = links;
@@ -137,7 +137,7 @@ impl LinkedModel {
         self.cores[core] = CycleModel::with_link(&self.config, clocks, origin, unit);
     }
 
-    /// Runs everything to a cycle. Each core has a host, whose cycles are those since its core's reset.
+    /// Runs everything to a cycle. The cycles of a host count from the reset of its core.
     pub fn run_until<H: Host>(&mut self, end: u64, hosts: &mut [H]) {
         while self.cycle < end {
             for (core, host) in self.cores.iter_mut().zip(hosts.iter_mut()) {
@@ -199,7 +199,7 @@ impl LinkedModel {
         self.finish_window(to);
     }
 
-    /// The bridge's part of a window; delivers what was sent in it.
+    /// Runs the bridge to the end of a window and delivers the flits sent in it.
     fn finish_window(&mut self, to: u64) {
         if let Some(bridge) = &mut self.bridge {
             while bridge.cycle() < to {

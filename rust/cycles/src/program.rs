@@ -30,8 +30,8 @@ pub struct ProgramCycles {
     pub status: Status,
 }
 
-/// A host that offers requests one after the other as soon as it can, takes every answer, and knows the contents of the
-/// lists.
+/// A host that offers requests one after the other as soon as it can, takes every answer, and supplies the contents of
+/// the lists.
 struct Feed<'a, F> {
     requests: VecDeque<RequestKind>,
     outstanding: u32,

@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct InstructionTimes {
     pub taken: u64,
-    /// Handed to its part. An instruction without a part is complete then.
+    /// Cycle in which its part received it. An instruction without a part is then complete.
     pub started: Option<u64>,
     /// First cycle in which its part was not busy any more.
     pub ended: Option<u64>,
@@ -30,7 +30,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// What happened in a cycle; `takes`: an instruction was taken.
+    /// Records the event of a cycle; `takes`: an instruction was taken.
     pub fn event(&mut self, cycle: u64, event: Event, takes: bool) {
         let last = self.instructions.len().wrapping_sub(1);
         match event {

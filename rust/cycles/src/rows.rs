@@ -119,7 +119,7 @@ impl Feeder {
         Self { rank, waiting: VecDeque::new(), from: 0, address: 0, left: 0, mask }
     }
 
-    /// Both have the same future from cycle `cycle`.
+    /// Whether both have the same future from cycle `cycle`.
     pub fn is_symmetric(&self, other: &Self, cycle: u64) -> bool {
         let state = |feeder: &Self| {
             (feeder.left, if feeder.left > 0 { feeder.address } else { 0 }, feeder.from.max(cycle))
@@ -203,14 +203,14 @@ const PASSED: u32 = 7;
 /// Bursts of a rank that share an open row in each of two banks.
 const BLOCK_BURSTS: u32 = 256;
 
-/// Whose segment a rank takes, the reader's or the feeder's.
+/// Choice between the reader's segment and the feeder's for a rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Turn {
     /// Blocks whose rows can be open at the same time.
     open_blocks: u32,
     /// Block of the last segment taken.
     last: u32,
-    /// How often the reader was passed over.
+    /// Number of times that the reader was passed over.
     passed: u32,
 }
 
@@ -219,7 +219,7 @@ impl Turn {
         Self { open_blocks: 4 * bank_groups / 2, last: 0, passed: 0 }
     }
 
-    /// Both blocks are different rows of the same banks.
+    /// Whether both blocks are different rows of the same banks.
     fn clash(&self, block: u32, other: u32) -> bool {
         block != other && (block ^ other).is_multiple_of(self.open_blocks)
     }

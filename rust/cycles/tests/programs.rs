@@ -39,8 +39,8 @@ fn the_results_of_a_group_of_rows_follow_its_last_job() -> Outcome {
     Ok(())
 }
 
-/// A core alone receives nothing: what the link has no room for is given up with the link, a `receive` too; what is
-/// malformed, at once.
+/// A core without a partner receives nothing: beats without room in the link are given up with the link, a `receive` as
+/// well; malformed instructions are refused at once.
 #[test]
 fn a_transfer_without_a_partner_ends_with_the_fault_of_its_link() -> Outcome {
     let config = DesignConfig::preset("tiny")?;

@@ -1,4 +1,4 @@
-//! Skips cycles in which nothing happens, and does at once those in which it is known what happens.
+//! Skips cycles in which nothing happens, and computes the predictable ones at once.
 
 use super::{CycleModel, Passed, TOKENS};
 use crate::host::Host;

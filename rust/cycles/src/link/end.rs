@@ -56,7 +56,7 @@ impl End {
         }
     }
 
-    /// Hands what it has sent to the line of the other end, which is at cycle `now`.
+    /// Moves the flits it has sent to the line of the other end, which is at cycle `now`.
     pub fn deliver(&mut self, line: &mut Line, now: u64) {
         self.outbox.drain(..).for_each(|(first, header)| line.push(first, header));
         line.prune(now);
@@ -72,8 +72,8 @@ impl End {
         self.receiver.offers()
     }
 
-    /// One cycle: `beat` is offered to be sent, `ready` takes the received beat on offer, `retrain` is the host's.
-    /// Returns whether the end learns that the other side was reset.
+    /// One cycle: `beat` is offered to be sent, `ready` takes the received beat on offer, `retrain` comes from the
+    /// host. Returns whether the end learns that the other side was reset.
     #[inline]
     pub fn step(&mut self, beat: Option<Beat>, ready: bool, retrain: bool) -> bool {
         let now = self.cycle;

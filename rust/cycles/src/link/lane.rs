@@ -13,7 +13,7 @@ pub(crate) const LOOK: u64 = 4;
 /// Cycles for which a marker is held.
 const HELD: u64 = LinkConfig::DESKEW_WORDS as u64 - 1;
 
-/// Times that decide what registers hold from before the receiver's reset.
+/// Times that decide which values registers hold from before the receiver's reset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Before {
     /// The first cycle in which it receives.
@@ -50,7 +50,7 @@ impl Lane {
         self.place
     }
 
-    /// One cycle; `restart`: search for the markers anew. Returns whether anything of note has happened.
+    /// One cycle; `restart`: search for the markers again. Returns whether anything of note has happened.
     #[inline]
     pub fn step(&mut self, now: u64, restart: bool, line: &Line, before: Before) -> bool {
         if self.found && now != self.due && !restart {

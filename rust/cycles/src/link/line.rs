@@ -1,7 +1,7 @@
-//! One direction of a link as its receiver sees it: what was sent, when it arrives, and what the channel did to it.
+//! One direction of a link as its receiver sees it: words sent, times of arrival, and disturbances of the channel.
 //!
-//! Cycles are those of the whole system. A word is identified by the cycle in which it was on the sender's lanes. A
-//! lane delays its bits by whole words and a shift, so a word that begins within an arriving one ends in the next.
+//! Cycles count for the whole system. A word is identified by the cycle in which it was on the sender's lanes. A lane
+//! delays its bits by whole words and a shift, so a word that begins within an arriving one ends in the next.
 
 use super::frame::{Frame, Header, Kind, Place};
 use ndp_config::LinkConfig;
@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 pub(crate) const FIRST_MARK: u64 = 8;
 /// Cycles from a flit's choice to its first word on the lanes.
 pub(crate) const CHOSEN: u64 = 7;
-/// Cycles for which the line keeps what was sent.
+/// Cycles for which the line keeps sent flits.
 const KEPT: u64 = 4096;
-/// Cycles for which it keeps what the channel did.
+/// Cycles for which the line keeps disturbances.
 const RECENT: u64 = 128;
 
 /// Marker of lane 0; the lowest three bits are the lane's number (docs/dimm-link.md, "Frame").
@@ -31,7 +31,7 @@ pub struct Disturbance {
     pub word: u32,
 }
 
-/// From cycle `from`, words arrive `words` later, and `shift` bits. What was sent before `since` never arrives.
+/// From cycle `from`, words arrive `words` cycles and `shift` bits later. Words sent before `since` never arrive.
 #[derive(Clone, Copy, Debug)]
 struct Delay {
     from: u64,
@@ -88,7 +88,7 @@ impl Line {
         line
     }
 
-    /// From cycle `cycle`, each lane delays by these bits, at least a word; what is in flight is lost.
+    /// From cycle `cycle`, each lane delays by these bits, at least a word; words in flight are lost.
     pub fn set_delays(&mut self, cycle: u64, bits: &[u32]) {
         for (lane, bits) in self.lanes.iter_mut().zip(bits) {
             let (words, shift) = (bits / LinkConfig::LANE_BITS, bits % LinkConfig::LANE_BITS);
@@ -102,7 +102,7 @@ impl Line {
         self.lanes.iter().flatten().map(|delay| delay.words).min().unwrap_or(1)
     }
 
-    /// Records what the channel did; in the order of time.
+    /// Records a disturbance; in the order of time.
     pub fn disturb(&mut self, event: Disturbance) {
         if event.stalled
             && let Some(lane) = self.lanes.get_mut(usize::from(event.lane))
@@ -124,7 +124,7 @@ impl Line {
         self.flits.push_back((first, header));
     }
 
-    /// Drops what is too old to matter in cycle `now`.
+    /// Drops flits and disturbances too old to matter in cycle `now`.
     pub fn prune(&mut self, now: u64) {
         while self.flits.len() > 1 && self.flits[0].0 + KEPT < now {
             self.flits.pop_front();
@@ -231,7 +231,7 @@ impl Line {
         events.find(|event| usize::from(event.lane) == lane)
     }
 
-    /// The word that begins at bit `shift` of what arrives on a lane in cycle `cycle`, if it is all noise.
+    /// The word that begins at bit `shift` of the bits arriving on a lane in cycle `cycle`, if it is all noise.
     fn noise_at(&self, lane: usize, cycle: u64, shift: u32) -> Option<u32> {
         let first = self.event(lane, cycle)?.word >> shift;
         if shift == 0 {
@@ -241,7 +241,7 @@ impl Line {
         Some(second << (LinkConfig::LANE_BITS - shift) | first)
     }
 
-    /// The parts of the word that begins at bit `shift` of what arrives on a lane in cycle `cycle`.
+    /// The parts of the word that begins at bit `shift` of the bits arriving on a lane in cycle `cycle`.
     fn parts(&self, lane: usize, cycle: u64, shift: u32) -> Option<[Part; 2]> {
         let mask = |cycle: u64| self.event(lane, cycle).map_or(0, |event| event.mask);
         let delay = self.delay_at(lane, cycle);
@@ -249,7 +249,7 @@ impl Line {
             return None;
         }
         let sent = |of: &Delay| cycle.checked_sub(of.words).filter(|sent| *sent >= of.since);
-        // What was lost when the delays were set is zeros.
+        // Words lost when the delays were set read as zeros.
         let part = |of: &Delay, mask: u32| -> Part { (sent(of).unwrap_or(0), mask) };
         let first = part(&delay, mask(cycle) >> shift);
         if shift == 0 {
@@ -260,7 +260,8 @@ impl Line {
         (next.shift == shift).then_some([first, second])
     }
 
-    /// Whether the word that begins at bit `shift` of what arrives on a lane in cycle `cycle` is the lane's marker.
+    /// Whether the word that begins at bit `shift` of the bits arriving on a lane in cycle `cycle` is the lane's
+    /// marker.
     #[inline]
     pub fn is_marker(&self, lane: usize, cycle: u64, shift: u32) -> bool {
         if let Some(word) = self.noise_at(lane, cycle, shift) {
@@ -273,17 +274,17 @@ impl Line {
         first.1 | second.1 == 0 && second.0 == first.0 && self.content(lane, first.0) == Content::Mark
     }
 
-    /// As [`Self::is_marker`], for a register that kept what came in cycle `cycle` and nothing after it.
+    /// As [`Self::is_marker`], for a register that kept the word of cycle `cycle` and nothing after it.
     pub fn was_marker(&self, lane: usize, cycle: u64, shift: u32) -> bool {
         shift == 0 && self.is_marker(lane, cycle, shift)
     }
 
-    /// Cycle in which the word was sent that begins at bit `shift` of what arrives.
+    /// Cycle in which the word at bit `shift` of the arriving bits was sent.
     pub fn sent(&self, lane: usize, cycle: u64, shift: u32) -> Option<u64> {
         Some(self.parts(lane, cycle, shift)?[0].0)
     }
 
-    /// Whether it equals what was sent in cycle `expected`, bit by bit.
+    /// Whether the word equals the word sent in cycle `expected`, bit by bit.
     pub fn is_word(&self, lane: usize, cycle: u64, shift: u32, expected: u64) -> bool {
         let Some(parts) = self.parts(lane, cycle, shift) else { return false };
         let zeros = self.content(lane, expected) == Content::Zeros;
@@ -299,7 +300,7 @@ mod tests {
     use ndp_config::DesignConfig;
     use std::error::Error;
 
-    /// Noise on a lane between two sent markers contains markers too.
+    /// Noise on a lane between two sent markers counts as a marker if it has the bits of one.
     #[test]
     fn a_marker_by_chance_is_one() -> Result<(), Box<dyn Error>> {
         let config = DesignConfig::preset("tiny")?.link().clone();
@@ -320,7 +321,7 @@ mod tests {
         Ok(())
     }
 
-    /// A marker of which `shift` bits come in the cycle in which its lane stalls.
+    /// A lane stalls in the cycle in which `shift` bits of a marker arrive.
     #[test]
     fn noise_that_has_the_bits_of_a_marker_leaves_it_whole() -> Result<(), Box<dyn Error>> {
         let config = DesignConfig::preset("tiny")?.link().clone();

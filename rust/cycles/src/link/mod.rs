@@ -1,8 +1,8 @@
 //! DIMM-links, flit by flit: an end with its transmitter, receiver and session, the line to it, a bridge, and two ends
 //! by themselves (docs/timing-links.md, "Links").
 //!
-//! No payload moves. A word on a lane is identified by the cycle in which it was sent; what the channel did to it is an
-//! input ([`Disturbance`]).
+//! No payload moves. A word on a lane is identified by the cycle in which it was sent; disturbances by the channel are
+//! an input ([`Disturbance`]).
 
 pub(crate) mod bridge;
 pub(crate) mod end;

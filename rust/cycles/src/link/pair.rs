@@ -1,4 +1,4 @@
-//! Two ends on one cable and nothing else: the prediction for tests of link controllers alone.
+//! Two ends on one cable, without cores: the prediction for tests of link controllers.
 
 use super::end::{COUNTERS, End};
 use super::frame::Beat;
@@ -12,7 +12,7 @@ pub struct EndInputs {
     pub beat: Option<Beat>,
     /// A received beat would be taken.
     pub ready: bool,
-    /// Clear a fault, search for the markers anew, go on.
+    /// Clear a fault, search for the markers again, go on.
     pub retrain: bool,
 }
 
@@ -57,12 +57,12 @@ impl LinkPair {
         self.ends[0].cycle
     }
 
-    /// From cycle `cycle`, each lane towards end `to` delays by these bits, at least 25; what is in flight is lost.
+    /// From cycle `cycle`, each lane towards end `to` delays by these bits, at least 25; words in flight are lost.
     pub fn set_delays(&mut self, to: usize, cycle: u64, bits: &[u32]) {
         self.ends[to].line.set_delays(cycle, bits);
     }
 
-    /// What the channel towards end `to` did, in the order of cycles, in the next cycle at the latest.
+    /// Records a disturbance towards end `to`, in the order of cycles, in the next cycle at the latest.
     pub fn disturb(&mut self, to: usize, event: Disturbance) {
         self.ends[to].line.disturb(event);
     }

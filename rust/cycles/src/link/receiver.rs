@@ -238,7 +238,7 @@ impl Receiver {
         self.aligned = self.begins && locked && !restart;
     }
 
-    /// Nothing waits, and all lanes are locked.
+    /// Whether nothing waits, and all lanes are locked.
     pub fn rests(&self) -> bool {
         self.aligned
             && self.ring.is_some()

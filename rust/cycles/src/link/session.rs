@@ -4,7 +4,7 @@
 use super::frame::Kind;
 use ndp_config::LinkConfig;
 
-/// What an intact flit says about the session.
+/// Message of an intact flit about the session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hears {
     pub init: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Session {
     pub peer_fault: bool,
     /// Cause of the last fault: bit 0 nothing received, bit 1 nothing acknowledged.
     pub cause: u8,
-    /// Search for the markers anew in this cycle.
+    /// Search for the markers again in this cycle.
     pub restart: bool,
     silence: u32,
     stuck: u32,

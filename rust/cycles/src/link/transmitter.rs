@@ -169,7 +169,7 @@ impl Transmitter {
             }
         }
 
-        // The next state; of `tail`, what follows uses only the old value.
+        // The next state. Nothing below uses the new value of `tail`.
         if sent.times {
             self.timed = self.next;
         }
@@ -208,7 +208,7 @@ impl Transmitter {
         (still && self.header.kind == Kind::Idle).then_some(self.same_since)
     }
 
-    /// Number of flits sent in cycles `from..to` since the reset if nothing but idle flits is sent.
+    /// Number of flits sent in cycles `from..to` since the reset if only idle flits are sent.
     pub fn choices(frame: &Frame, from: u64, to: u64) -> u64 {
         // Cycle 0 has no place, cycle 1 the first marker.
         let until = |end: u64| {

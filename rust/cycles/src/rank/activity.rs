@@ -24,7 +24,7 @@ pub struct BankCounts {
 pub struct RankActivity {
     /// Clocks of the DRAM since reset.
     pub cycles: u64,
-    /// Clocks with an open bank: from that of an ACT to the one before that of the PRE.
+    /// Clocks with an open bank: from the clock of an ACT to the clock before the PRE.
     pub active_cycles: u64,
     /// PRE of one bank.
     pub precharges: u64,
@@ -61,7 +61,7 @@ impl RankActivity {
     }
 }
 
-/// RD or WR at equal distances, in two banks by turns.
+/// RD or WR at equal distances, alternating between two banks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Columns {
     clock: u64,
@@ -74,7 +74,7 @@ struct Columns {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meter {
     counted: RankActivity,
-    /// As `counted`, up to [`Meter::begin`], and what was decided until then.
+    /// As `counted` and `decided`, up to [`Meter::begin`].
     before: RankActivity,
     decided_before: u64,
     /// Open banks, one bit each, and the clock since which there are some.
@@ -105,7 +105,7 @@ impl Meter {
         self.decided_before + self.decided
     }
 
-    /// Counts anew from clock `clock`; every slot that begins before it has been decided.
+    /// Restarts the counts from clock `clock`; every slot that begins before it has been decided.
     pub fn begin(&mut self, clock: u64) {
         self.count(clock);
         if self.open != 0 {
@@ -120,12 +120,12 @@ impl Meter {
         self.decided_before += std::mem::take(&mut self.decided);
     }
 
-    /// Both have begun to count anew and have the same future.
+    /// Whether both have restarted their counts and have the same future.
     pub fn is_symmetric(&self, other: &Self) -> bool {
         (self.open, &self.rows, &self.columns) == (other.open, &other.rows, &other.columns)
     }
 
-    /// Adds the counts of `other` since both began anew.
+    /// Adds the counts of `other` since both restarted.
     pub fn follow(&mut self, other: &Self) {
         let (before, decided_before) = (std::mem::take(&mut self.before), self.decided_before);
         *self = Self { before, decided_before, ..other.clone() };
@@ -167,7 +167,7 @@ impl Meter {
         }
     }
 
-    /// Counts what was on the pins before a clock.
+    /// Counts the commands on the pins before a clock.
     fn count(&mut self, until: u64) {
         while let Some(columns) = self.columns.front_mut().filter(|columns| columns.clock < until) {
             let Columns { clock, step, count, write, banks } = *columns;

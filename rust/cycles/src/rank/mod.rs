@@ -119,7 +119,8 @@ impl Rank {
         self.meter.activity(self.clock_of(cycle))
     }
 
-    /// Both, caught up to core cycle `cycle`, have the same future while they get the same segments and no request.
+    /// Whether both, caught up to core cycle `cycle`, have the same future while they get the same segments and no
+    /// request.
     pub fn is_symmetric(&mut self, other: &mut Self, cycle: u64) -> bool {
         let clock = self.clock_of(cycle);
         let slot = clock.div_ceil(SLOT);
@@ -127,7 +128,7 @@ impl Rank {
             let request = rank.staged.is_some_and(|entry| entry.request);
             rank.requests.is_empty() && !request && rank.scheduler.has_segments_only()
         };
-        // What most often differs comes first.
+        // The most frequent difference comes first.
         self.scheduler.is_symmetric(&other.scheduler, slot)
             && self.refresh == other.refresh
             && self.turns == other.turns
@@ -246,13 +247,13 @@ impl Rank {
         }
     }
 
-    /// Least number of core cycles from the beginning of a slot until the core sees what is read in it.
+    /// Least number of core cycles from the beginning of a slot until the core sees data read in it.
     pub fn lag(&self) -> u64 {
         self.clocks.core_cycles(self.slots.read_latency)
     }
 
-    /// Runs all slots that have begun by core cycle `cycle`. What the core did before must be known, except for beats
-    /// it took: `drain` takes those of the cycles before the one given, and returns when more can be taken at the
+    /// Runs all slots that have begun by core cycle `cycle`. The core's actions before it must be known, except for
+    /// beats it took: `drain` takes the beats of cycles before the one given, and returns when more can be taken at the
     /// earliest.
     #[inline]
     pub fn catch_up(&mut self, cycle: u64, mut drain: impl FnMut(&mut Beats, u64) -> Room) {
@@ -309,9 +310,9 @@ impl Rank {
         }
     }
 
-    /// The reads of the oldest entry, whose rows are open, follow from what is known now, until its last one or until a
-    /// refresh is due, which is before slot `end`. What enters later comes after them, and row commands are for others'
-    /// banks: they neither delay these reads nor wait for them. The last read makes room, and is left.
+    /// The reads of the oldest entry, whose rows are open, follow from the present state, until its last one or until
+    /// slot `end`, the next with a refresh. Later entries come after them, and row commands are for others' banks: they
+    /// neither delay these reads nor wait for them. The last read makes room, and is left.
     #[inline]
     fn run_ahead(&mut self, end: u64) {
         let Some(run) = self.scheduler.read_on(&self.slots, self.next, end) else { return };
@@ -362,7 +363,7 @@ impl Rank {
         }
     }
 
-    /// Chooses what enters in the second clock of the slot; whether it fits was decided by the two clocks before the
+    /// Chooses the entry for the second clock of the slot; whether it fits was decided by the two clocks before the
     /// slot. Returns the next slot in which there can be another choice.
     #[inline]
     fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> Room) -> u64 {

@@ -134,7 +134,7 @@ impl Scheduler {
         self.count == ENTRIES
     }
 
-    /// Both have the same future from slot `slot`.
+    /// Whether both have the same future from slot `slot`.
     pub fn is_symmetric(&self, other: &Self, slot: u64) -> bool {
         let times = |times: [u64; GROUPS]| times.map(|from| max(from, slot));
         let bank = |bank: &Bank| {

@@ -238,7 +238,7 @@ impl TransferUnit {
         }
     }
 
-    /// Nothing happens in the unit, apart from the link.
+    /// Whether nothing happens in the unit, apart from the link.
     pub fn rests(&self) -> bool {
         let Strobes { sent, got, restarts, .. } = self.strobes;
         let idle = self.starts.is_empty()

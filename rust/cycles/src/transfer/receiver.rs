@@ -16,7 +16,7 @@ pub(super) struct Got {
     pub drops: bool,
 }
 
-/// Which side a beat belongs to.
+/// Side that a beat belongs to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Whose {
     wants: bool,
@@ -130,7 +130,7 @@ impl Receiver {
         if takes {
             self.flit_begins = arrived.flit_last;
         }
-        // What begins anew, is it the first beat.
+        // After a restart, the beat on offer is the first one.
         self.began = (passed || self.began) && !(start.is_some() || again);
         self.left -= u64::from(passed);
         if passed {

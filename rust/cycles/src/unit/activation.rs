@@ -42,7 +42,7 @@ pub(crate) struct Activation {
     two: bool,
     /// A word's elements go round through the function unit before they leave.
     function: bool,
-    /// So do those of exponentials, through a unit that the lanes of a rank share.
+    /// Elements of exponentials do so too, through a unit that the lanes of a rank share.
     shared: bool,
     /// Steps of an element, except in a softmax.
     latency: u32,

@@ -89,7 +89,7 @@ impl Combiner {
             let takes_part = |group: &Group| u32::from(group.takes_part(start, work));
             let members =
                 || groups.iter().enumerate().fold(0, |all, (g, group)| all | takes_part(group) << g);
-            // The group that stands for its replicas has a whole wave, too.
+            // If one group stands for its replicas, they all have a whole wave.
             self.members = Some(if product.cut.waves > 0 { shape.all_ranks } else { members() });
         }
     }

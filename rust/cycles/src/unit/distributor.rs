@@ -60,7 +60,7 @@ impl Distributor {
         self.reader.active && self.halves < HALVES
     }
 
-    /// What is passed on in this cycle; `room`: every group can take it, `row`: a row is waiting.
+    /// Item to pass on in this cycle; `room`: every group can take it, `row`: a row is waiting.
     #[inline]
     pub fn push(&self, room: bool, row: bool) -> Push {
         if self.rows_left == 0 || !room || !row {

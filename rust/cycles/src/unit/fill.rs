@@ -21,7 +21,7 @@ pub(super) struct Stripe {
     end: u32,
 }
 
-/// Cycles with something to fill, and those of them without a row to plan.
+/// Cycles with something to fill, and how many of them had no row to plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FillCounts {
     pub filled: u64,
@@ -31,7 +31,7 @@ pub(super) struct FillCounts {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fill {
     pub rank: u32,
-    /// Everything before this cycle is done.
+    /// All cycles before this one are complete.
     pub now: u64,
     /// Rows of the product are still to be planned.
     active: bool,
@@ -78,7 +78,7 @@ impl Fill {
         self.filling_from = Some(cycle + 1);
     }
 
-    /// Both, brought up to the same cycle, have the same future if each rank has the same part of a row.
+    /// Whether both, at the same cycle, have the same future if each rank has the same part of a row.
     pub fn is_symmetric(&self, other: &Self, depth: u64) -> bool {
         let state = |fill: &Self| {
             let now = |cycle: u64| cycle.max(fill.now);
@@ -104,7 +104,7 @@ impl Fill {
     pub fn room(&self, Work { product, shape, .. }: &Work) -> u64 {
         let kept = u64::from(shape.weight_beats) - (self.popped - self.placed);
         let placed = if self.full.is_some() { 0 } else { shape.positions - self.position };
-        // Scales, also for the next stripe: an upper bound, as a beat has several places.
+        // Scales, even for the next stripe: an upper bound, as a beat has several places.
         let scales = if product.weights == WeightFormat::Fp16 { 0 } else { placed / SCALED + 2 };
         kept + u64::from(placed + scales)
     }
@@ -140,7 +140,7 @@ impl Fill {
         placed + u64::from(end < work.shape.positions)
     }
 
-    /// The stripe that is complete at the beginning of this cycle, at most the last one that is done.
+    /// The stripe that is complete at the beginning of this cycle, which is at most the last one done.
     #[inline]
     pub fn full(&self, cycle: u64) -> Option<Stripe> {
         self.full.filter(|_| self.full_from <= cycle)
@@ -199,7 +199,7 @@ impl Fill {
         let mut popped = self.popped;
         let (pops, places) = (&mut self.pops, &self.places);
         let taken = beats.take_run(most, |from| {
-            // The place is that of the beat `depth` beats before.
+            // It takes the place of the beat `depth` beats before.
             let free = places.of(popped.wrapping_sub(depth)) + 1;
             let at = from.max(free);
             if at >= until {
@@ -230,7 +230,7 @@ impl Fill {
         if self.position < end {
             return self.placed > before;
         }
-        // What lies beyond the row's end is blanked in one more cycle.
+        // Places beyond the row's end are blanked in one more cycle.
         if end < work.shape.positions {
             if self.place_from >= until {
                 return self.placed > before;

@@ -54,7 +54,7 @@ pub(super) struct Group {
     /// Causes up to the first cycle of the window, and those until the cycle before it.
     account: Account,
     before: Causes,
-    /// The fill's counts before the last cycle that it knows.
+    /// The fill's counts before its last known cycle.
     earlier: (u64, FillCounts),
     /// Sums that have a place or will need one.
     reserved: u32,
@@ -184,7 +184,7 @@ impl Group {
     }
 
     /// Causes of the cycles before `until`, which is in the present window or the first cycle after it; `fill`: the
-    /// fill's counts then.
+    /// fill's counts at `until`.
     #[inline]
     pub fn causes_until(&self, until: u64, fill: FillCounts) -> Causes {
         let mut causes = self.account.causes;
@@ -201,7 +201,7 @@ impl Group {
         causes
     }
 
-    /// Causes of the cycles before `until`, which is at most one before what is known.
+    /// Causes of the cycles before `until`, which is at most one cycle before the last known one.
     pub fn causes(&mut self, until: u64, beats: &mut Beats, work: &Work) -> Causes {
         self.advance(until, true, beats, work);
         if self.account.until > until {
@@ -217,8 +217,8 @@ impl Group {
         self.causes_until(until, counts)
     }
 
-    /// The decision in this cycle does not depend on what came from the rank: no stripe can be complete, or the present
-    /// one goes on, and nothing changes for the counters.
+    /// The decision in this cycle does not depend on beats from the rank: no stripe can be complete, or the present one
+    /// goes on, and nothing changes for the counters.
     #[inline]
     pub fn decides_alone(&self, cycle: u64, product: &Product) -> bool {
         let roomless = self.running_last && !product.kind.adds() && self.reserved == product.sums;

@@ -20,7 +20,7 @@ pub(super) struct HeadResults {
 }
 
 impl HeadResults {
-    /// A product starts that is no DOT with several heads.
+    /// A product starts that is not a DOT with several heads.
     pub fn rest(&mut self) {
         (self.heads, self.members) = (0, 0);
     }

@@ -37,7 +37,7 @@ const READ: u16 = 2;
 /// Beats of a store that wait or are on their way.
 const QUEUED_STORES: u32 = 4;
 
-/// What a product does with the slices.
+/// Use of the slices by a product.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Reads activations.
@@ -73,7 +73,7 @@ struct Product {
     sums: u32,
     /// Cycles from a job's decision until the first digit of its sum, or its first head's result, is available.
     sum_cycles: u64,
-    /// Its rows are the selected ones: there may be fewer results than the block has elements.
+    /// Its rows are the selected ones: there may be fewer results than elements of the block.
     selected: bool,
 }
 
@@ -139,7 +139,7 @@ pub(crate) struct Unit {
     store_reader: VectorReader,
     /// Stores read and not passed on.
     store_places: u32,
-    /// Those of them that are offered.
+    /// Stores of these that are offered.
     pub stored: u32,
     /// Reads of the last two cycles, the older one in bit 1: of scalars, of stores.
     scalars_back: u8,
@@ -282,7 +282,7 @@ impl Unit {
         self.work.product.kind != Kind::Dot
     }
 
-    /// Causes of all groups in the cycles before `until`, which lies at most a cycle before what is known.
+    /// Causes of all groups in the cycles before `until`, which is at most one cycle before the last known one.
     pub fn causes(&mut self, until: u64, ranks: &mut [Rank]) -> Causes {
         let mut sum = self.lead;
         for (group, rank) in self.groups.iter_mut().zip(ranks) {
@@ -292,8 +292,8 @@ impl Unit {
         sum
     }
 
-    /// The group of a rank takes the beats of weights that it can take before cycle `until`. Returns a bound of what it
-    /// takes later.
+    /// The group of a rank takes the beats of weights that it can take before cycle `until`. Returns a bound of the
+    /// beats that it takes later.
     #[inline]
     pub fn drain(&mut self, rank: usize, exact: bool, beats: &mut Beats, until: u64) -> Room {
         let group = &mut self.groups[rank];
@@ -315,7 +315,7 @@ impl Unit {
             && self.may_have_row_room(cycle, ranks)
     }
 
-    /// It is not known yet whether a waiting row or scalar can go in this cycle.
+    /// Whether a waiting row or scalar may be able to go in this cycle.
     #[inline]
     fn may_have_row_room(&self, cycle: u64, ranks: &[Rank]) -> bool {
         self.distributor.wants_to_push()
@@ -330,8 +330,8 @@ impl Unit {
         self.product_active && cycle - self.window_from == self.work.shape.decision
     }
 
-    /// As [`Self::decides`], and beats from the ranks matter. `exact`: also for causes that may be asked for in the
-    /// next cycle.
+    /// As [`Self::decides`], and beats from the ranks matter. `exact`: the host may ask for the causes in the next
+    /// cycle.
     #[inline]
     pub fn decides_by_beats(&mut self, cycle: u64, exact: bool) -> bool {
         self.decides(cycle)
@@ -393,7 +393,7 @@ impl Unit {
         Outputs { load_taken, row_taken: push == Push::Row, named: None }
     }
 
-    /// Only what the writer of results has on offer is left of the product in flight.
+    /// Only the item that the writer of results offers is left of the product in flight.
     #[inline]
     fn has_finished(&self) -> bool {
         let window = self.window;
@@ -451,7 +451,7 @@ impl Unit {
         !self.store_asks() && !lanes.is_some_and(asks) && !self.round.reads(cycle)
     }
 
-    /// Who writes the slices in this cycle: the first one of zeros, results and loads, if all of its ranks are free.
+    /// Writer of the slices in this cycle: the first one of zeros, results and loads, if all of its ranks are free.
     fn writer_of(&self, cycle: u64, phase: u64) -> Option<Port> {
         let (port, ranks) = if self.zero_left > 0 {
             (Port::Zero, self.work.shape.all_ranks)

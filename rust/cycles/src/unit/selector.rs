@@ -1,5 +1,5 @@
 //! Finds positive elements and reads their values (docs/timing.md, "Selection"). The host says which elements these
-//! are: a mask for each place, when all of it was looked at.
+//! are: a mask for each place, when the unit has looked at all of it.
 
 use super::walk::Walk;
 use crate::shape::{Cut, Shape};
@@ -12,13 +12,13 @@ const QUEUED_VALUES: u32 = 4;
 pub(crate) struct Selector {
     starts: bool,
     active: bool,
-    /// The beats of a place are looked at; the values of its elements are read.
+    /// The unit looks at the beats of a place; it reads the values of its elements.
     looks: bool,
     reads: bool,
     /// The place's last beat comes in this cycle, came in the one before.
     comes: bool,
     counts: bool,
-    /// All of the place was looked at: its mask is needed in this cycle.
+    /// The unit has looked at all of the place: its mask is needed in this cycle.
     pub begins: bool,
     vector: u32,
     batch: u32,

@@ -8,7 +8,7 @@ use ndp_config::BEAT_ELEMS;
 /// One item per cycle and, for each stripe and vector, a write of zeros before the first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writer {
-    /// Elements of an item: those of a beat, one, or one of each rank.
+    /// Elements of an item: a beat's, one, or one of each rank.
     elements: u32,
     starts: bool,
     pub active: bool,
