@@ -1,4 +1,4 @@
-//! The error type of the crate: pins that are no command of this rank.
+//! The error type of the crate: pins that encode no command of this rank.
 
 use serde::Serialize;
 

@@ -34,7 +34,7 @@ impl OpenTime {
         self.closing.push((start, units));
     }
 
-    /// Drops the pending auto precharge of exactly these row buffers, which are opened anew.
+    /// Drops the pending auto precharge of exactly these row buffers, which are opened again.
     pub fn keep(&mut self, units: u64) {
         self.closing.retain(|(_, closing)| *closing != units);
     }

@@ -6,7 +6,7 @@ use ndp_dram::{Checker, Command, CommandPins, DramError, Rank, Rule, RuleSet};
 
 const LATER: u64 = 1000;
 
-/// Runs `commands`, with `data` driven by the controller, and returns what the rank drove in each clock.
+/// Runs `commands`, with `data` driven by the controller, and returns the data that the rank drove in each clock.
 fn run(
     rank: &mut Rank,
     cycles: u64,
@@ -213,7 +213,7 @@ fn illegal_accesses_have_defined_results() {
     assert_eq!(out[54..58], [Some([u64::MAX; 2]); 4]);
     assert_eq!(rank.read_burst(burst), [7; 8]);
     assert_eq!(rank.violation_count(), 3, "closed twice, and tWTR_L");
-    // A RD that is too early reads what is there.
+    // A RD that is too early reads the stored data.
     let mut rank = Rank::new(&c);
     rank.write_burst(burst, &[7; 8]);
     let out = run(&mut rank, 100, &[(0, act(0, 0)), (1, rd(0, 0))], |_| None);

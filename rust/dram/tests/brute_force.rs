@@ -95,7 +95,7 @@ fn is_open(history: &[(u64, Command)], bank: (u8, u8)) -> bool {
     matches!(last, Some((_, Activate { .. })))
 }
 
-/// The last clock in which a REF after those of `history` is in time.
+/// The last clock in which a REF after the ones in `history` is in time.
 fn refresh_deadline(c: &DramConfig, history: &[(u64, Command)]) -> u64 {
     let t_refi = u64::from(c.t_refi());
     let (mut last, mut done) = (0, 0);
@@ -156,7 +156,7 @@ fn checked(c: &DramConfig, history: &[(u64, Command)]) -> BTreeSet<(u64, Rule)> 
     broken
 }
 
-/// Any command in any state; distances at and around those of the rules.
+/// Any command in any state; distances are at and around the distances of the rules.
 fn random_history(c: &DramConfig, random: &mut Random, length: usize) -> Vec<(u64, Command)> {
     let end_of_write = c.t_cwl() + 4;
     let distances = [

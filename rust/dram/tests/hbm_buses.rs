@@ -88,7 +88,7 @@ fn an_activation_has_the_row_bus_for_two_clocks() {
     }
 }
 
-/// The buses, from their definition alone.
+/// The buses, written from their definition.
 #[derive(Default)]
 struct Buses {
     /// Channel that activated in the last clock.
@@ -104,9 +104,9 @@ impl Buses {
     }
 }
 
-/// Random legal traffic of both pseudo channels, each beside a channel with its own buses that gets what was not
-/// refused. A command that the bus refuses comes again, with all that follow it; with `holds` no channel tries while
-/// the bus is the other's. Returns the refused commands of each.
+/// Random legal traffic of both pseudo channels, each beside a channel with its own buses that gets only the commands
+/// not refused. A command that the bus refuses comes again, with all that follow it; with `holds` no channel tries
+/// while the other has the bus. Returns the refused commands of each.
 fn traffic(config: &HbmConfig, seed: u64, holds: bool) -> [u64; 2] {
     let mut both = pair(config);
     let mut alone = [0; 2].map(|_| PseudoChannel::new(config).unwrap());
@@ -130,7 +130,7 @@ fn traffic(config: &HbmConfig, seed: u64, holds: bool) -> [u64; 2] {
             }
         }
         let mut taken = buses.taken(words);
-        // If one word of a stream's clock is refused, all of them come again.
+        // If one word of a stream's clock is refused, all of them are offered again.
         for at in 0..2 {
             if taken[at].contains(&true) {
                 let offered = words[at];

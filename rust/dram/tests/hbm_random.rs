@@ -39,7 +39,7 @@ impl Model {
         HbmPlace { bank, row, column }
     }
 
-    /// Carries out a command, a write with `data`; returns what it reads.
+    /// Carries out a command, a write with `data`; returns the data of a read.
     fn execute(&mut self, at: u64, command: HbmCommand, data: Column) -> Option<Column> {
         let read = match command {
             HbmCommand::Read { bank_group, bank, partition, column, .. } => {

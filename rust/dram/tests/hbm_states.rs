@@ -197,7 +197,7 @@ fn the_rest_of_the_states_has_statuses_too() {
     refused(&tiny, &[], act(0, 0, 0, 64), Rule::Undefined(DramError::Row { row: 64, rows: 64 }));
 }
 
-/// Newton and GDDR6-AiM lack commands; their others come one at a time, whichever bus they are on.
+/// Newton and GDDR6-AiM lack commands; their others are sent one at a time, whichever bus they are on.
 #[test]
 fn a_smaller_command_set_takes_a_command_at_a_time() {
     let c = HbmConfig::preset("aim").unwrap();

@@ -37,7 +37,7 @@ const GBW: HbmCommand = BufferWrite { slot: 0 };
 const MAC: HbmCommand = Mac { column: 3, slot: 0, first: false };
 const SUM: HbmCommand = ReadSum { bank_group: 0, bank: 1 };
 
-/// One line of the table: `later` at `cycles` after `earlier`, with what comes before and in between.
+/// One line of the table: `later` at `cycles` after `earlier`, with the commands before and in between.
 struct Case {
     before: Vec<HbmCommand>,
     earlier: HbmCommand,
@@ -456,7 +456,7 @@ fn partitions_of_a_bank_have_times_of_their_own() {
             assert_eq!(checker.admit(cycle, command), Ok(()), "{command}");
             cycle += APART;
         }
-        // A MAC and a RD of the same bank in neighbouring clocks, then each partition is closed and opened alone.
+        // A MAC and a RD of the same bank in neighbouring clocks, then each partition is closed and opened by itself.
         for (after, command) in [(0, MAC), (1, rd(0, 0)), (1 + c.t_rtp(), pre(0, 0, 0))] {
             assert_eq!(checker.admit(cycle + u64::from(after), command), Ok(()), "{command}");
         }
@@ -466,7 +466,7 @@ fn partitions_of_a_bank_have_times_of_their_own() {
     }
 }
 
-/// Two rounds, at the limits of tRREFD and tRFCpb; the other banks are read meanwhile.
+/// Two rounds, at the limits of tRREFD and tRFCpb; meanwhile the other banks are read.
 #[test]
 fn banks_are_refreshed_in_turn_while_the_others_are_used() {
     let mut tried = 0;

@@ -243,7 +243,7 @@ fn sliced_banks_read_while_they_compute_and_joined_ones_do_not() {
 
 #[test]
 fn a_column_stream_reads_and_computes_at_the_same_rate_as_alone() {
-    // With the rows open: one RD and one MAC per tCCD for 32 columns, then each alone.
+    // With the rows open: one RD and one MAC per tCCD for 32 columns.
     let c = HbmConfig::preset("librapim").unwrap();
     let mut oracle = Oracle::new(&c);
     let boundary = c.weight_subarrays() as u16;

@@ -10,10 +10,10 @@ use ndp_dram::{BusBits, BusCycles, Command, CommandPins, Location, Rank};
 
 const CYCLES: u64 = 150_000;
 
-/// What the data bus carries in a clock: two transfers, and whether the controller drives them.
+/// Contents of the data bus in a clock: two transfers, and whether the controller drives them.
 type Carried = Option<([u64; 2], bool)>;
 
-/// Runs random traffic, compares all data with a map of bursts, and returns the rank and what the data bus carried.
+/// Runs random traffic, compares all data with a map of bursts, and returns the rank and the contents of the data bus.
 fn run(config: &DramConfig, seed: u64, storage: Storage) -> (Rank, Vec<Carried>) {
     let mut carried = Vec::new();
     let mut traffic = Traffic::new(config, seed);
@@ -208,7 +208,7 @@ fn every_clock_has_the_cause_that_the_definitions_give() {
     }
 }
 
-/// Open banks in each clock, by definition: marked from each ACT to what closes the bank.
+/// Open banks in each clock, by definition: marked from each ACT to the command that closes the bank.
 fn open_banks(c: &DramConfig, trace: &[(u64, Command)]) -> Vec<u32> {
     let mut open = vec![0; CYCLES as usize];
     for (i, &(t, command)) in trace.iter().enumerate() {

@@ -302,7 +302,7 @@ fn postponed_refreshes_have_to_be_made_up_for() {
 fn more_than_eight_refreshes_ahead_of_time_do_not_count() {
     for c in configs() {
         let [t_refi, t_rfc] = [c.t_refi(), c.t_rfc()].map(u64::from);
-        // Ten in the first interval count as eight. Then one in every fourth interval falls behind: the sixth passes
+        // Ten in the first interval count as eight. Then one in every fourth interval is too few: the sixth passes
         // `(8 + k + 9) tREFI` for the k-th of them, at `4 k tREFI`.
         assert!(10 * t_rfc < 9 * t_refi);
         let mut before: Vec<_> = (0..10).map(|i| (i * t_rfc, REF)).collect();

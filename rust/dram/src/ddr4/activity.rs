@@ -1,7 +1,7 @@
-//! What the energy of a rank depends on: commands by bank, the time in which banks are open, and the bits on the data bus.
+//! Input of a rank's energy: commands by bank, the time in which banks are open, and the bits on the data bus.
 //!
-//! - **Active**: at least one bank is open. A bank is open from the clock of its ACT to the one before that of PRE or
-//!   PREA, or that in which the precharge of RDA or WRA begins.
+//! - **Active**: at least one bank is open. A bank is open from the clock of its ACT to the clock before PRE or PREA,
+//!   or before the precharge of RDA or WRA begins.
 //! - **Ones** are transferred bits that are 1. On a pseudo open drain bus (JESD79-4, POD12) only a 0 draws current
 //!   through the termination.
 //! - **Toggles** are changes of a data pin. An idle bus is high: a burst without another one in the clock before starts
@@ -33,7 +33,7 @@ counts! {
     pub struct BusBits {
         /// Transferred bits.
         bits: u64,
-        /// Those that are 1.
+        /// Transferred bits that are 1.
         ones: u64,
         toggles: u64,
     }

@@ -1,11 +1,11 @@
 //! A DDR4 rank in software.
 //!
-//! [`Rank`] takes the pins of the command bus and the data bus once per DRAM clock. It stores data, drives what is
-//! read, and checks every command against the timing rules of [`ndp_config::DramConfig`].
+//! [`Rank`] takes the pins of the command bus and the data bus once per DRAM clock. It stores data, drives read data,
+//! and checks every command against the timing rules of [`ndp_config::DramConfig`].
 //!
 //! Reading order: [`pins`] (encoding of commands), [`storage`] and [`address`] (the contents), `rules` and `open_banks`
-//! (which commands are legal), [`statistics`] (use of every clock of the data bus), [`activity`] (what energy depends
-//! on), [`rank`].
+//! (which commands are legal), [`statistics`] (use of every clock of the data bus), [`activity`] (input of the energy),
+//! [`rank`].
 
 pub mod activity;
 pub mod address;

@@ -1,7 +1,7 @@
 //! The command bus: its pins and the encoding of commands.
 //!
-//! Follows the command truth table of JESD79-4, except for what the rank does not support. The pins are those of one
-//! clock edge: DDR4 commands take a single clock.
+//! Follows the command truth table of JESD79-4, except for commands that the rank does not support. The pins belong to
+//! one clock edge: DDR4 commands take a single clock.
 
 use ndp_config::DramConfig;
 use serde::Serialize;
@@ -13,7 +13,7 @@ pub const ADDRESS_BITS: u32 = 18;
 /// Row address pins, A16..A0.
 pub const ROW_PINS: u32 = 17;
 
-/// The last bank group of the largest rank; [`super::Rank`] knows its own number.
+/// The last bank group of the largest rank; [`super::Rank`] has its own number.
 pub(crate) const BANK_GROUP_PINS_MAX: u32 = 3;
 
 const RAS_N: u32 = 1 << 16;
@@ -139,7 +139,7 @@ pub enum Command {
 }
 
 ndp_config::named! {
-    /// What the timing rules tell apart.
+    /// Kinds of commands that the timing rules distinguish.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum CommandKind {
         /// ACT.

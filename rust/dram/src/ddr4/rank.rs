@@ -21,7 +21,7 @@ use super::{Command, CommandPins, Location, Statistics};
 use crate::DramError;
 use crate::rules::{Checker, RuleSet};
 
-/// What RD of a closed bank reads: a data bus without a driver is pulled up.
+/// Data of a RD of a closed bank: a data bus without a driver is pulled up.
 const UNDRIVEN: u64 = u64::MAX;
 const BURST_CYCLES: usize = DramConfig::T_BL as usize;
 
@@ -97,10 +97,10 @@ impl Rank {
         }
     }
 
-    /// One clock of the DRAM. `write` is what the controller drives on the data bus in this clock (two transfers, the
-    /// first in `[0]`); the result is what the rank drives.
+    /// One clock of the DRAM. The controller drives `write` on the data bus in this clock (two transfers, the first in
+    /// `[0]`); the rank drives the result.
     ///
-    /// The data of a RD in clock `t` are driven in `t + tCL .. t + tCL + 3`, those of a WR are due in
+    /// The data of a RD in clock `t` are driven in `t + tCL .. t + tCL + 3`. The data of a WR are due in
     /// `t + tCWL .. t + tCWL + 3`: words 0 and 1 of the burst in the first of them, 6 and 7 in the last.
     #[inline]
     pub fn clock(&mut self, pins: &CommandPins, write: Option<[u64; 2]>) -> Option<[u64; 2]> {
@@ -131,7 +131,7 @@ impl Rank {
         self.meter.activity(self.cycle)
     }
 
-    /// Records commands from now on (off by default); drops earlier records.
+    /// Starts to record commands (off by default); drops earlier records.
     pub fn record_commands(&mut self) {
         self.trace = Some(Vec::new());
     }

@@ -1,8 +1,8 @@
-//! What the energy of a channel depends on: rows, columns and results by bank, buffer, multipliers, refreshes, and the
-//! time in which a row buffer is open.
+//! Input of a channel's energy: rows, columns and results by bank, buffer, multipliers, refreshes, and the time in
+//! which a row buffer is open.
 //!
-//! - **Active**: at least one row buffer holds a row. It does from the clock of ACT, PACT or PACTA to the one before
-//!   that of PRE, PREA or PPRE, or that in which the precharge of RDA or WRA begins.
+//! - **Active**: at least one row buffer holds a row. It does from the clock of ACT, PACT or PACTA to the clock before
+//!   PRE, PREA or PPRE, or before the precharge of RDA or WRA begins.
 //! - **Rows** are opened by ACT in one bank, by PACT in each bank of the group, by PACTA in all banks.
 //! - MAC accesses a column in every bank, so one count covers all of them.
 
@@ -111,7 +111,7 @@ impl Meter {
         if on_row_bus || precharge_start.is_some() {
             let held = state.open_units();
             if let Some(start) = precharge_start {
-                // The rows that this command closes later; those of other commands are in `closing` already.
+                // The rows that this command closes later; rows closed by other commands are in `closing` already.
                 self.open.close_at(start, self.open.open() & !held & !self.open.pending());
             }
             self.open.set(cycle, held | self.open.pending());

@@ -1,9 +1,9 @@
 //! Checks the command buses that two pseudo channels share.
 //!
-//! A bus carries one word per clock. Of two words in one clock the first one has the bus ([`super::PseudoChannel`]s are
-//! clocked one after the other: the first of a pair before the second). An activation that is carried out takes the row
-//! bus in the next clock too. A word of the other channel in that clock is refused and counts as not sent; the
-//! channel's own next row command is subject to tRRD and the rule of the row bus.
+//! A bus carries one word per clock. If two words come in one clock, the first one has the bus
+//! ([`super::PseudoChannel`]s are clocked one after the other: the first of a pair before the second). An activation
+//! that is carried out also takes the row bus in the next clock. A word of the other channel in that clock is refused
+//! and counts as not sent; the channel's own next row command is subject to tRRD and the rule of the row bus.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -240,7 +240,7 @@ pub fn decode_column(word: u32) -> Result<HbmCommand, DramError> {
 }
 
 ndp_config::named! {
-    /// What the timing rules tell apart; the first seven are row commands.
+    /// Kinds of commands that the timing rules distinguish; the first seven are row commands.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum HbmKind {
         /// ACT.

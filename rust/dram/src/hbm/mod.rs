@@ -2,15 +2,15 @@
 //!
 //! `docs/hbm-pim.md` is its contract: commands and their words, state, timing rules with sources, error statuses.
 //! [`PseudoChannel`] takes the words of the two command buses and the data bus once per clock. It stores data, drives
-//! what is read, computes what the banks' multipliers would, and refuses what breaks a rule, with a status for each
+//! read data, computes like the banks' multipliers, and refuses commands that break a rule, with a status for each
 //! rule. A refused command changes nothing.
 //!
 //! Reading order: [`command`] (commands and words), [`rules`] (timing), [`partitions`] (row buffers, boundaries and
-//! what they allow), [`storage`], [`pim`] (buffer and accumulators), [`statistics`] (where clocks go), [`activity`]
-//! (where energy goes), [`answer`], `buses` (shared by two), [`pseudo_channel`].
+//! which commands they allow), [`storage`], [`pim`] (buffer and accumulators), [`statistics`] (where clocks go),
+//! [`activity`] (where energy goes), [`answer`], `buses` (shared by two), [`pseudo_channel`].
 //!
 //! Not modelled: ECC, power-down and mode registers; signal timing below a clock, hence the 2 % that slicing adds to
-//! tCCD. The checker is that of DDR4 with another table.
+//! tCCD. The checker is the same as for DDR4, with another table.
 
 pub mod activity;
 pub mod answer;

@@ -28,7 +28,7 @@ pub struct Partitions {
     banks_per_group: usize,
     /// Subarrays of partition 0 by bank; 0 if joined.
     boundaries: Vec<u16>,
-    /// Open rows at `2 * bank + partition`; those of a joined bank in both places.
+    /// Open rows at `2 * bank + partition`; the row of a joined bank is in both places.
     open: Vec<Option<(u32, Owner)>>,
     slots: Vec<Filling>,
     next_refresh: usize,
@@ -101,7 +101,7 @@ impl Partitions {
         Target::Set { groups, units }
     }
 
-    /// Whether partition `partition` of a bank exists, and has `row` if one is given.
+    /// Whether partition `partition` of a bank exists and, if `row` is given, contains it.
     fn check_place(&self, bank: usize, partition: u8, row: Option<u32>) -> Result<(), Rule> {
         let boundary = u32::from(self.boundaries[bank]) * self.config.subarray_rows();
         match (boundary, row) {

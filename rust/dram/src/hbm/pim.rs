@@ -74,13 +74,13 @@ impl PimUnits {
         &self.sums[bank]
     }
 
-    /// What RES reads: the sums rounded to FP16, bank `i` in lane `i`.
+    /// Column that RES reads: the sums rounded to FP16, bank `i` in lane `i`.
     pub fn results(&self) -> Column {
         // Wrapped sums are in range, so they can be rounded.
         column_of(self.sums.iter().map(ExactSum::round))
     }
 
-    /// What SUM reads: the exact sum of a bank as [`SumFormat`] with one segment writes it, in the low 128 bits.
+    /// Column that SUM reads: the exact sum of a bank as [`SumFormat`] with one segment writes it, in the low 128 bits.
     pub fn sum_column(&self, bank: usize) -> Column {
         let word = self.format.to_word(&self.sums[bank]);
         [word as u64, (word >> 64) as u64, 0, 0]

@@ -1,6 +1,6 @@
 //! The channel: two command words and the data bus in, data and answers out, once per clock.
 //!
-//! Of the two commands of a clock the row command comes first. A RD takes its data from the array in its own clock, a
+//! The row command of a clock comes before its column command. A RD takes its data from the array in its own clock, a
 //! WR stores them as they arrive, and MAC adds in its own clock; in a legal stream this makes no difference. The rest
 //! is defined so that a faulty controller gives the same result every time: refused commands change nothing; data that
 //! are not due are ignored; if data that are due do not come, those words keep their value.
@@ -81,7 +81,7 @@ ndp_config::getters!(PseudoChannel {
     /// Number of clocks so far.
     cycle: u64,
     config: &HbmConfig,
-    /// Global buffer and sums. Includes the column of a pending RDG, but not that of a pending GBW.
+    /// Global buffer and sums. Includes the column of a pending RDG, but not of a pending GBW.
     pim: &PimUnits,
     storage: &HbmStorage,
 });
@@ -126,10 +126,9 @@ impl PseudoChannel {
         Ok(all)
     }
 
-    /// One clock. `row` and `column` are the words on the command buses, `write` is what the controller drives on the
-    /// data bus.
+    /// One clock. `row` and `column` are the words on the command buses; the controller drives `write` on the data bus.
     ///
-    /// The data of a RD (RDG, RES, SUM) in clock `t` are driven in `t + tCL` and the clock after it, those of a WR
+    /// The data of a RD (RDG, RES, SUM) in clock `t` are driven in `t + tCL` and the clock after it. The data of a WR
     /// (GBW) are due in `t + tCWL` and the clock after it: words 0 and 1 of the column first.
     pub fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> HbmOutputs {
         let cycle = self.cycle;
@@ -259,8 +258,8 @@ impl PseudoChannel {
         Some(HbmPlace { bank, row, column })
     }
 
-    /// Carries out an admitted command; `place` is that of [`PseudoChannel::open_place`], which every admitted RD, RDG
-    /// and WR has.
+    /// Carries out an admitted command; `place` comes from [`PseudoChannel::open_place`], which finds one for every
+    /// admitted RD, RDG and WR.
     fn execute(&mut self, cycle: u64, command: HbmCommand, place: Option<HbmPlace>) {
         match (command, place) {
             (HbmCommand::Read { .. }, Some(place)) => {
@@ -268,7 +267,7 @@ impl PseudoChannel {
             }
             (HbmCommand::ReadToBuffer { slot, .. }, Some(place)) => {
                 let column = self.read_column(place);
-                // Invisible before the column has arrived: MAC is refused until then.
+                // Invisible before the column has arrived: until then MAC is refused.
                 self.pim.set_buffer(slot, column);
                 self.drive(cycle, column, Traffic::Read);
             }

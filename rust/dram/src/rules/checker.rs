@@ -1,8 +1,8 @@
 //! The protocol checker: applies a [`RuleSet`] to a sequence of commands.
 //!
-//! It sees commands and their clocks, no pins and no data. [`CommandSet`] says what a memory's commands mean to its row
-//! buffers. Every broken rule is reported, one violation per line of the table, with the earlier command that binds.
-//! After a violation the command counts as legal ([`Checker::command`], DDR4), or it is refused and ignored
+//! It sees commands and their clocks, no pins and no data. [`CommandSet`] defines the effect of a memory's commands on
+//! its row buffers. Every broken rule is reported, one violation per line of the table, with the earlier command that
+//! binds. After a violation the command counts as legal ([`Checker::command`], DDR4), or it is refused and ignored
 //! ([`Checker::admit`], HBM2).
 //!
 //! PRE and PREA are allowed for a closed bank and do not change it, but tRP counts from the last of them (JESD79-4:
@@ -159,7 +159,7 @@ impl<C: CommandSet> Checker<C> {
         self.log.limit = limit;
     }
 
-    /// Clock in which the last precharge of what `command` concerns begins; in the future for a pending auto precharge.
+    /// Clock in which the last precharge of the units of `command` begins; in the future for a pending auto precharge.
     pub(crate) fn last_precharge(&self, command: &C) -> Option<u64> {
         let target = self.state.target(command);
         self.history.latest(C::PRECHARGE, Scope::SameBank, target).map(|event| event.effective)
@@ -190,7 +190,7 @@ impl<C: CommandSet> Checker<C> {
         self.log.report(cycle, rule, command, None, 0);
     }
 
-    /// Reports pins that are no command of this memory.
+    /// Reports pins that encode no command of this memory.
     pub(crate) fn undefined(&mut self, cycle: u64, error: crate::DramError) {
         self.refuse(cycle, C::DESELECT, Rule::Undefined(error));
     }
@@ -248,8 +248,8 @@ impl<C: CommandSet> Checker<C> {
         Some(rule)
     }
 
-    /// The last clock in which the next REF is in time: `postponed + 1` intervals after the last one, and at most
-    /// `postponed` REFs behind the schedule. Reported once until a REF comes.
+    /// The last clock in which the next REF is in time: `postponed + 1` intervals after the last one, and with at most
+    /// `postponed` REFs missing from the schedule. Reported once until a REF comes.
     fn check_refresh_interval(&mut self, cycle: u64, command: C) {
         let RefreshState { last, credited, reported } = self.refresh;
         let intervals = self.rules.refresh_postponed + 1;

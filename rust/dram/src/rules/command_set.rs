@@ -1,8 +1,8 @@
-//! What the checker needs to know of a memory's commands besides numbers: one implementation per memory.
+//! Properties of a memory's commands that the checker needs besides numbers: one implementation per memory.
 //!
-//! [`crate::Command`] is DDR4's, [`crate::hbm::HbmCommand`] that of HBM2 with computing banks. Distances, windows,
-//! buses and refresh are the same for both. The traits here cover the differences: kinds of commands, the banks that a
-//! command concerns, and the commands that a row buffer can take.
+//! [`crate::Command`] is the set of DDR4, [`crate::hbm::HbmCommand`] the set of HBM2 with computing banks. Distances,
+//! windows, buses and refresh are the same for both. The traits here cover the differences: kinds of commands, the
+//! banks that a command concerns, and the commands that a row buffer can take.
 
 use std::fmt::{Debug, Display};
 
@@ -51,11 +51,11 @@ impl<C: CommandSet> Breach<C> {
 }
 
 pub trait CommandSet: Copy + Debug + Display + PartialEq + 'static {
-    /// What timing rules distinguish.
+    /// Kinds that timing rules distinguish.
     type Kind: Copy + Debug + Eq + 'static;
     /// State of the row buffers, and whatever else decides whether a command is legal.
     type State: RowState<Self>;
-    /// What the state depends on besides the geometry.
+    /// Properties besides the geometry that the state depends on.
     type Features: Clone + Debug + Eq;
 
     const KINDS: usize;
@@ -77,9 +77,9 @@ pub trait CommandSet: Copy + Debug + Display + PartialEq + 'static {
     fn refreshes(&self) -> bool;
 }
 
-/// Row buffers of a memory, as far as they decide what is legal.
+/// Row buffers of a memory, as far as they decide whether a command is legal.
 pub trait RowState<C: CommandSet>: Clone + Debug {
-    /// All closed.
+    /// All row buffers closed.
     fn new(rules: &RuleSet<C>) -> Self;
     /// Units that `command` concerns in this state.
     fn target(&self, command: &C) -> Target;

@@ -69,7 +69,7 @@ impl<C: CommandSet> History<C> {
         }
     }
 
-    /// First clock in which a command to `target` satisfies all of `rules`, which are those of its kind.
+    /// First clock in which a command to `target` satisfies all of `rules`, the rules of its kind.
     pub(crate) fn earliest(&self, rules: &[TimingRule<C::Kind>], target: Target) -> u64 {
         let bounds = rules.iter().filter_map(|rule| {
             let event = self.latest(rule.earlier, rule.scope, target)?;

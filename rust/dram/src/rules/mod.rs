@@ -2,8 +2,8 @@
 //!
 //! Most rules of a DRAM have one form: a command must keep a distance from an earlier one in some scope. The others
 //! (bank states, the four-activate window, refresh intervals, the data bus) are described by numbers beside the table.
-//! Each memory with banks in bank groups has its own [`RuleSet`]. Reading order: this file, [`command_set`] (what the
-//! checker knows of commands), [`checker`], `history`, [`violation`].
+//! Each memory with banks in bank groups has its own [`RuleSet`]. Reading order: this file, [`command_set`] (properties
+//! of commands), [`checker`], `history`, [`violation`].
 
 pub mod checker;
 pub mod command_set;
@@ -195,7 +195,7 @@ impl<K> From<(Rule, K, K, Scope, u32)> for TimingRule<K> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowRule<K> {
     pub rule: Rule,
-    /// Kinds of the commands, with what each counts: an activation of four banks counts four.
+    /// Kinds of the commands, and how often each counts: an activation of four banks counts four times.
     pub kinds: Vec<(K, usize)>,
     /// At least the largest count of a command.
     pub commands: usize,
@@ -209,7 +209,7 @@ impl<K: PartialEq> WindowRule<K> {
     }
 }
 
-/// A memory's geometry and rules, all that the checker knows about it.
+/// A memory's geometry and rules: all that the checker uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleSet<C: CommandSet> {
     pub bank_groups: usize,

@@ -173,7 +173,7 @@ impl Oracle {
             need.push((Rule::Rfc, c.t_rfc()));
         }
         let of_bank = matches!(later, RefreshBank { .. });
-        // What needs a closed bank that is ready.
+        // Commands that need a closed bank that is ready.
         let begins = activates(later) || of_bank || matches!(later, Slice { .. });
         if matches!(a, RefreshBank { .. }) {
             if share && begins {

@@ -67,7 +67,7 @@ pub fn pre(bank_group: u8, bank: u8) -> Command {
 pub const PREA: Command = Command::PrechargeAll;
 pub const REF: Command = Command::Refresh;
 
-/// The violations of `command` in clock `cycle`, without those of the commands before it.
+/// The violations of `command` in clock `cycle`, without the violations of the commands before it.
 pub fn violations_of(
     config: &DramConfig,
     before: &[(u64, Command)],

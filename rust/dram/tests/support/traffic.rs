@@ -68,7 +68,7 @@ impl Traffic {
         (cycle, command)
     }
 
-    /// Up to `postpone` REFs behind the schedule; work of a few hundred clocks still fits before the limit of eight.
+    /// Up to `postpone` REFs are postponed; work of a few hundred clocks still fits before the limit of eight.
     fn refresh_is_due(&self) -> bool {
         self.now >= (self.refreshes + 1 + self.postpone) * u64::from(self.config.t_refi())
     }
