@@ -13,7 +13,7 @@ counts! {
         /// Clocks with a bank of the rank open.
         active_cycles: u64,
         refreshes: u64,
-        /// Of all banks.
+        /// Commands of all banks.
         #[serde(flatten)]
         commands: BankCounts,
     }

@@ -142,7 +142,7 @@ impl DramConstants {
         Ok(constants)
     }
 
-    /// Preset of a design: two bank groups are x16 devices, four are x8. Never fails for the crate's presets.
+    /// Preset of a design: x16 devices for two bank groups, else x8. Never fails for the crate's presets.
     pub fn of_design(dram: &DramConfig) -> Result<Self> {
         Self::preset(if dram.bank_groups() == 2 { "ddr4-3200-x16" } else { "ddr4-3200-x8" })
     }

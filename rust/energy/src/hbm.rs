@@ -22,7 +22,7 @@ use ndp_config::HbmConfig;
 use ndp_files::Result;
 use serde::Serialize;
 
-/// Of the row of `activate_pj`.
+/// Size of the row that `activate_pj` opens.
 const ROW_BYTES: u32 = 1024;
 const LANE_BITS: u32 = 16;
 
@@ -133,10 +133,10 @@ pub struct HbmBank {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HbmSizes {
-    /// All banks take part in a MAC.
+    /// Number of banks; all take part in a MAC.
     pub banks: u32,
     pub row_bytes: u32,
-    /// What a command moves.
+    /// Bytes that a command moves.
     pub column_bytes: u32,
     pub clock_ps: u32,
 }

@@ -33,7 +33,7 @@ constants! {
         gpu: Power,
         /// The host's processor; busy while it predicts or computes.
         host: Power,
-        /// Busy while it reads. By default that of the preset `hermes`.
+        /// The SSD; busy while it reads. By default the one in the preset `hermes`.
         #[serde(default = "known_ssd")]
         ssd: Power,
     }
@@ -92,9 +92,9 @@ impl SystemConstants {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EnergyConstants {
-    /// Of the DIMMs.
+    /// DRAM of the DIMMs.
     pub dram: DramConstants,
-    /// Of their cores.
+    /// Cores of the DIMMs.
     pub core: CoreConstants,
     pub system: SystemConstants,
 }
