@@ -1,4 +1,4 @@
-//! Child processes, none of which outlives this process, however it ends.
+//! Child processes that never outlive this process, however it ends.
 //!
 //! Each has its own process group with a guardian: a shell that reads from a pipe to this process. When this process is
 //! gone the pipe closes, and the guardian kills the group. That covers `kill -9`, programs without a handler (build
@@ -37,7 +37,7 @@ impl Group {
         let mut list = pending();
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", GUARDIAN]).env_clear().current_dir("/").process_group(0);
-        // It must not hold a pipe that is read to its end.
+        // The shell must not hold a pipe that is read to its end.
         let guardian = shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let id = Pid::from_child(&guardian);
         list.add_group(id);

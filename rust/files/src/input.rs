@@ -1,6 +1,6 @@
 //! Reads whole files up to a limit, and texts in UTF-8.
 //!
-//! A path may name a pipe or device of unknown length, so the limit holds for what is read. A byte-order mark is
+//! A path may name a pipe or device of unknown length, so the limit applies to the bytes read. A byte-order mark is
 //! dropped; an error names another encoding and its place.
 
 use std::fs::{File, Metadata};

@@ -1,9 +1,9 @@
-//! The edge of all programs: what they read, write, and how they end.
+//! The edge of all programs: input, output, and how programs end.
 //!
 //! - [`read_text`], [`read_any_text`], [`read_bytes`]: input with a limit, so that no endless file fills the memory; texts of any editor.
 //! - `parse_json`: JSON without duplicate keys (feature `json`).
-//! - [`OutputFile`]: complete or absent. Devices, pipes and targets of symbolic links are written through, modes are
-//!   kept, write-protected files are refused.
+//! - [`OutputFile`]: complete or absent. Devices, pipes and targets of symbolic links are written through. Modes are
+//!   kept, and write-protected files are refused.
 //! - [`FileSet`]: no output is an input, or another output, under whatever name. Standard output is one of the outputs.
 //! - [`NameRule`], [`visible`]: names that need no quotes, and text of others without control characters.
 //! - [`on_threads`], [`map_on_threads`]: work on as many threads as the operating system gives.

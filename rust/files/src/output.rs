@@ -138,8 +138,8 @@ fn place(path: &Path) -> io::Result<Place> {
 impl OutputFile {
     /// Creates the file under its temporary name, so that an unwritable path is found before any work.
     ///
-    /// Fails for a missing directory, a directory, a file that nobody may write (even as root), failed creation, and a
-    /// regular file that standard output or error goes to: printed text would vanish with it.
+    /// Fails for a missing directory, a directory, an unwritable file (even for root), failed creation, and a regular
+    /// file that standard output or error goes to: printed text would vanish with it.
     pub fn create(path: &Path) -> Result<Self> {
         if let Some(stream) = std::fs::metadata(path).ok().as_ref().and_then(stream_to) {
             bail!(

@@ -45,7 +45,7 @@ impl Pending {
 #[cfg(feature = "program")]
 pub(crate) fn undo() {
     let list = pending();
-    // Nobody could be told of failures.
+    // Failures cannot be reported.
     for group in &list.groups {
         let _ = kill_process_group(*group, Signal::KILL);
     }

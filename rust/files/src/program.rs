@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
-/// What the exit codes mean, for `--help`.
+/// Meaning of the exit codes, for `--help`.
 pub const EXIT_CODES: &str = "Exit codes: 0 all right; 1 the hardware is wrong; 2 refused: an argument, or what a file says; 3 a file, folder or \
     tool that cannot be used, or lost output; 128 + n ended by signal n, 141 if the reader of standard output went away. Partial files are removed.";
 
@@ -80,7 +80,7 @@ pub fn print_styled(text: &str, styles: &[(Range<usize>, &str)]) {
     }
 }
 
-/// Prints a line on standard error, without control characters. Nobody could be told if it fails.
+/// Prints a line on standard error, without control characters. A failure cannot be reported.
 pub fn warn(text: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", printable(&text.to_string()));
 }
@@ -162,8 +162,8 @@ fn taking_negative_numbers(command: Command) -> Command {
     command.mut_args(named).mut_subcommands(taking_negative_numbers)
 }
 
-/// Runs a program: `arguments`, the first of which is its name, then its job, which returns the exit code. Bad
-/// arguments and errors go to standard error; `code` gives an error's exit code.
+/// Runs a program: `arguments`, starting with its name, then its job, which returns the exit code. Bad arguments and
+/// errors go to standard error; `code` gives an error's exit code.
 pub fn program<A: FromArgMatches>(
     command: Command,
     arguments: impl IntoIterator<Item = OsString>,

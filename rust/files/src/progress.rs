@@ -1,9 +1,9 @@
 //! Progress and remaining time of a run.
 //!
-//! Work is counted in units of similar duration. The speed is that of the recent half of the run, and has settled when
-//! both quarters of it agree, so that set-up or earlier phases no longer count. After ten seconds standard error shows
-//! progress: a bar on a terminal, otherwise a line at once and one per minute, without an estimate until the speed has
-//! settled. A thread reads the count; the worker only counts.
+//! Work is counted in units of similar duration. The speed is measured over the recent half of the run, and has settled
+//! when both quarters of it agree, so that set-up or earlier phases no longer count. After ten seconds standard error
+//! shows progress: a bar on a terminal, otherwise a line at once and one per minute, without an estimate until the
+//! speed has settled. A thread reads the count; the worker only counts.
 //!
 //! `Display` takes times as arguments, so tests can replay any run.
 
@@ -91,7 +91,7 @@ impl Progress {
         Self { counted, bar, end: thread.map(|thread| (sender, thread)) }
     }
 
-    /// More units are done.
+    /// Adds finished units.
     pub fn add(&self, units: u64) {
         self.counted.fetch_add(units, Ordering::Relaxed);
     }

@@ -3,12 +3,12 @@
 //! - A [`Refusal`] repeats for the same input. [`bail!`](crate::bail) and [`ensure!`](crate::ensure) make it.
 //! - A [`Fault`] is an answer: a simulated machine is wrong.
 //! - Everything else is a failure, which may not repeat: a full disk may have room tomorrow. Unclassified errors count
-//!   as failures, so that none is taken for an answer.
+//!   as failures, so that none passes for an answer.
 
 pub use anyhow::{Context, Error, Result};
 use std::fmt::Display;
 
-/// An unusable argument or file: the text names the value and what was expected.
+/// An unusable argument or file: the text names the value and the expected one.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(pub String);
