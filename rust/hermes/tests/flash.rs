@@ -11,7 +11,7 @@ fn too_many(needed: usize, slots: usize) -> String {
     format!("{needed} neurons are needed at once, expected no more than {slots}, one for each slot")
 }
 
-/// Memory after the changes of a window, and what a window has to be.
+/// Reference for a window: its memory, and the residents that it must have.
 struct Model {
     capacity: usize,
     tokens: usize,
@@ -26,7 +26,7 @@ impl Model {
         self.history.iter().rposition(|token| token.contains(&neuron))
     }
 
-    /// Residents after a token: its needs, then what was needed last, as far as room and window allow.
+    /// Residents after a token: its needs, then the last needed ones, as far as room and window allow.
     fn token(&mut self, needed: &BTreeSet<u32>) {
         self.history.push(needed.clone());
         let first = self.history.len().saturating_sub(self.tokens);

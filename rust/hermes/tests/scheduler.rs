@@ -101,7 +101,7 @@ proptest! {
                 prop_assert!(score(over) < score(upload.neuron));
             }
         }
-        // What stays is no hotter than what came, and no colder neuron of the GPU could have made room.
+        // No neuron left is hotter than one that came, and no colder neuron of the GPU could have made room.
         let left = ones(&hot).filter(|&n| !residency.on_gpu(1, n)).map(score).max();
         let came = uploads.iter().map(|upload| score(upload.neuron)).min();
         if let (Some(left), Some(came)) = (left, came) {

@@ -136,7 +136,7 @@ impl Window {
         self.needs(needed, 0)
     }
 
-    /// `behind`: tokens since the last one.
+    /// `behind`: tokens since the last call.
     fn needs(&mut self, needed: &[u32], behind: u64) -> Result<Change> {
         let needed: BTreeSet<u32> = needed.iter().copied().collect();
         ensure!(

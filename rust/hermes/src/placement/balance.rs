@@ -367,7 +367,7 @@ struct Exchange {
     len: u32,
 }
 
-/// Best number of neurons to exchange, and the remaining difference, if those of a piece work equally.
+/// Best number of neurons to exchange, and the remaining difference, if all neurons of a piece have equal work.
 fn parts(difference: u64, out: &Piece, back: &Piece) -> (u64, u32) {
     let len = out.len.min(back.len);
     let mean = |piece: &Piece| piece.work as f64 / f64::from(piece.len);

@@ -18,7 +18,7 @@ pub const ONE: u32 = 1 << 23;
 /// Sums of work fit 64 bits below this.
 const MAX_BYTES: u64 = 1 << 40;
 
-/// What is waited for together: the sum over terms of the slower side is the time of a token.
+/// Terms of a token's time, which is the sum over terms of the slower side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[derive(clap::ValueEnum)]
@@ -267,7 +267,7 @@ impl Instance {
     }
 
     /// GPU work beyond which a term gets no shorter: with evenly loaded DIMMs both sides take equally long. 0 if
-    /// synchronisation alone takes longer than the DIMMs.
+    /// synchronisation by itself takes longer than the DIMMs.
     pub fn saturation(&self, term: usize) -> f64 {
         let machine = &self.machine;
         let dimms = machine.dimm_us(self.term_work(term) as f64) / f64::from(machine.dimms);

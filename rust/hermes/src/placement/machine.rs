@@ -8,17 +8,17 @@ use serde::Serialize;
 /// Capacities in bytes, bandwidths in GB/s (10^9 bytes), times in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Machine {
-    /// For neurons: `S_GPU` of equation 6.
+    /// Memory for neurons: `S_GPU` of equation 6.
     pub gpu_bytes: u64,
     pub gpu_gbps: f64,
     /// One synchronisation: `T_sync` of equation 3.
     pub sync_us: f64,
     pub dimms: u32,
-    /// Of each DIMM, for neurons: `S_dimm` of equation 7.
+    /// Memory of each DIMM for neurons: `S_dimm` of equation 7.
     pub dimm_bytes: u64,
     /// Bandwidth of each DIMM towards its core.
     pub dimm_gbps: f64,
-    /// Of each DIMM, for keys and values, beside `dimm_bytes`.
+    /// Memory of each DIMM for keys and values, beside `dimm_bytes`.
     pub kv_bytes: u64,
     /// Rate of an SSD below the DIMMs for many scattered MLP neurons at a time; `None` without an SSD.
     pub ssd_gbps: Option<f64>,

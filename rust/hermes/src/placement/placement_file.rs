@@ -64,8 +64,8 @@ impl PlacementFile {
         Self { model: model.to_owned(), dimms, blocks }
     }
 
-    /// The placement for a shape and number of DIMMs; [`Placement::check`] checks memories. Fails for text that is no
-    /// placement, naming the block, and for another number of blocks or DIMMs.
+    /// The placement for a shape and number of DIMMs; [`Placement::check`] checks memories. Fails, naming the block, if
+    /// the text is not a placement, and for another number of blocks or DIMMs.
     pub fn placement(&self, shape: &NeuronShape, dimms: u32) -> Result<Placement> {
         let wrong = |what: &str, found, expected| refusal!("{what}: {found} instead of {expected}");
         if self.blocks.len() != shape.blocks().len() {

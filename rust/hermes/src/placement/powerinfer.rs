@@ -8,7 +8,7 @@
 //!
 //! With the first `C_l` neurons of a layer as a bundle, impact per byte never rises along a layer. So the relaxation is
 //! a fractional knapsack over bundles and groups, and the same order without fractions is the placement. The CPU's
-//! memory limits neither while it holds what a full GPU leaves.
+//! memory limits neither while it holds all neurons that a full GPU leaves.
 
 use crate::placement::structured::with_gpu_groups;
 use crate::placement::{Instance, ONE, Placement};
@@ -107,11 +107,11 @@ pub struct PowerInferReport {
     pub impact_gap: f64,
     /// `C_l` by block; `None` where no number makes up for the synchronisation.
     pub least_neurons: Vec<Option<u32>>,
-    /// Of neurons on the GPU.
+    /// Neurons on the GPU.
     pub gpu_bytes: u64,
     /// The GPU's memory without dense weights and predictors.
     pub gpu_capacity_bytes: u64,
-    /// Of all other neurons.
+    /// Neurons on the CPU: all others.
     pub cpu_bytes: u64,
     /// The CPU's memory without keys, values and predictors.
     pub cpu_capacity_bytes: u64,

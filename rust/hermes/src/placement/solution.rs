@@ -20,7 +20,7 @@ pub struct Placement {
 
 ndp_config::getters!(Placement {
     shape: &NeuronShape,
-    /// Neurons on the GPU; those that are active too are what the GPU computes for a token.
+    /// Neurons on the GPU, which computes the active ones of them for a token.
     gpu: &Activity,
 });
 
@@ -200,7 +200,7 @@ impl Placement {
 struct Usage {
     gpu_bytes: u64,
     dimm_bytes: Vec<u64>,
-    /// Of a DIMM with as many slots of each block as the fullest one needs.
+    /// Neurons of a DIMM with as many slots of each block as the fullest one needs.
     slot_bytes: u64,
 }
 

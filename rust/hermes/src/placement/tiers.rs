@@ -18,7 +18,7 @@
 //!
 //! **Placement.** Groups go to the GPU by the bound's gain per byte, while there is room and, where it gains nothing,
 //! while the GPU is not the slower side. The coldest other MLP neurons are on the SSD; all load the DIMMs evenly. If
-//! there are few placements, all are tried.
+//! there are few placements, the solver tries them all.
 
 use crate::placement::balance::{Stored, cold};
 use crate::placement::bound::least;
@@ -43,9 +43,9 @@ pub struct TierCertificate {
     pub gap: f64,
     /// Whether all placements were tried, so that none takes less.
     pub exhaustive: bool,
-    /// Of a byte, in microseconds.
+    /// Price of a byte on the GPU, in microseconds.
     pub gpu_price: f64,
-    /// Of a byte, in microseconds.
+    /// Price of a byte on the DIMMs, in microseconds.
     pub dimm_price: f64,
     /// Weight of the GPU's side, by term.
     pub weights: Vec<f64>,
@@ -295,7 +295,7 @@ impl<'a> Dual<'a> {
         }
         let last = |index| order != Order::Hottest && is_attention(index);
         sorted.sort_by_key(|(gain, index)| (std::cmp::Reverse(*gain), last(*index)));
-        // Where the GPU is always the slower side, as much as the bound wants.
+        // Where the GPU is always the slower side, the bound sets the amount.
         let room = |term: usize| match point.weights[term] > 1.0 - 1e-6 {
             true => u64::MAX,
             false => instance.saturation(term) as u64,

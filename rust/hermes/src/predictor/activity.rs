@@ -19,7 +19,7 @@ pub trait ActivityPredictor: Debug + Send {
     /// Fails for an unknown block, data of the wrong length, and a low-rank predictor without input.
     fn predict(&self, block: usize, input: Option<&[f16]>, out: &mut [u64]) -> Result<bool>;
 
-    /// Learns from what was active in a block.
+    /// Learns from the active neurons of a block.
     fn observe(&mut self, _block: usize, _actual: &[u64]) -> Result<()> {
         Ok(())
     }

@@ -47,7 +47,7 @@ impl Least {
     }
 
     /// One bit per neuron, from the lowest state bit up: where the constant has a 1, the state needs a 1 and lower bits
-    /// that reach the constant's; where it has a 0, one of both is enough.
+    /// that reach the constant's; where it has a 0, either is enough.
     #[inline(always)]
     fn reached(&self, planes: [u64; 4]) -> u64 {
         let mut reached = u64::MAX;

@@ -50,7 +50,7 @@ pub struct Predictor {
 ndp_config::getters!(Predictor {
     states: &NeuronStates,
     rules: &PredictorRules,
-    /// What predictions are made from.
+    /// Source of the predictions.
     kind: PredictorKind,
 });
 

@@ -26,7 +26,7 @@ pub(crate) fn group_starts(shape: &NeuronShape) -> Vec<usize> {
 }
 
 impl NeuronStates {
-    /// All states 0.
+    /// Starts with all states 0.
     pub fn new(shape: &NeuronShape) -> Self {
         let starts = group_starts(shape);
         let words = AlignedWords::new(starts[starts.len() - 1] * STATE_WORDS);

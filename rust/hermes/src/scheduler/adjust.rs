@@ -1,7 +1,7 @@
 //! Hot and cold neurons swap places while tokens are generated (Hermes, section IV-C2).
 //!
 //! A neuron that the predictor finds hot and the GPU lacks is copied over the coldest one of its block on the GPU. This
-//! happens while the GPU computes the projection and DIMMs are idle, up to what the bus carries in that time.
+//! happens while the GPU computes the projection and DIMMs are idle, as far as the bus allows in that time.
 
 use crate::scheduler::residency::Residency;
 use ndp_traces::ones;

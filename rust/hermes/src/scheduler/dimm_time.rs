@@ -2,7 +2,7 @@
 //!
 //! The only data that the cycle model needs are the active rows of a list: random rows of the DIMM's matrix in the
 //! order of [`ndp_isa::layout::order_rows`]. A refresh may fall anywhere, and other rows collide differently, so shares
-//! of one size differ by some cycles; a time here is that of one list.
+//! of one size differ by some cycles; a time here belongs to one list.
 //!
 //! Programs run for numbers of neurons on a grid, when first needed; between grid points times are interpolated.
 //! [`DimmTimes::measure`] is exact for any number, and shows the interpolation's error.

@@ -1,8 +1,8 @@
 //! Neurons that move between DIMMs, as links and time allow.
 //!
-//! A DIMM's link limits what it sends and what it receives. Moves are made in order, in gaps in which DIMMs are idle
-//! (the projection on the GPU, Hermes section IV-A2), and whole or not at all; a moving neuron is computed where it
-//! was.
+//! A DIMM's link limits the neurons that it sends and receives. Moves are made in order, in gaps in which DIMMs are
+//! idle (the projection on the GPU, Hermes section IV-A2), and whole or not at all; a moving neuron is computed where
+//! it was.
 
 use crate::scheduler::remap::Move;
 use crate::scheduler::residency::Residency;

@@ -1,8 +1,8 @@
 //! Placement decisions of the host while a model runs on one GPU and several NDP-DIMMs.
 //!
-//! Reading order: [`dimm_time`] (cycles of a block's neurons on a DIMM), [`system_time`] (what fits into a projection),
-//! [`residency`] (where neurons are), [`adjust`](mod@adjust) and [`remap`](mod@remap) (who should move), [`migrate`]
-//! (moves), [`policy`] (settings), [`session`] (one text, token by token).
+//! Reading order: [`dimm_time`] (cycles of a block's neurons on a DIMM), [`system_time`] (moves that fit into a
+//! projection), [`residency`] (where neurons are), [`adjust`](mod@adjust) and [`remap`](mod@remap) (which should move),
+//! [`migrate`] (moves), [`policy`] (settings), [`session`] (one text, token by token).
 
 pub mod adjust;
 pub mod dimm_time;

@@ -12,9 +12,9 @@ ndp_config::named! {
         Random = "random",
         /// The offline placement, and it stays (Hermes-partition).
         Partition = "partition",
-        /// Hot neurons go to the GPU by their states alone (Hermes-token-adjustment).
+        /// Hot neurons go to the GPU by their states only (Hermes-token-adjustment).
         TokenAdjustment = "token-adjustment",
-        /// Hot neurons go to the GPU by their parents alone (Hermes-layer-adjustment).
+        /// Hot neurons go to the GPU by their parents only (Hermes-layer-adjustment).
         LayerAdjustment = "layer-adjustment",
         /// Hot neurons go to the GPU by states and parents (Hermes-adjustment).
         Adjustment = "adjustment",

@@ -120,7 +120,7 @@ impl Residency {
         self.used.dimms[usize::from(dimm)] + self.neuron_bytes[block] <= self.dimm_capacity
     }
 
-    /// Where the active neurons of a block are computed.
+    /// Number of active neurons of a block on each device.
     pub fn load(&self, block: usize, active: &[u64]) -> Load {
         let mut load = Load { gpu: 0, dimms: vec![0; self.used.dimms.len()] };
         let dimms = self.dimms(block);
@@ -158,7 +158,7 @@ impl Residency {
         true
     }
 
-    /// Moves a neuron to another DIMM; `false`, without a change, if it is there already or there is no room.
+    /// Moves a neuron to another DIMM; `false`, without a change, if it already is in that DIMM or there is no room.
     pub fn migrate(&mut self, block: usize, neuron: u32, to: u8) -> bool {
         let from = self.placement.dimm(block, neuron as usize);
         if from == to || !self.dimm_has_room(block, to) {

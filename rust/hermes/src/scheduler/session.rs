@@ -2,8 +2,8 @@
 //!
 //! A layer (Hermes, section IV-A2): Q, K, V on GPU and DIMMs; attention on the DIMMs; the projection on the GPU, while
 //! hot neurons are copied to the GPU and cold ones change DIMMs, as far as bus and links allow; the MLP on GPU and
-//! DIMMs; partials merged on the DIMMs. The trace says which neurons are computed: policies differ in where, not in
-//! what, and a wrong prediction only costs a worse place.
+//! DIMMs; partials merged on the DIMMs. The trace says which neurons are computed. Policies differ only in where, and a
+//! wrong prediction only costs a worse place.
 
 use crate::predictor::{LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
 use crate::scheduler::adjust::adjust;
@@ -18,7 +18,7 @@ use ndp_traces::Activity;
 use serde::Serialize;
 use std::rc::Rc;
 
-/// Where the neurons of a token were computed, and what moved, over all layers.
+/// Places of a token's computed neurons, and the neurons that moved, over all layers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TokenRecord {
     pub gpu_neurons: u64,
@@ -37,9 +37,9 @@ pub struct TokenRecord {
 /// The most loaded DIMM over the mean, over windows of all blocks, weighted with their load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct WindowBalance {
-    /// As computed.
+    /// With neurons where they were computed.
     pub before: f64,
-    /// In the same windows, had their planned moves been made before.
+    /// In the same windows, if their planned moves had been made before.
     pub planned: f64,
     pub windows: u64,
     most_before: f64,

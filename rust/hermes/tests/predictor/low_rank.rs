@@ -95,13 +95,13 @@ fn a_neuron_is_predicted_if_its_score_is_above_zero() {
             let s = add(dot(&b[neuron * rank..][..rank], &t), bias[neuron]).to_f32();
             assert_eq!(bits[neuron / 64] >> (neuron % 64) & 1 == 1, s > 0.0, "neuron {neuron}, score {s}");
         }
-        // The trait gives the same, and leaves attention alone.
+        // The trait gives the same bits, and skips nothing in attention.
         let mut out = vec![0; 3];
         assert!(ActivityPredictor::predict(&predictor, 1, Some(&input), &mut out).unwrap());
         assert_eq!(out, bits);
         assert!(!ActivityPredictor::predict(&predictor, 0, None, &mut [0]).unwrap());
     }
-    // A NaN is not above zero, an infinity is.
+    // A NaN is not above zero, but infinity is.
     let mut input = vec![f16::from_bits(0x3C00); width];
     input[3] = f16::from_bits(0x7E00);
     assert_eq!(predictor.predict(0, &input).unwrap(), [0; 3]);
