@@ -1,5 +1,5 @@
 //! Writes the files that the benches of `examples/icarus` and `examples/fpga` read: the DRAM before the program, the
-//! encoded program, and what the functional model leaves in the bursts of each `.dump`.
+//! encoded program, and the result of the functional model in the bursts of each `.dump`.
 //!
 //! ```sh
 //! cargo run --release -p ndp-isa --example icarus_bench            # writes them

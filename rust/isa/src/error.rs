@@ -8,6 +8,6 @@ pub struct IsaError {
     pub line: usize,
     /// The offending part of the line; empty where it ends too early.
     pub token: String,
-    /// What belongs there.
+    /// Description of the text expected there.
     pub expected: String,
 }

@@ -53,7 +53,7 @@ fn listed(product: &Product) -> Range<u32> {
 }
 
 impl Instruction {
-    /// Words that it reads. Instructions that add to accumulators read them too.
+    /// Words that it reads, including accumulators that it adds to.
     pub fn reads(&self, config: &DesignConfig) -> Words {
         let mut words = Words { buffer: self.source(config).into_iter().collect(), list: 0..0 };
         match self {

@@ -5,8 +5,8 @@
 //! from the same document and shares nothing with this crate.
 //!
 //! Reading order: [`instruction`], [`malformed`] (decoding and checks), [`footprint`], [`program`],
-//! [`parse`](mod@parse), [`registers`] (what a host reads), [`layout`] (where matrices and vectors lie), [`machine`] (what a program
-//! computes), [`planner`] (how products and attention become programs).
+//! [`parse`](mod@parse), [`registers`] (for the host), [`layout`] (where matrices and vectors lie), [`machine`]
+//! (results of a program), [`planner`] (how products and attention become programs).
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -121,8 +121,8 @@ pub fn decode(word: u128, config: &DesignConfig) -> Result<Instruction, Malforme
 impl Instruction {
     /// Checks whether the design can execute it; fails with the first error by precedence.
     ///
-    /// Of the encoding errors (1 and 2) only these can occur: several heads with a list, selected rows without one, a
-    /// too high first entry of a `select`, and an unsupported weight format.
+    /// Only these encoding errors (1 and 2) can occur: several heads with a list, selected rows without one, a too high
+    /// first entry of a `select`, and an unsupported weight format.
     pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
         self.check_listed()?;
         self.check_weights(config)?;
@@ -135,7 +135,7 @@ impl Instruction {
         self.check_overlap(config)
     }
 
-    /// Code 2: rows of several heads are not listed, selected ones are, and entries have 12 bits.
+    /// Code 2: rows of several heads must not be listed, selected ones must be, and entries have 12 bits.
     fn check_listed(&self) -> Result<(), Malformed> {
         match self {
             Self::Select { numbers: Numbers::Listed(from), .. } if u64::from(*from) > FROM.max() => {

@@ -65,7 +65,7 @@ fn number(text: &str) -> Option<u128> {
         Some(digits) => (digits, 16),
         None => (text, 10),
     };
-    // `from_str_radix` alone would take a sign.
+    // `from_str_radix` by itself would take a sign.
     let plain = digits.bytes().all(|digit| digit.is_ascii_alphanumeric());
     if plain { u128::from_str_radix(digits, radix).ok() } else { None }
 }
@@ -98,7 +98,7 @@ impl Line {
         self.limited(text, text, u128::MAX)
     }
 
-    /// The address of a directive, and what follows it.
+    /// The address of a directive, and the rest of its text.
     fn address(self, text: &str, max: u64) -> Result<(u32, &str), IsaError> {
         let (address, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         Ok((self.limited(address, address, max.into())? as u32, rest.trim()))

@@ -1,4 +1,4 @@
-//! Programs: instructions, the data that they find in DRAM, and what to look at afterwards.
+//! Programs: instructions, their data in DRAM, and bursts to look at afterwards.
 //!
 //! Everything prints as text that [`crate::parse`](fn@crate::parse) reads back to the same program.
 
@@ -30,7 +30,7 @@ impl Code {
         }
     }
 
-    /// Checks whether the design can execute it; the error is the core's, by the same precedence.
+    /// Checks whether the design can execute it; the core reports the same error, by the same precedence.
     pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
         decode(self.word(), config).map(drop)
     }
@@ -48,11 +48,11 @@ impl Code {
 }
 
 named! {
-    /// How random data are distributed. Each element takes one output `u` of SplitMix64, whose initial state is the seed.
+    /// Distribution of random data. Each element takes one output `u` of SplitMix64, whose initial state is the seed.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum RandomKind {
-        /// Finite values of moderate size, 1/8 <= |v| < 2: sign and fraction are those of `u`, the exponent field is
-        /// `12 + u[17:16]`.
+        /// Finite values of moderate size, 1/8 <= |v| < 2: sign and fraction come from `u`, the exponent field is 12
+        /// plus `u[17:16]`.
         Normal = "normal",
         /// Any finite value: the low 16 bits of `u`, with bit 14 cleared where the exponent field is 31.
         Finite = "finite",
@@ -64,7 +64,7 @@ named! {
 }
 
 impl RandomKind {
-    /// What [`RandomKind::Special`] sprinkles: zeros, infinities, NaNs, largest, subnormal and least normal numbers.
+    /// Special values of [`RandomKind::Special`]: zeros, infinities, NaNs, largest, subnormal and least normal numbers.
     pub const SPECIALS: [u16; 12] =
         [0x0000, 0x8000, 0x7C00, 0xFC00, 0x7E00, 0x7C01, 0x7BFF, 0xFBFF, 0x0001, 0x83FF, 0x0400, 0x8400];
 
@@ -81,17 +81,17 @@ impl RandomKind {
     }
 }
 
-/// Contents of the DRAM before the program starts. Later ones overwrite earlier ones; what none writes is 0.
+/// Contents of the DRAM before the program starts. Later ones overwrite earlier ones; unwritten DRAM is 0.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Data {
-    /// FP16 values from the start of a burst; what is left of the last burst becomes 0.
+    /// FP16 values from the start of a burst; the rest of the last burst becomes 0.
     F16 {
         /// First burst of the DIMM.
         address: u32,
         /// Bit patterns, 32 per burst.
         values: Vec<u16>,
     },
-    /// 32-bit words from the start of a burst (row lists); what is left of the last burst becomes 0.
+    /// 32-bit words from the start of a burst (row lists); the rest of the last burst becomes 0.
     U32 {
         /// First burst of the DIMM.
         address: u32,
@@ -127,7 +127,7 @@ pub enum Data {
     },
 }
 
-/// Bursts of the DIMM to print or compare when the program is done.
+/// Bursts of the DIMM to print or compare after the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Dump {
     /// First burst of the DIMM.
@@ -143,7 +143,7 @@ pub struct Program {
     pub data: Vec<Data>,
     /// Instructions, in order.
     pub code: Vec<Code>,
-    /// What to look at.
+    /// Bursts to print or compare.
     pub dumps: Vec<Dump>,
 }
 

@@ -41,7 +41,7 @@ macro_rules! register {
 register! {
     /// Register 0.
     Status {
-        /// An instruction waits or is in work.
+        /// An instruction waits or is in flight.
         busy: bool,
         /// Free places in the queue.
         free: u32,
@@ -53,7 +53,7 @@ register! {
         malformed: u32,
         /// Code of the first malformed one, or 0.
         error: u8,
-        /// Its sequence number.
+        /// Sequence number of the first malformed one.
         error_sequence: u32,
         /// Tag of the last signal.
         tag: u32,
@@ -67,19 +67,19 @@ register! {
 }
 
 register! {
-    /// Register 1: cycles by what the core was busy with. Those of the ranks are sums over all ranks.
+    /// Register 1: cycles by activity of the core. Counts of ranks are sums over all ranks.
     Counters {
-        /// Ranks with a job in work.
+        /// Ranks busy with a job.
         working: u32,
         /// Ranks waiting for the next row or its scalars.
         waiting_for_row: u32,
         /// Ranks waiting for weights.
         waiting_for_weights: u32,
-        /// Ranks waiting until sums of other ranks let theirs go.
+        /// Ranks whose sums wait for sums of other ranks.
         waiting_for_room: u32,
         /// Products running.
         product: u32,
-        /// Of these, all but DOT.
+        /// Products running that are not DOT.
         axpy: u32,
         /// Rounding.
         round: u32,
@@ -97,7 +97,7 @@ register! {
         outside: u32,
         /// All cycles.
         cycles: u32,
-        /// The activation unit at work.
+        /// Activation unit busy.
         activation: u32,
     }
 }
@@ -106,7 +106,7 @@ fn words(burst: &Burst) -> impl Iterator<Item = u32> + '_ {
     burst.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32])
 }
 
-/// What a read of a register with these words returns; the others are 0.
+/// The burst that a read of a register with these words returns; the others are 0.
 pub fn burst_of(words: &[u32]) -> Burst {
     let word = |at: usize| u64::from(words.get(at).copied().unwrap_or(0));
     std::array::from_fn(|at| word(2 * at) | word(2 * at + 1) << 32)
@@ -144,7 +144,7 @@ impl Counters {
         groups.into_iter().map(u64::from).sum::<u64>() + all.iter().sum::<u64>()
     }
 
-    /// Adds what another run has counted.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         // `a + b` is `a - (0 - b)`, field by field, modulo 2^32.
         *self = self.since(&Self::default().since(other));

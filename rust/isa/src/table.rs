@@ -138,7 +138,7 @@ macro_rules! operands {
     };
 }
 
-/// The fields of an instruction by what the table says of its operands, or in the order that it gives.
+/// The fields of an instruction, by its operands in the table or in the order that the table gives.
 macro_rules! fields_of {
     () => {
         &[]
@@ -189,17 +189,17 @@ macro_rules! instructions {
             )*
         }
     ) => {
-        /// What an instruction does; the discriminant is its code.
+        /// Operation of an instruction; the discriminant is its code.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Opcode {
             $($(#[$doc])* $opcode = $code,)*
         }
 
         impl Opcode {
-            /// All of them, by code.
+            /// All opcodes, by code.
             pub const ALL: [Self; [$($code),*].len()] = [$(Self::$opcode),*];
 
-            /// Its name in programs.
+            /// Name in programs.
             pub const fn mnemonic(self) -> &'static str {
                 match self {
                     $(Self::$opcode => $mnemonic,)*
@@ -219,8 +219,8 @@ macro_rules! instructions {
             }
         }
 
-        /// What the activation unit does with each element `x` of a vector block; `other` is the first word of a second block
-        /// of the same shape, `y` its element.
+        /// Operation of the activation unit on each element `x` of a vector block; `other` is the first word of a
+        /// second block of the same shape, `y` its element.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Activation {
             $(
@@ -240,7 +240,7 @@ macro_rules! instructions {
                 })?),*].into_iter()
             }
 
-            /// Its opcode.
+            /// Opcode of the operation.
             pub fn opcode(self) -> Opcode {
                 match self {
                     $(Self::$activation { .. } => Opcode::$activation,)*
@@ -257,7 +257,7 @@ macro_rules! instructions {
             }
         }
 
-        /// One instruction.
+        /// An instruction with its operands.
         ///
         /// ```
         /// use ndp_isa::{Instruction, parse};
@@ -279,7 +279,7 @@ macro_rules! instructions {
             )*
             /// The activation unit: vector block (cols, batch * heads) at src, and perhaps another, to dst.
             Activate {
-                /// What is done.
+                /// Operation of the unit.
                 operation: Activation,
                 /// First word of the block.
                 src: u32,
@@ -311,7 +311,7 @@ macro_rules! instructions {
                 }
             }
 
-            /// What it does.
+            /// Opcode of the instruction.
             pub fn opcode(&self) -> Opcode {
                 match self {
                     $(Self::$record { .. } => Opcode::$record,)*

@@ -262,7 +262,7 @@ fn each_limit_is_met_exactly() {
     assert_eq!([select(0, 1, 0, listed(4096)), select(0, 0, 0, listed(4096))], [Err(2), Err(2)]);
     assert_eq!([select(31, 128, 0, row), select(31, 129, 0, row)], [Ok(()), Err(7)]);
     assert_eq!([select(32, 1, 0, row), select(64, 1, 0, row)], [Err(7), Err(4)]);
-    // In place, downwards, behind what is read, and into it.
+    // In place, downwards, after the entries read, and into them.
     assert_eq!([select(0, 40, 48, listed(48)), select(0, 40, 48, listed(60))], [Ok(()), Ok(())]);
     assert_eq!([select(0, 40, 48, listed(8)), select(0, 40, 48, listed(9))], [Ok(()), Err(7)]);
     let selected = |list, heads| {

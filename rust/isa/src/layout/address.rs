@@ -1,4 +1,4 @@
-//! Burst addresses: of the DIMM, of a rank, and what they select inside the DRAM.
+//! Burst addresses of the DIMM and of a rank, and their places inside the DRAM.
 //!
 //! `burst of the DIMM = rank + ranks * (burst of the rank)`; a rank's burst address is, from bit 0, bit 0 of the
 //! bank group, column burst (7), bit 1 of the bank group if there are four, bank (2), row.
@@ -41,7 +41,7 @@ pub fn words_of(burst: &Burst) -> [u32; 16] {
 pub struct DimmAddress {
     /// The rank.
     pub rank: u32,
-    /// Its burst.
+    /// Burst of the rank.
     pub burst: u32,
 }
 
@@ -59,7 +59,7 @@ impl DimmAddress {
     }
 }
 
-/// What a rank's burst address selects.
+/// Place that a rank's burst address selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DramPlace {
     /// Bank group.

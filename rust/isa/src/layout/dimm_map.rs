@@ -1,4 +1,4 @@
-//! What lies where in a DIMM: named regions of an allocator that only grows.
+//! Map of a DIMM: named regions of an allocator that only grows.
 //!
 //! Addresses are bursts of a rank. A matrix begins there in every rank, a vector block or list in rank 0.
 
@@ -56,7 +56,7 @@ impl DimmMap {
         self.next
     }
 
-    /// What is placed under that name.
+    /// The region of that name.
     pub fn get(&self, name: &str) -> Option<&Region> {
         self.regions.get(name)
     }
@@ -69,7 +69,7 @@ impl DimmMap {
         }
     }
 
-    /// All names, sorted, and what they stand for.
+    /// All names, sorted, and their regions.
     pub fn regions(&self) -> impl Iterator<Item = (&str, &Region)> {
         self.regions.iter().map(|(name, region)| (name.as_str(), region))
     }

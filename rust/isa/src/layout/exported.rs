@@ -40,7 +40,7 @@ pub struct SumBurst {
     pub word: u32,
     /// Slices whose sums it has, of all ranks' slices.
     pub slices: Range<u32>,
-    /// Where it is.
+    /// Place of the burst.
     pub place: DimmAddress,
 }
 

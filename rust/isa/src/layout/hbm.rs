@@ -32,7 +32,7 @@ pub struct HbmAddress {
 /// Place of one FP16 number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HbmElement {
-    /// Its column.
+    /// Column of the number.
     pub address: HbmAddress,
     /// Lane of the column, 0 to 15.
     pub lane: u32,
@@ -107,7 +107,7 @@ fn check_place(c: &HbmConfig, at: HbmAddress) -> Result<()> {
     in_range("column", at.column.into(), 0, COLUMNS - 1)
 }
 
-/// What a number in the cache of a head is.
+/// Meaning of a number in the cache of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheElement {
     /// Head, counted over all requests.
@@ -144,7 +144,7 @@ pub struct KvMap {
 }
 
 impl KvMap {
-    /// Caches from row `first` on, for up to `positions` tokens. With slicing, `first` is at or above the boundary.
+    /// Caches starting at row `first`, for up to `positions` tokens. With slicing, `first` is at or above the boundary.
     ///
     /// Fails for a row below the boundary, a `head_dim` other than 16, 32, 64, 128, 256 or 512, no positions, or no
     /// room for a head.
@@ -244,7 +244,7 @@ impl KvMap {
         Ok(self.place(at.head, bank, row, at.position % ROW_LANES))
     }
 
-    /// Inverse of [`KvMap::key`]: `None` if no key is there, an error outside of the memory or below the first row.
+    /// Inverse of [`KvMap::key`]: `None` if `at` holds no key, an error outside of the memory or below the first row.
     pub fn key_of(&self, at: HbmElement) -> Result<Option<CacheElement>> {
         let Some((head, row, lane)) = self.locate(at)? else { return Ok(None) };
         let of_bank = row * self.keys_per_row() + lane / self.head_dim;
@@ -253,7 +253,7 @@ impl KvMap {
         Ok((row < self.key_rows() && position < self.positions).then_some(found))
     }
 
-    /// Inverse of [`KvMap::value`]: `None` if no value is there.
+    /// Inverse of [`KvMap::value`]: `None` if `at` holds no value.
     pub fn value_of(&self, at: HbmElement) -> Result<Option<CacheElement>> {
         let Some((head, row, lane)) = self.locate(at)? else { return Ok(None) };
         let Some(row) = row.checked_sub(self.key_rows()) else { return Ok(None) };

@@ -1,8 +1,8 @@
 //! Where an element of a matrix lies.
 //!
-//! Every rank has the same first burst. There lie, row after row, the stripes that the rank takes: those of the full
-//! waves, then a tail stripe if the row's tail reaches the rank. All stripes have their full number of bursts. The
-//! first burst of row `r` on rank `g` is
+//! Every rank has the same first burst. The rank's stripes follow from there, row after row: one for each full wave,
+//! then a tail stripe if the row's tail reaches the rank. All stripes have their full number of bursts. The first burst
+//! of row `r` on rank `g` is
 //!
 //! `base + beats_per_stripe * (full_waves * r + tails_before(r, g))`.
 //!
@@ -19,7 +19,7 @@ use crate::layout::address::open_blocks;
 pub struct MatrixPlace {
     /// The rank.
     pub rank: u32,
-    /// Its burst.
+    /// Burst of the rank.
     pub burst: u32,
     /// Element of the burst, of as many bits as a weight has.
     pub element: u32,
@@ -63,9 +63,9 @@ ndp_config::getters!(MatrixLayout {
     base: u32,
     /// Rows.
     rows: u32,
-    /// How a row is cut.
+    /// Layout of a row.
     cut: &RowLayout,
-    /// What the matrix is made of.
+    /// Format of the weights.
     weights: WeightFormat,
     /// Bursts of a stripe of FP16 weights, and places of 32 weights of any stripe.
     beats_per_stripe: u32,

@@ -4,7 +4,7 @@
 //!
 //! Reading order: [`address`] (a burst's bank and row), [`matrix`] and [`vector`] (an element's burst, a vector's words
 //! in the buffer), [`weights`] (weights of 8 and 4 bits), [`exported`] (the buffer's sums in DRAM), [`pack`] (elements
-//! to bursts), [`order`] (order of rows), [`tiles`] (cutting an `axpy`), [`dimm_map`] (what lies where), [`hbm`] (HBM2
+//! to bursts), [`order`] (order of rows), [`tiles`] (cutting an `axpy`), [`dimm_map`] (map of a DIMM), [`hbm`] (HBM2
 //! whose banks compute).
 //!
 //! `ndp_config::RowLayout` cuts a row into stripes.

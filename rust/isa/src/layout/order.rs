@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::layout::MatrixLayout;
 use crate::layout::address::BLOCK_BURSTS;
 
-/// What an order costs.
+/// Cost of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OrderQuality {
     /// Rows that need another DRAM row of a bank than the one that their rank left open.
@@ -200,7 +200,7 @@ pub fn order_rows(layouts: &[&MatrixLayout], rows: &mut [u32]) {
     rows.copy_from_slice(&ordered);
 }
 
-/// What the order of `rows` costs.
+/// Cost of the order of `rows`.
 pub fn measure_order(layout: &MatrixLayout, rows: &[u32]) -> OrderQuality {
     let kinds = Kinds::new(layout);
     let mut left = vec![0usize; kinds.count as usize];

@@ -11,7 +11,7 @@ use crate::layout::{Burst, MatrixLayout};
 pub struct PackedBurst {
     /// The rank.
     pub rank: u32,
-    /// Its burst.
+    /// Burst of the rank.
     pub burst: u32,
     /// The contents.
     pub data: Burst,

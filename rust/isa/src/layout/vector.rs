@@ -72,7 +72,7 @@ impl VectorBlock {
     }
 }
 
-/// Where an element lies in the buffer.
+/// Place of an element in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferPlace {
     /// Word of the slices, from the block's base.
@@ -104,7 +104,7 @@ impl BufferLayout {
         self.cut.words_per_vector() * self.batch
     }
 
-    /// How a vector is cut.
+    /// Layout of a vector.
     pub fn cut(&self) -> &RowLayout {
         &self.cut
     }

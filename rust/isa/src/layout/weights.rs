@@ -20,7 +20,7 @@ use crate::layout::{Burst, DimmAddress, MatrixLayout};
 /// Places that share a burst of scales.
 const SHARING: u32 = BEAT_BITS / 16;
 
-/// Where 32 weights of a row lie on a rank, in bursts from the row's first one there.
+/// Place of 32 weights of a row on a rank, in bursts from the row's first one there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WeightPlace {
     /// Column of the first one, a multiple of 32.
@@ -120,7 +120,7 @@ impl MatrixLayout {
         packed
     }
 
-    /// [`Self::pack_quantised`] of the columns of a longer row from column `first` on, a multiple of 32.
+    /// [`Self::pack_quantised`] of columns of a longer row, starting at column `first`, a multiple of 32.
     pub fn pack_tile(&self, row: u32, values: &QuantisedRow, first: u32) -> Vec<PackedBurst> {
         let (first, cols) = (first as usize, self.cols() as usize);
         let scale = first / BEAT_ELEMS as usize;

@@ -14,7 +14,7 @@ impl<M> Machine<M> {
         let x = self.buffer.read_vectors(src, cols, vectors);
         let y = operation.other().map(|other| self.buffer.read_vectors(other, cols, vectors));
         let of_two = of_two(operation);
-        // `None` for what depends on an unspecified operand.
+        // `None` for a result that depends on an unspecified operand.
         let of_element = |x, y: Option<f16>| match operation {
             Activation::Relu => Some(relu(x)),
             Activation::Exp => Some(exp(x)),

@@ -1,9 +1,9 @@
-//! What the buffer's words hold: vectors, accumulators, zeros, or nothing that could be named.
+//! Contents of the buffer's words: vectors, accumulators, zeros, or unknown.
 //!
-//! A word of a vector block remembers its block and its number there. Read in the shape in which it was written it has
-//! its values, and so has a vector of one word whatever its neighbours; all else is unspecified, element by element. A
-//! word of sums has one sum in each slice, whatever the shape, since exported sums show their place. Zeros are both
-//! empty sums and vectors of +0.
+//! A word of a vector block stores its block and its number there. Read in the shape in which it was written it has its
+//! values, and so has a vector of one word whatever its neighbours; all else is unspecified, element by element. A word
+//! of sums has one sum in each slice, whatever the shape, since exported sums show their place. Zeros are both empty
+//! sums and vectors of +0.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::layout::BufferLayout;
 use ndp_config::DesignConfig;
 use ndp_numerics::{ExactSum, SumFormat, f16};
 
-/// A vector block of which some elements may be unspecified: `[batch x elements]`, vector after vector.
+/// A vector block, `[batch x elements]`, vector after vector. Some elements may be unspecified.
 #[derive(Debug, Clone)]
 pub struct Vectors {
     /// Elements of a vector.
@@ -25,7 +25,7 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// A block of which every value is `value`.
+    /// A block with `value` in every place.
     pub fn filled(elements: u32, batch: u32, value: f16) -> Self {
         let values = vec![value; elements as usize * batch as usize];
         Self { elements, batch, values, unspecified: Vec::new() }
@@ -39,7 +39,7 @@ impl Vectors {
         self.index(vector, 0)..self.index(vector + 1, 0)
     }
 
-    /// One vector.
+    /// Values of one vector.
     pub fn vector(&self, vector: u32) -> &[f16] {
         &self.values[self.places(vector)]
     }
@@ -77,7 +77,7 @@ impl Vectors {
     }
 }
 
-/// A sum in each slice, `rank * units_per_rank + unit`, of which some may be unspecified.
+/// A sum in each slice, `rank * units_per_rank + unit`. Some may be unspecified.
 #[derive(Debug, Clone)]
 pub struct SumWord {
     sums: Vec<ExactSum>,
@@ -113,7 +113,7 @@ impl SumWord {
     }
 }
 
-/// One word of all slices.
+/// Contents of one word in all slices.
 #[derive(Debug, Clone)]
 enum Word {
     Unknown,

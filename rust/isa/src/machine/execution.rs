@@ -19,9 +19,9 @@ pub const MONITOR_ENTRIES: u32 = 4096;
 /// The first malformed instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstError {
-    /// Its error code.
+    /// Error code.
     pub code: u8,
-    /// How many instructions were taken before it.
+    /// Number of instructions taken before it.
     pub sequence: u32,
 }
 
@@ -132,7 +132,7 @@ impl<M: Memory> Machine<M> {
         Ok(())
     }
 
-    /// Starts another program on a core at rest: the status counts anew, everything else stays.
+    /// Starts another program on a core at rest: the status restarts its counts, everything else stays.
     pub fn next_program(&mut self) {
         self.rest();
         self.status = Progress::default();
@@ -260,7 +260,7 @@ impl<M: Memory> Machine<M> {
             let (first, vector) = (index / batch * BEAT_ELEMS, index % batch);
             for (within, bits) in (0..BEAT_ELEMS.min(cols - first)).zip(elements_of(&data)) {
                 let value = f16::from_bits(bits);
-                // The buffer knows one NaN only.
+                // The buffer has only one NaN.
                 let value = if fp16::is_nan(value) { CANONICAL_NAN } else { value };
                 let specified = unspecified >> within & 1 == 0;
                 block.set(vector, first + within, specified.then_some(value));

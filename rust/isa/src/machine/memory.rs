@@ -22,7 +22,7 @@ pub struct SparseMemory {
 }
 
 impl SparseMemory {
-    /// All zeros.
+    /// Memory with all bursts 0.
     pub fn new() -> Self {
         Self::default()
     }

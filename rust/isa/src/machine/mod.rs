@@ -1,7 +1,7 @@
-//! Functional model of the NDP core: what a program does to DRAM and buffer.
+//! Functional model of the NDP core: effects of a program on DRAM and buffer.
 //!
 //! The golden of the core. [`Machine`] executes instructions one by one, as `docs/isa.md` defines them, on a
-//! [`Memory`], without cycles or hardware structure. Values that the document leaves open are marked and poison what is
+//! [`Memory`], without cycles or hardware structure. Values that the document leaves open are marked, like all values
 //! computed from them, so that comparisons can leave them out.
 //!
 //! Reading order: [`memory`], [`image`], [`buffer`], [`execution`], `sums` (accumulators), [`transfers`] (messages

@@ -17,13 +17,13 @@ pub struct Message {
     pub source: u32,
     /// Number of the DIMM that it is for.
     pub dest: u32,
-    /// Number by which both sides know it.
+    /// Slot number that identifies it on both sides.
     pub slot: u32,
     /// Bursts, each with its unspecified FP16 elements, a bit each.
     pub bursts: Vec<(Burst, u32)>,
 }
 
-/// A machine's end of the links, and what went through it.
+/// A machine's end of the links, with the messages that passed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Link {
     /// Number of this DIMM.

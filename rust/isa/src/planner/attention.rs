@@ -75,13 +75,13 @@ impl HeadCut {
 /// Attention of one token and group of heads. Heads of Q that share one of K and V are vectors of one block.
 #[derive(Clone, Debug)]
 pub struct AttentionUnit {
-    /// Positions that the token sees, its own included: rows of the caches from 0 on.
+    /// Positions that the token sees, its own included: rows of the caches, starting at 0.
     pub visible: u32,
     /// The keys and the values of the group.
     pub matrices: [MatrixLayout; 2],
     /// Queries of the group's heads, a vector for each that shares the caches, in one or several blocks.
     pub inputs: Vec<VectorBlock>,
-    /// Where the contexts of the heads go.
+    /// Destination of the contexts of the heads.
     pub output: VectorBlock,
 }
 

@@ -22,11 +22,12 @@ named! {
     pub enum WeightMatrix {
         /// The neuron's column of the query projection.
         Q = "q",
-        /// Of the key projection.
+        /// The neuron's column of the key projection.
         K = "k",
-        /// Of the value projection.
+        /// The neuron's column of the value projection.
         V = "v",
-        /// The neuron's row of the first MLP layer, which the activation function follows; in a gated MLP that of the gate.
+        /// The neuron's row of the first MLP layer, which the activation function follows; in a gated MLP, the row of
+        /// the gate.
         Fc1 = "fc1",
         /// In a gated MLP, the neuron's row of the matrix whose results the gate multiplies.
         Up = "up",
@@ -34,7 +35,7 @@ named! {
         Fc2 = "fc2",
         /// The neuron's row of the second matrix of its layer's low-rank predictor.
         Predictor = "predictor",
-        /// What is added to the neuron's result in the first MLP layer, for cores that choose their neurons themselves.
+        /// Bias of the neuron in the first MLP layer, for cores that choose their neurons themselves.
         Bias = "bias",
     }
 }
@@ -71,7 +72,7 @@ pub type Tile = (u32, MatrixLayout);
 /// A weight in a DIMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight {
-    /// Two for each layer: that of attention, that of the MLP.
+    /// Number of the block: two for each layer, attention and then MLP.
     pub block: usize,
     /// The matrix.
     pub matrix: WeightMatrix,
@@ -87,7 +88,7 @@ struct BlockImage {
     matrices: Vec<(WeightMatrix, Vec<Tile>)>,
 }
 
-/// How a DIMM is divided among the weights of a model.
+/// Division of a DIMM among the weights of a model.
 ///
 /// ```
 /// use ndp_config::{DesignConfig, LlmShape};
@@ -210,12 +211,12 @@ impl ModelImage {
     }
 }
 
-/// Where a neuron lives.
+/// Place of a neuron.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Home {
     /// The DIMM.
     pub dimm: u32,
-    /// Its slot there.
+    /// Slot in the DIMM.
     pub slot: u32,
 }
 
@@ -271,7 +272,7 @@ impl Slots {
         self.homes[block].len()
     }
 
-    /// Where a neuron lives.
+    /// Place of a neuron.
     pub fn home(&self, block: usize, neuron: u32) -> Home {
         self.homes[block][neuron as usize]
     }

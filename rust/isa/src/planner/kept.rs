@@ -9,7 +9,7 @@ use ndp_config::{DesignConfig, require};
 use ndp_files::Result;
 use std::ops::Range;
 
-/// Where the results of a DOT stay: chunk by chunk at the end of the buffer.
+/// Results of a DOT that stay in the buffer, chunk by chunk at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptOutputs {
     pub(crate) chunks: Vec<Chunk>,
@@ -26,7 +26,7 @@ pub struct KeptOutputs {
 
 impl KeptOutputs {
     /// For a DOT of `count` listed rows with `batch` vectors of `inputs` elements, and an AXPY of rows of `cols`
-    /// elements. `None` if results and sums do not fit; a gate needs room for the vectors too.
+    /// elements. `None` if results and sums do not fit; a gate also needs room for the vectors.
     pub fn new(
         config: &DesignConfig,
         (inputs, count, batch): (u32, u32, u32),
@@ -80,10 +80,10 @@ impl KeptOutputs {
         self.chunks.iter().map(|chunk| chunk.count).sum()
     }
 
-    /// Program of the AXPY; sums stay from word 0 on. `lists` are the DOT's lists in DRAM
+    /// Program of the AXPY; sums stay in the buffer, starting at word 0. `lists` are the DOT's lists in DRAM
     /// ([`crate::planner::Plan::lists`]), with rows of `layout` and of `up`, the matrix of a gate. `None` takes the
-    /// list memory as [`crate::planner::Plan::predicted`] left it. Fails for other columns or lists, or if only one of
-    /// gate and `up` is given.
+    /// list memory as [`crate::planner::Plan::predicted`] left it. Fails for other columns or lists, for a gate without
+    /// `up`, and for `up` without a gate.
     pub fn axpy(
         &self,
         config: &DesignConfig,

@@ -10,7 +10,7 @@ use crate::{Activation, Instruction, Numbers, Product, block_words};
 use ndp_config::{DesignConfig, require};
 use ndp_files::Result;
 
-/// Where the low-rank predictor of a layer lies.
+/// Places of a layer's low-rank predictor.
 #[derive(Clone, Copy, Debug)]
 pub struct Prediction<'a> {
     /// `A`, a row for each number of `t`.

@@ -46,19 +46,19 @@ impl Epilogue<'_> {
     }
 }
 
-/// What becomes of the sums of an AXPY.
+/// Use of the sums of an AXPY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Round, finish, store.
     Stored,
-    /// Stay in the buffer from word 0 on, to meet others ([`crate::planner::partial`]). Needs a single tile and pass.
+    /// Stay in the buffer, from word 0, to meet others ([`crate::planner::partial`]). Needs a single tile and pass.
     Kept,
 }
 
-/// A vector block in DRAM: `elements` from `first` on of `batch` vectors from `vector` on.
+/// A vector block in DRAM: `elements` elements, starting at `first`, of `batch` vectors, starting at `vector`.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
-    /// Where it lies.
+    /// Place of the block.
     pub block: VectorBlock,
     /// First element.
     pub first: u32,
@@ -83,7 +83,7 @@ pub struct Plan {
     pub residuals: Vec<Piece>,
     /// First index of the list and burst address of each piece of it.
     pub lists: Vec<(u32, u32, u32)>,
-    /// How often the weights are read.
+    /// Number of times that the weights are read.
     pub passes: u32,
 }
 
@@ -109,7 +109,7 @@ impl Sizes {
     }
 }
 
-/// Indices of one piece of the list: half of the memory, so that the next piece is read meanwhile.
+/// Indices of one piece of the list: half of the memory, so that the next piece can be read during its use.
 pub(crate) fn list_piece(config: &DesignConfig) -> u32 {
     config.core().list_entries() / 2
 }
@@ -175,8 +175,8 @@ impl Plan {
         Ok(Some(place))
     }
 
-    /// Applies the epilogue to the block of results at `place` (from `first` and `vector` on), with a second block at
-    /// `other`.
+    /// Applies the epilogue to the block of results at `place` (starting at `first` and `vector`), with a second block
+    /// at `other`.
     pub(crate) fn finish(
         &mut self,
         map: &mut DimmMap,
@@ -224,7 +224,7 @@ impl Plan {
         in_range("cols", sizes.cols, sizes.cols.min(1), longest(config))?;
         let mut plan = Self { matrices: vec![(0, layout.clone())], ..Self::default() };
         let row_words = RowLayout::new(gemv, sizes.cols).words_per_vector();
-        // A vector needs two words more for its results, and two for what is added to them.
+        // A vector needs two more words for its results, and two for the vectors added to them.
         let blocks = if epilogue.has_operand() { 2 } else { 1 };
         let needed = row_words + 2 * blocks;
         let largest = (words / needed).min(gemv.max_batch());
@@ -456,13 +456,13 @@ struct Step {
     index: usize,
     first: u32,
     count: u32,
-    /// Its scalars have to be loaded.
+    /// Whether its scalars have to be loaded.
     loads: bool,
-    /// The sums of the tile are complete after it.
+    /// Whether the sums of the tile are complete after it.
     ends: bool,
 }
 
-/// How the list of an AXPY is cut, and where its scalars go.
+/// Pieces of the list of an AXPY, and places of its scalars.
 #[derive(Debug)]
 struct Cut {
     /// Pieces.
@@ -486,7 +486,7 @@ struct Operand {
     inputs: Vec<(u32, u32, VectorBlock)>,
 }
 
-/// First burst of the matrix of rows from `first` on. A chunk has to begin at a multiple of the ranks, where tails
+/// First burst of the matrix of rows starting at `first`. A chunk has to begin at a multiple of the ranks, where tails
 /// stand as in row 0.
 fn chunk_base(layout: &MatrixLayout, first: u32, config: &DesignConfig) -> Result<u32> {
     let ranks = config.gemv().ranks();

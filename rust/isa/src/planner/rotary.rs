@@ -10,7 +10,7 @@ use crate::{Activation, Instruction};
 use ndp_config::DesignConfig;
 use ndp_files::Result;
 
-/// Both halves, cosines, sines, two products.
+/// Vectors of a piece: both halves, cosines, sines, two products.
 const VECTORS: u32 = 6;
 
 /// Some pairs of elements that are rotated together, as vectors in DRAM.

@@ -1,7 +1,7 @@
 //! Several independent products in one program.
 //!
 //! Each takes half of buffer and list memory, in turn: while one runs, operands of the next are read and results of the
-//! one before are stored. A product that does not fit a half is planned alone.
+//! one before are stored. A product that does not fit a half is planned by itself.
 
 use crate::layout::{DimmMap, MatrixLayout};
 use crate::planner::product::{buffer_words, list_piece, load, operands, store};
@@ -10,12 +10,12 @@ use crate::{Instruction, Product as Operands, accumulator_words, block_words};
 use ndp_config::DesignConfig;
 use ndp_files::Result;
 
-/// One of several products.
+/// A product of the series.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// Rows by rows or columns by columns.
     pub mode: Mode,
-    /// Where its weights lie. An AXPY that is tiled has a matrix for each tile, with its first column.
+    /// Place of its weights. A tiled AXPY has a matrix for each tile, with its first column.
     pub matrices: Vec<(u32, MatrixLayout)>,
     /// Sizes.
     pub sizes: Sizes,
@@ -34,7 +34,7 @@ struct Stages {
 pub struct Series {
     /// In the order in which the core gets them.
     pub instructions: Vec<Instruction>,
-    /// Where operands and results of each member lie; without instructions.
+    /// Places of operands and results of each member; without instructions.
     pub plans: Vec<Plan>,
 }
 

@@ -51,7 +51,7 @@ fn tiles_cover_all_columns_and_fit_the_buffer() {
 fn the_papers_unit_keeps_four_vectors_in_a_pass() {
     let config = DesignConfig::preset("hermes").unwrap();
     let tiling = |cols, batch| column_tiles(&config, cols, batch, 410, 64).unwrap();
-    // 64 words: four vectors of a one-word tile take 4 * (8 + 1) = 36. Of two words only three vectors would fit.
+    // 64 words: four vectors of a one-word tile take 4 * (8 + 1) = 36. With two words only three vectors would fit.
     for (cols, tiles) in [(4096, 2), (8192, 4), (12_288, 6)] {
         let four = tiling(cols, 4);
         assert_eq!((four.passes, four.tiles.len()), (vec![4], tiles));
@@ -71,7 +71,7 @@ fn the_papers_unit_keeps_four_vectors_in_a_pass() {
 fn three_left_over_stripes_are_two_tiles_when_words_are_short() {
     let config = DesignConfig::preset("hermes").unwrap();
     let tiling = column_tiles(&config, 3584, 4, 410, 64).unwrap();
-    // 2048 columns, then 1536: three stripes would take three words, two take one.
+    // 2048 columns, then 1536: three stripes would take three words, but two take one.
     let tile = |first, cols| ColumnTile { first, cols };
     assert_eq!(tiling.tiles, [tile(0, 2048), tile(2048, 1024), tile(3072, 512)]);
 }

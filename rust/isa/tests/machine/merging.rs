@@ -251,7 +251,7 @@ fn partials_lose_what_the_serial_steps_leave_out() {
     assert_eq!(host.get_vectors(60, 2, 1), [[0x3F80, 0x0380]]);
 }
 
-/// One word of sums in slice 0, and what it rounds to as the only element of a vector.
+/// Rounds one word of sums in slice 0, as the only element of a vector.
 fn rounded(host: &mut Host, forms: &[u128]) -> u16 {
     let exported = ExportedSums::new(&host.config, EXPORTED, 1).unwrap();
     host.run("zero dst=8, count=8");
@@ -298,7 +298,7 @@ fn what_is_unspecified_stays_so_through_export_and_import() {
     assert_eq!(host.machine.unfenced_reads(), 4);
     host.run(&format!("barrier\nexport src=8, count=2, address={EXPORTED}\nbarrier"));
     assert_eq!(marks(&host, 2), [u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, 0]);
-    // One element of a burst spoils its sum alone. A store of what was never written leaves it.
+    // One element of a burst spoils only its own sum. A store of a word never written leaves such an element.
     host.run(&format!("zero dst=8, count=2\nexport src=8, count=2, address={EXPORTED}\nbarrier"));
     let burst = EXPORTED * host.config.gemv().ranks();
     host.run(&format!(

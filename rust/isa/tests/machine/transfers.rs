@@ -80,7 +80,7 @@ fn a_receive_does_not_hold_up_what_follows_it_and_a_barrier_does() {
         run(&[&node(0), &node(1)]).iter().map(counts).collect::<Vec<_>>()
     };
     assert_eq!(ring(""), [[1, 1, 0, 0]; 2]);
-    // Each waits for the other: both are given up. What one of them sends then, the other does not wait for any more.
+    // Each waits for the other: both are given up. Neither waits any more for data that the other sends afterwards.
     assert_eq!(ring("barrier\n"), [[1, 0, 1, 0]; 2]);
     let early = "receive address=0, count=1, ranks=1, node=0, slot=0\nload dst=0, cols=1, address=0";
     assert_eq!(run(&["send address=0, count=1, ranks=1, node=1, slot=0", early])[1].unfenced_reads(), 1);

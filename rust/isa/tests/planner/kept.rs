@@ -35,7 +35,7 @@ fn plan(config: &DesignConfig, (inputs, count, batch): (u32, u32, u32), cols: u3
     let selected: Vec<u32> = second.iter().filter_map(of_select).collect();
     assert_eq!(results.iter().map(|words| words.start).collect::<Vec<_>>(), selected);
     assert!(results.windows(2).all(|pair| pair[0].end <= pair[1].start), "{results:?}");
-    // A gate needs the vectors once more: nothing is written there behind their load.
+    // A gate needs the vectors once more: nothing is written there after their load.
     let vectors = plan.instructions[0].destination(config).unwrap();
     let later = plan.instructions[1..].iter().chain(&second);
     for words in later.filter(|_| is_gate).filter_map(|instruction| instruction.destination(config)) {
@@ -141,7 +141,7 @@ fn a_core_predicts_beside_what_it_keeps() {
             for instruction in &program {
                 assert_eq!(decode(instruction.encode(), &config).as_ref(), Ok(instruction));
             }
-            // What is read was written whole before, in the same place.
+            // Everything read was written whole before, in the same place.
             let mut written: Vec<Range<u32>> = Vec::new();
             let shape = |first, cols| first..first + block_words(&config, cols, 1);
             for instruction in &program {

@@ -1,7 +1,7 @@
 //! Products on random configurations and of random sizes: the core has to accept every plan.
 //!
-//! A plan may be refused with an error, but only one of sizes. What a planned product computes is looked at in RTL
-//! (`testbenches/cores/random_configs.rs`).
+//! A plan may be refused with an error, but only one of sizes. `testbenches/cores/random_configs.rs` checks the results
+//! of planned products in RTL.
 
 use ndp_config::{DesignConfig, RowLayout};
 use ndp_isa::layout::DimmMap;
@@ -31,7 +31,7 @@ fn meets(a: &Range<u32>, b: &Range<u32>) -> bool {
 fn plan(config: &DesignConfig, draw: &mut Draw) -> Result<(), String> {
     let gemv = config.gemv();
     let mode = if draw.below(2) == 0 { Mode::Dot } else { Mode::Axpy };
-    // What the field of an instruction holds limits the vectors of a DOT too.
+    // The width of the instruction's field limits the vectors of a DOT as well.
     let longest = gemv.max_cols().min((1 << 18) - 1);
     let most = if mode == Mode::Dot { longest } else { 4 * gemv.max_cols() };
     let cols = elements(config, draw, most);
