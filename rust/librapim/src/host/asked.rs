@@ -1,4 +1,4 @@
-//! What a group of requests asks of the shared machine, and what it gets.
+//! Work that a group of requests asks of the shared machine, and the replies.
 
 use crate::host::machine::{Attention, Stream};
 use crate::host::policy::Share;

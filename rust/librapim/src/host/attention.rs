@@ -1,4 +1,4 @@
-//! Attention in memory: the operations of a head, and what comes back.
+//! Attention in memory: the operations of a head, and their results.
 //!
 //! Scores: the query goes to the global buffer; each key is a run of MACs, and one RES returns a score per bank. The
 //! NPU does softmax. Values: the probabilities go to the buffer, a row of each bank has one element of many positions,
@@ -19,7 +19,7 @@ pub struct NewToken {
     pub key: Vec<f16>,
 }
 
-/// What one head adds to its caches.
+/// Tokens that one head adds to its caches.
 #[derive(Clone, Debug)]
 pub struct Append {
     pub head: u64,

@@ -1,8 +1,9 @@
-//! The decoder's operations of one group: which device does what, where keys and values are, and checks of results.
+//! The decoder's operations of one group: the device of each, the places of keys and values, and checks of results.
 //!
 //! Keys and values of a sequence have two homes: the multipliers' partition for attention in memory, and a copy in the
-//! weight partition for the NPU (MHA offload; LibraPIM, section 5.3). Attention writes what its home lacks. What only
-//! the other home has is read there first, so moving a sequence costs its keys and values twice on the bus.
+//! weight partition for the NPU (MHA offload; LibraPIM, section 5.3). Attention writes the positions that its home
+//! lacks. Positions only in the other home are read there first, so moving a sequence costs its keys and values twice
+//! on the bus.
 
 use crate::host::asked::{Asked, Both, NpuWork, Reply, Request};
 use crate::host::attention::{Append, HeadQuery, NewToken};
@@ -24,7 +25,7 @@ use std::collections::HashMap;
 
 const LANES: usize = HbmConfig::LANES as usize;
 
-/// What does not change in a run.
+/// Constants of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub memory: Memory,
@@ -87,7 +88,8 @@ impl<'a> GroupBackend<'a> {
         self.checked
     }
 
-    /// Begins a step; `sequences` are numbers with the positions that they will have. Decides anew what to offload.
+    /// Begins a step; `sequences` are numbers with the positions that they will have. Makes a new decision on
+    /// offloading.
     pub fn begin_step(&mut self, sequences: &[(u32, u32)]) -> Result<()> {
         let contexts = sequences.iter().map(|&(_, context)| context).collect();
         if let Reply::Share(share) = (self.ask)(Request::Step(contexts))? {
@@ -220,7 +222,7 @@ impl<'a> GroupBackend<'a> {
     }
 }
 
-/// What a head adds to its caches in memory to reach `to` positions.
+/// Tokens that a head adds to its caches in memory to reach `to` positions.
 fn append(span: &AttentionSpan<'_>, number: u64, head: usize, from: usize, to: usize) -> Append {
     let width = span.cache.head_width();
     let (keys, values) = (span.cache.keys(head, to), span.cache.values(head, to));

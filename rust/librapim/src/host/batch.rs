@@ -42,7 +42,7 @@ pub struct Outcome {
     pub texts: Vec<Text>,
     /// Clocks of writing the weights, before all else.
     pub loading_clocks: u64,
-    /// Activity of each channel until then.
+    /// Activity of each channel while loading.
     pub loading: Vec<HbmActivity>,
     /// Clocks after loading.
     pub clocks: u64,
@@ -53,7 +53,7 @@ pub struct Outcome {
     pub copies_checked: u64,
     /// Clocks count from the beginning.
     pub events: Vec<Event>,
-    /// What each channel was given for each event.
+    /// Commands of each channel for each event.
     pub spans: Vec<ChannelSpan>,
     pub decisions: Vec<Decided>,
 }

@@ -43,7 +43,7 @@ struct OnBus {
     what: Source,
 }
 
-/// One channel and its scheduler.
+/// A channel and its scheduler.
 pub struct Controller {
     pub(crate) config: HbmConfig,
     channel: u32,
@@ -57,7 +57,7 @@ pub struct Controller {
     /// Operations of a product. They go first, but only between parts of other work.
     pub(crate) product: VecDeque<Operation>,
     pub(crate) in_product: bool,
-    /// By buffer slot: a shared column is there or on its way, and not taken.
+    /// By buffer slot: a shared column is in it or on its way, and not taken.
     shared: Vec<bool>,
     pub(crate) wanted: Option<u32>,
     /// For a channel with a scheduler: requests given, requests to be done before computing, and places being read.
@@ -352,7 +352,7 @@ impl Controller {
     }
 
     /// Whether refresh needs the row bus. Multipliers need all banks: while they have work, single-bank refreshes are
-    /// owed until there is one per bank, then all are given.
+    /// postponed until there is one per bank, then all are sent.
     fn refresh_is_due(&mut self) -> bool {
         let owed = self.clock >= self.next_refresh;
         if self.config.refresh() == HbmRefresh::All {
@@ -596,7 +596,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Which commands of a clock are for the multipliers' part of a product.
+    /// Whether each command of a clock is for the multipliers' part of a product.
     pub(crate) fn of_product(&self, given: [Option<HbmCommand>; 2]) -> [bool; 2] {
         given.map(|command| self.in_product && command.is_some_and(|command| is_of_multipliers(&command)))
     }
@@ -620,7 +620,7 @@ impl Controller {
     }
 }
 
-/// One clock of two channels on shared command buses. They alternate in going first; the other may use what is left,
+/// One clock of two channels on shared command buses. They alternate in going first; the other may use the free buses,
 /// except the row bus in the clock after an activation.
 pub fn step_pair(pair: &mut [Controller]) -> Result<()> {
     let activates = |controller: &Controller| {

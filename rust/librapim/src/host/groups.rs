@@ -29,8 +29,8 @@ impl Drop for Ending {
     }
 }
 
-/// Runs groups on the machine. `contexts` are those of each group's sequences before their first step; `work` is what a
-/// group does. Also returns the decisions, in order. The machine's error goes before the groups'.
+/// Runs groups on the machine. `contexts` lists the contexts of each group's sequences before their first step; `work`
+/// runs a group. Also returns the decisions, in order. The machine's error goes before the groups'.
 pub fn run_groups<T: Send>(
     machine: &mut Machine,
     contexts: Vec<Vec<u32>>,

@@ -1,6 +1,6 @@
 //! The memory's channels and the NPU, clock by clock: at most one job each at a time.
 //!
-//! The NPU's job is a matrix: the weights are read over the channels' buses and compared with what was stored, and the
+//! The NPU's job is a matrix: the weights are read over the channels' buses and compared with the stored ones, and the
 //! arrays take the time of [`NpuTimes`]; the caller computes the results. The memory's job is attention: keys and
 //! values are written, the banks multiply, and softmax takes its time on the vector units.
 //!
@@ -135,7 +135,7 @@ ndp_config::getters!(Machine {
     checked_columns: u64,
     /// Columns of keys and values that the NPU read and compared.
     moved_columns: u64,
-    /// What the channels were given for each event.
+    /// Commands of the channels for each event.
     spans: &[ChannelSpan],
     npu: &NpuTimes,
 });
@@ -341,7 +341,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Runs until a job is done; `None` without jobs. Fails if data come back wrong, if there is no progress, or as
+    /// Runs until a job finishes; `None` without jobs. Fails if data come back wrong, if there is no progress, or as
     /// [`Controller::step`].
     pub fn run(&mut self) -> Result<Option<Done>> {
         self.progress = self.clock();

@@ -26,7 +26,7 @@ use std::collections::btree_map::Entry;
 
 const PATIENCE: u64 = 10_000_000;
 
-/// Clocks of one head of Q over `context` tokens, alone in a channel of the device model.
+/// Clocks of one head of Q over `context` tokens, as the only work of a channel of the device model.
 pub fn head_clocks(config: &HbmConfig, head_width: usize, context: usize) -> Result<u64> {
     head_clocks_on(config, Box::new(PseudoChannel::new(config)?), head_width, context)
 }
@@ -152,10 +152,9 @@ pub struct MeasuredMemory {
 }
 
 impl MeasuredMemory {
-    /// Measures at these contexts and reports how many are done to `progress`. In between, the next longer context
-    /// counts. Fails as [`head_clocks`] and [`shared_clocks`], without contexts, and for memories whose times a single
-    /// channel does not tell.
-    /// offloaded matrix, or of its times.
+    /// Measures at these contexts and reports the number of finished ones to `progress`. In between, the next longer
+    /// context counts. Fails as [`head_clocks`] and [`shared_clocks`], without contexts, if channels share command
+    /// buses, and for a memory that could broadcast but has no slicing.
     pub fn new(
         model: &Model,
         hardware: &Hardware,

@@ -1,4 +1,4 @@
-//! What lies where: weights row by row, keys and values head by head.
+//! Map of the memory: weights row by row, keys and values head by head.
 //!
 //! Row `r` of a matrix is a run of columns of the interleaved region in channel `r mod channels`: reads use all
 //! channels and bank groups, and a channel has whole rows.
@@ -123,8 +123,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Channel and column of 16 elements of a key or value in the NPU's copy, from `element` on. Fails without copies,
-    /// or as [`Interleaved::place`].
+    /// Channel and column of 16 elements of a key or value in the NPU's copy, starting at `element`. Fails without
+    /// copies, or as [`Interleaved::place`].
     pub fn copy(&self, head: u64, is_value: bool, position: usize, element: usize) -> Result<(u32, Place)> {
         let first =
             self.copies.ok_or_else(|| failure!("a group stopped: there are no copies for the NPU"))?;
@@ -184,7 +184,7 @@ impl Memory {
         (0..count).map(place).collect()
     }
 
-    /// Number of a head of the caches. Layers past those of the caches reuse the first ones' rows.
+    /// Number of a head of the caches. Layers past the caches' last one reuse the first ones' rows.
     pub fn head(&self, sequence: u32, layer: usize, head: usize) -> u64 {
         let before = sequence as usize * self.shape.layers + layer % self.shape.layers;
         (before * self.shape.heads + head) as u64

@@ -1,4 +1,4 @@
-//! The pins of a channel, whoever is behind them.
+//! The pins of a channel, for a device model or RTL.
 
 use crate::host::scheduler::Scheduler;
 use ndp_dram::hbm::{HbmActivity, HbmOutputs, HbmStatistics, PseudoChannel};

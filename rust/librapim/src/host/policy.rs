@@ -1,4 +1,4 @@
-//! Who decides what to offload in a step: nobody, fixed numbers, or algorithm 1 with this host's times.
+//! Decides which requests to offload in a step: none, fixed numbers, or by algorithm 1 with this host's times.
 
 use crate::host::times::HostTimes;
 use crate::offloading::algorithm::Choice;
@@ -96,7 +96,7 @@ impl Policy {
         self.times.as_ref()
     }
 
-    /// What to offload of a group with contexts `own`, while the other has `other`.
+    /// Share to offload of a group with contexts `own`, while the other has `other`.
     pub fn decide(&self, own: &[u32], other: &[u32]) -> Share {
         let requests = own.len() as u32;
         let (rule, times) = match (self.offloading, &self.times) {

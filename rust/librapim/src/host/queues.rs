@@ -58,7 +58,7 @@ pub enum Operation {
     Close,
     /// Waits for this clock; a product may come in between.
     NotBefore(u64),
-    /// What follows does not need what was before: a product may come in between.
+    /// The next operations do not need the ones before: a product may come in between.
     Break,
 }
 

@@ -1,4 +1,4 @@
-//! Pieces of work, and what each channel was given for them.
+//! Pieces of work, and the commands of each channel for them.
 
 use crate::host::controller::is_of_multipliers;
 use crate::offloading::Device;
@@ -123,7 +123,7 @@ ndp_config::sums!(Commands: activate, rows, precharge, read, share, write, load,
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ChannelSpan {
     pub channel: usize,
-    /// [`Device::Npu`] for reads and writes of the host, [`Device::Pim`] for what the multipliers need.
+    /// [`Device::Npu`] for reads and writes of the host, [`Device::Pim`] for commands that the multipliers need.
     pub device: Device,
     /// Index in [`crate::host::Outcome::events`].
     pub event: usize,

@@ -4,8 +4,8 @@
 //! of several slots. Only a few of each are handed over at a time, so that new keys and values can still precede the
 //! rest; the multipliers' work waits for these writes. The channel chooses commands, rows and refreshes.
 //!
-//! A product of both devices begins once all earlier sums are there, since its reads fill slots that earlier MACs may
-//! use, and ends with its own sums. Its reads and MACs wait for each other in the channel, and a write between them
+//! A product of both devices begins once all earlier sums have arrived, since its reads fill slots that earlier MACs
+//! may use, and ends with its own sums. Its reads and MACs wait for each other in the channel, and a write between them
 //! would wait for these MACs: so only its own inputs are written during a product.
 
 use crate::host::controller::{Access, Controller, Operation, Returned};
@@ -159,7 +159,7 @@ impl Controller {
         }
     }
 
-    /// A run of MACs on neighbouring columns and slots, from the next on.
+    /// A run of MACs on neighbouring columns and slots, starting with the next one.
     fn next_run(&mut self, (column, slot): (u8, u8), first: bool, take: bool) -> Option<(Work, Vec<Column>)> {
         let row = self.wanted?;
         let mut columns = 0;

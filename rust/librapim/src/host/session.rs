@@ -1,8 +1,8 @@
 //! Texts whose requests come and go: the caller says in each iteration which prompts to prefill and who generates.
 //!
 //! As [`crate::host::batch`], but groups wait for each other after each iteration, as in continuous batching, and
-//! requests keep their memory. A preempted request begins again with what it has generated: its keys and values are
-//! rewritten. Generating requests are dealt to the groups longest first, prompts as they come.
+//! requests keep their memory. A preempted request begins again with the tokens it has generated: its keys and values
+//! are rewritten. Generating requests are dealt to the groups longest first, prompts as they come.
 
 use crate::host::backend::{Checked, GroupBackend, Homes};
 use crate::host::batch::{Arrangement, Loaded, Prompt, Sequence, Text, prepare_texts};
@@ -43,7 +43,7 @@ pub trait Generates: Send {
 pub struct Chunk {
     /// Index of the request.
     pub place: usize,
-    /// Its tokens in K and V before; a prompt with none starts anew.
+    /// Its tokens in K and V before; a prompt with none starts from its beginning.
     pub history: u32,
     pub tokens: u32,
     pub yields: bool,

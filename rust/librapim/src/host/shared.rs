@@ -6,7 +6,7 @@
 //!
 //! **Exactness.** Up to 512 inputs are one row: an output is a run of MACs and one RES, which rounds once. For more
 //! inputs, opening a row per output would take longer than the MACs. So all outputs of one row of inputs come first,
-//! then those of the next; SUM returns each bank's exact sum, and the host adds integers and rounds once.
+//! then all outputs of the next; SUM returns each bank's exact sum, and the host adds integers and rounds once.
 
 use crate::host::controller::{Access, Operation, Place};
 use crate::host::memory::Memory;

@@ -12,7 +12,7 @@ use crate::offloading::{AnalyticTimes, DeviceTimes, Hardware, Model, Picos};
 use ndp_config::HbmConfig;
 use ndp_files::Result;
 
-/// Positions between measured contexts: those of a column of values.
+/// Positions between measured contexts: as many as in a column of values.
 const STEP: u32 = HbmConfig::LANES;
 
 /// Times of one layer of a model on one machine.

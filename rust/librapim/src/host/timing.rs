@@ -59,7 +59,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// All rows closed, all banks joined.
+    /// Starts with all rows closed and all banks joined.
     pub fn new(config: &HbmConfig) -> Self {
         let groups = config.bank_groups() as usize;
         Self {
@@ -289,7 +289,7 @@ impl Timing {
         self.read_on_bus(now);
     }
 
-    /// Records a RDG: a RD whose data are also in the global buffer once they have passed the bus.
+    /// Records a RDG: a RD whose data also reach the global buffer once they have passed the bus.
     pub fn read_to_buffer(&mut self, now: u64, bank: u32, row: u32, slot: u8) {
         self.read(now, bank, row);
         self.slots[usize::from(slot)] = Some(now + u64::from(self.config.t_cl() + HbmConfig::T_BL));

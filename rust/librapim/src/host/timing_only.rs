@@ -4,7 +4,7 @@
 //!
 //! **One channel can stand for several** ([`Sizes::channels`]) equal ones. It has its part of each matrix, and heads:
 //! of each request if K and V have as many heads as there are channels; with fewer, one head of every `every`-th
-//! request, longest first. Arrays and vector units have the work of all. Nothing is offloaded then.
+//! request, longest first. Arrays and vector units have the work of all. In this case nothing is offloaded.
 
 use crate::host::backend::{GroupBackend, Homes};
 use crate::host::batch::{Arrangement, prepare};
@@ -152,7 +152,7 @@ impl Sizes {
         });
         let spans: Vec<_> = spans.collect();
         if self.every > 1 {
-            // Its head may have been elsewhere before.
+            // The request's head may have been elsewhere before.
             let key = |span: &AttentionSpan<'_>| ((span.sequence, layer), Homes::written(span.position));
             backend.homes.extend(spans.iter().map(key));
         }

@@ -1,4 +1,4 @@
-//! Algorithm 1: what is offloaded while one group is on the NPU and the other in attention.
+//! Algorithm 1: requests to offload while one group is on the NPU and the other in attention.
 //!
 //! | line of the paper | here |
 //! | --- | --- |
@@ -53,7 +53,7 @@ pub struct Slot {
     pub stage: Stage,
     pub requests: u32,
     pub mha_requests: u32,
-    /// Their longest context.
+    /// Longest context of these requests.
     pub context: u32,
 }
 
@@ -83,7 +83,7 @@ pub enum Rule {
 type Side<'a> = &'a dyn Fn(u32) -> Picos;
 type Solver = fn(u32, Side<'_>, Side<'_>) -> Balance;
 
-/// Sides of a slot, as functions of what is offloaded.
+/// Sides of a slot, as functions of the number of offloaded requests.
 pub struct Sides<'a> {
     times: &'a dyn DeviceTimes,
     slot: Slot,
@@ -139,7 +139,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Time until both are done.
+    /// Time until both finish.
     pub fn longer(&self) -> Picos {
         self.npu.max(self.pim)
     }

@@ -5,9 +5,9 @@
 //! `0 <= k <= limit`; **among equals the smallest `k`**, which moves the least data.
 //!
 //! With `c` the first `k` at which `rising >= falling` (or `limit + 1`), the maximum is `falling` before `c`, least at
-//! `c - 1`, and `rising` from `c` on, least at `c`. Only these two compete; bisection also finds the smallest `k` with
-//! the better value. Sides must be monotonic, but may have plateaus and jumps, as whole tiles and banks cause. This
-//! takes about `2 log2(limit)` evaluations of each side.
+//! `c - 1`, and `rising` at `c` and above, least at `c`. Only these two compete; bisection also finds the smallest `k`
+//! with the better value. Sides must be monotonic, but may have plateaus and jumps, as whole tiles and banks cause.
+//! This takes about `2 log2(limit)` evaluations of each side.
 
 use crate::offloading::time::Picos;
 use serde::Serialize;

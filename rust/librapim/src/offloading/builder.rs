@@ -118,7 +118,7 @@ impl<'a> Builder<'a> {
             stage.matrices().iter().map(|&work| times.npu(work, on_both(work, *requests).0, 1).read)
         });
         let pim_free = start + self.excluded(reads.sum());
-        // The NPU: projection, its share of the FFN, then Q, K, V or logits once both shares are done.
+        // The NPU: projection, its share of the FFN, then Q, K, V or logits once both shares end.
         let (mut npu_end, mut ffn_pim) = (start, None);
         if let Some(OnNpu { group, stage, layer, requests }) = on_npu {
             for &work in stage.matrices() {

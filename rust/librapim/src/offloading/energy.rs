@@ -2,7 +2,7 @@
 //!
 //! | work | commands of all channels |
 //! | --- | --- |
-//! | weights for the NPU alone | a RD for each column, a row for each 32 of them |
+//! | weights for the NPU only | a RD for each column, a row for each 32 of them |
 //! | weights that the banks get too, `b` requests in memory | `ceil(b / banks)` passes; in each a RDG and a MAC for every column, rows as above, a row of inputs in each bank for every piece of a row, RES for each output and piece. Before that WR of all inputs in every channel |
 //! | an FFN that AttAcc shares | of the banks' part: a row for each row of weights, in which a MAC for each column and vector, a RES for each row and vector; GBW of all vectors in every channel |
 //! | attention in the banks | rows, MACs, GBW and RES of [`crate::offloading::pim`] |

@@ -1,7 +1,7 @@
 //! NPU and PIM memory as the time models see them.
 //!
 //! [`Hardware::on`] takes sizes and times of the memory from an [`HbmConfig`]. A hardware file has the rest: the NPU,
-//! how the host uses the memory, and what the paper's simulator does to the baselines.
+//! the host's use of the memory, and the limits that the paper's simulator sets the baselines.
 //!
 //! | number | value | source |
 //! | --- | --- | --- |
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 /// In picoseconds: the times of an [`HbmConfig`] are clocks of 1 ns.
 const MEMORY_CLOCK_PS: u32 = 1000;
 
-/// What of K and V goes to a channel as a whole.
+/// Unit of K and V that goes to a channel as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum KvMapping {
@@ -44,7 +44,7 @@ pub struct Npu {
     pub array_side: u32,
     /// Rows of weights that an array takes in per clock.
     pub load_rows: u32,
-    /// Vectors that a loaded tile is used for at most, before it is loaded again for the next ones. ONNXim: `array_side`.
+    /// Most vectors that use a loaded tile before it is loaded again for the next ones. ONNXim: `array_side`.
     pub pass_vectors: u32,
     pub vector_units: u32,
     /// Lanes of a vector unit, an operation per clock each.
@@ -76,7 +76,7 @@ impl Default for Npu {
     }
 }
 
-/// The PIM memory: sizes and times of an [`HbmConfig`], and what the host makes of it.
+/// The PIM memory: sizes and times of an [`HbmConfig`], and the host's use of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pim {
     pub channels: u32,
@@ -85,7 +85,7 @@ pub struct Pim {
     pub bank_groups: u32,
     /// Bytes of a row of a bank.
     pub row_bytes: u32,
-    /// Bytes of a column access: what the MAC units of a bank take at once.
+    /// Bytes of a column access: the MAC units of a bank take them at once.
     pub column_bytes: u32,
     /// Period of the clock, in picoseconds.
     pub clock_ps: u32,
@@ -110,17 +110,18 @@ pub struct Pim {
     pub usage: Usage,
 }
 
-/// How the host uses the memory: the `[pim]` table of a hardware file.
+/// Use of the memory by the host: the `[pim]` table of a hardware file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Usage {
-    /// What slicing adds to tCCD, in thousandths.
+    /// Increase of tCCD by slicing, in thousandths.
     pub slicing_permille: u32,
     /// Rate of the NPU's reads over a column per tCCD_S in every channel, in thousandths.
     pub bus_permille: u32,
-    /// Whether a row of K or V that several heads of Q share is opened once for all of them. The host reads it anew for each.
+    /// Whether a row of K or V that several heads of Q share is opened once for all of them. The host reads it again
+    /// for each.
     pub shared_rows: bool,
-    /// What of K and V goes to a channel.
+    /// Unit of K and V that goes to a channel.
     pub kv_mapping: KvMapping,
 }
 
@@ -159,7 +160,7 @@ impl Default for Pim {
     }
 }
 
-/// Who gives PIM commands to the channels.
+/// Source of the channels' PIM commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dispatch {
@@ -170,11 +171,11 @@ pub enum Dispatch {
     Shared,
 }
 
-/// What holds back the baselines: the `[baselines]` table of a hardware file.
+/// Limits of the baselines: the `[baselines]` table of a hardware file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Baselines {
-    /// Who gives NPU+AiM and AttAcc their commands (header, COMP, READRES).
+    /// Source of the commands for NPU+AiM and AttAcc (header, COMP, READRES).
     pub dispatch: Dispatch,
     /// PIM commands per microsecond of a shared stream.
     pub commands_per_us: u32,
@@ -243,7 +244,7 @@ impl Hardware {
         Ok(hardware)
     }
 
-    /// The same usage of another memory.
+    /// This hardware with another memory, used in the same way.
     #[must_use]
     pub fn on(mut self, memory: &HbmConfig) -> Self {
         self.pim = Pim { usage: self.pim.usage, ..Pim::of(memory) };

@@ -1,4 +1,5 @@
-//! LibraPIM's dynamic batch offloading: which share of a batch runs on the other device, and what each device does meanwhile.
+//! LibraPIM's dynamic batch offloading: which share of a batch runs on the other device, and the schedule of both
+//! devices.
 //!
 //! An NPU reads its weights from HBM, whose banks have multipliers for attention (PIM). One group of requests is on the
 //! NPU while the other is in attention. The longer side gives requests to the other (LibraPIM, sections 4.4 and 4.5,

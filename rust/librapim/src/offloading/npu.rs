@@ -79,7 +79,7 @@ impl NpuTimes {
         (clocks * 1000).div_ceil(npu.efficiency_permille.into())
     }
 
-    /// How often weights are read because the FP16 vectors exceed the on-chip memory.
+    /// Number of times that weights are read because the FP16 vectors exceed the on-chip memory.
     fn parts(&self, matrix: Matrix, vectors: u32) -> u64 {
         let npu = &self.hardware.npu;
         let room = u64::from(npu.sram_kib) * if npu.double_buffer { 512 } else { 1024 };

@@ -2,7 +2,7 @@
 //!
 //! All banks of a channel obey one command (LibraPIM, section 5.2). Opening a row in all of them takes four ACTs per
 //! tFAW, the last `(banks / 4 - 1) tFAW` after the first; then tRCD, a MAC command per tCCD_L, tRTP and tRP, at least
-//! tRAS + tRP. The next row of a partition cannot be opened meanwhile.
+//! tRAS + tRP. Until then the next row of a partition cannot be opened.
 //!
 //! **Attention** of one head of K and V with `L` tokens, `g` heads of Q on it, head width `w`, in one channel:
 //!

@@ -16,9 +16,9 @@
 //!
 //! **Slots.** With two groups, the NPU has one group's matrices while the other is in attention; then they swap. The
 //! NPU's stages are Q, K, V of layer 1; then projection, FFN and Q, K, V of the next layer; last projection, FFN and
-//! logits: `2 (layers + 1)` slots. A slot lasts until both are done. In `pipelined` a slot's weights are read before
-//! PIM works; ideal turns would take as long. NeuPIMs' second row buffer takes a share of these reads out of the banks'
-//! way. Both deal requests to channels longest first, to the one that is free first.
+//! logits: `2 (layers + 1)` slots. A slot lasts until both devices finish. In `pipelined` a slot's weights are read
+//! before PIM works; ideal turns would take as long. NeuPIMs' second row buffer takes a share of these reads out of the
+//! banks' way. Both deal requests to channels longest first, to the one that is free first.
 //!
 //! **NPU+AiM and AttAcc** get their PIM commands as [`Baselines`] says: in one stream for all channels, if `shared`.
 //!

@@ -6,7 +6,7 @@ use crate::offloading::timeline::{Device, Timeline, Work};
 use serde::{Deserialize, Serialize};
 
 ndp_config::named! {
-    /// How NPU and memory work together.
+    /// Ways in which NPU and memory work together.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[derive(clap::ValueEnum)]
     #[serde(rename_all = "lowercase")]

@@ -1,7 +1,7 @@
 //! Measured times, from a cycle model or hardware.
 //!
-//! The paper's host looks times up in a table that is updated after each generation stage (LibraPIM, section 4.1).
-//! Times are given at points of two axes, requests and context. In between they are interpolated linearly and rounded
+//! The paper's host looks times up in a table that is updated after each generation stage (LibraPIM, section 4.1). The
+//! table has times at points of two axes, requests and context. In between they are interpolated linearly and rounded
 //! up; before the first point that one's counts, after the last there are none. Rounding up keeps a non-falling
 //! sequence non-falling, so the balance stays exact.
 

@@ -1,6 +1,6 @@
 //! Times of both devices for the scheduler, and analytic ones.
 //!
-//! A cycle model or a table ([`crate::offloading::MeasuredTimes`]) can answer too. The balance is exact for any times
+//! A cycle model or a table ([`crate::offloading::MeasuredTimes`]) can also answer. The balance is exact for any times
 //! that do not fall with more work.
 
 use crate::offloading::hardware::Hardware;

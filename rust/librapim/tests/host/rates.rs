@@ -17,7 +17,7 @@ use ndp_model::Model;
 use ndp_numerics::f16;
 use std::path::Path;
 
-/// Clocks until `columns` reads in order of weights, and until `rows` rows of MACs, are done.
+/// Clocks until the end of `columns` reads in order of weights, and of `rows` rows of MACs.
 fn clocks(config: &HbmConfig, columns: u64, rows: u32) -> [u64; 2] {
     let mut controller = busy(config, 0, Box::new(PseudoChannel::new(config).unwrap()), (columns, rows));
     let start = controller.clock();
@@ -59,7 +59,7 @@ fn busy(config: &HbmConfig, channel: u32, pins: Channel, (columns, rows): (u64, 
     controller
 }
 
-/// Clocks until both of a pair are done, each with that work.
+/// Clocks until both of a pair finish, each with that work.
 fn pair_clocks(config: &HbmConfig, columns: u64, rows: u32) -> u64 {
     let mut pair: Vec<_> = (0..)
         .zip(boxed(PseudoChannel::all(config).unwrap()))

@@ -118,7 +118,7 @@ fn offloaded_ffns_are_multiplied_in_the_banks_and_read_once() {
     assert_eq!(m, 32);
     let [plain, shared]: [StepEnergy; 2] = [&dex, &dbo].map(|step| costs.of(step));
     let difference = |event| shared.counted.get(event) - plain.counted.get(event);
-    // FFNs beside the other group's attention: those of the middle and last slots, except the very last.
+    // FFNs beside the other group's attention: in the middle and last slots, except the very last.
     let ffns = 2 * 4 - 1;
     let columns = ffns * 3 * 8192 * 28672 / 16;
     let passes = u64::from(m.div_ceil(16));
@@ -143,7 +143,7 @@ fn a_number_that_is_given_takes_the_place_of_the_decision() {
     let [plain, sliced] = [false, true].map(|sliced| AnalyticTimes::new(&model, &hardware, sliced));
     let planner = || Planner::new(&model, &hardware, &plain, &sliced);
     let costs = costs(&model, &hardware);
-    // Algorithm 1 leaves groups of 64 alone and moves groups of 16 whole.
+    // Algorithm 1 moves nothing of groups of 64 and moves groups of 16 whole.
     for requests in [128, 32] {
         let batch = Batch::uniform(requests, 64).unwrap();
         let with = |m| planner().with_ffn(Some(m)).unwrap().step(&batch, Mode::DexDbo).unwrap();

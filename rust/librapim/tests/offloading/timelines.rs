@@ -46,7 +46,7 @@ fn wrong(step: &Step, model: &Model, contexts: &[u32]) -> Option<String> {
             return Some(format!("{device:?} works until {free:?}, behind the end"));
         }
     }
-    // Order within a group (all if attention is of both): Q, K, V, attention, projection, FFN, what follows.
+    // Order within a group (all if attention is of both): Q, K, V, attention, projection, FFN, next layer or head.
     let chain = |event: &Event| match event.work {
         Work::Qkv => 4 * event.layer,
         Work::Mha => 4 * event.layer + 1,
