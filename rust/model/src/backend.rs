@@ -1,4 +1,4 @@
-//! Operations of near-data hardware, behind a trait: a matrix times a batch of vectors, and what is built on it.
+//! Operations of near-data hardware, behind a trait: a matrix times a batch of vectors, and operations built on it.
 //!
 //! The decoder passes linear layers and attention to a [`GemvBackend`]: [`SoftwareBackend`], or a co-simulation of the
 //! RTL. A dot product is an exact sum rounded once, so all agree to the last bit.
@@ -14,7 +14,7 @@ use crate::operations::{AttentionOp, LinearOp, RotaryOp, attend_by_heads};
 use crate::quantised::{QuantisedMatrix, RowOf};
 
 ndp_config::named! {
-    /// Which matrix of the decoder an operation multiplies by.
+    /// Matrix of the decoder by which an operation multiplies.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum GemvClass {
         /// Query, key or value projection, `[q x d]` or `[k x d]`.
@@ -53,9 +53,9 @@ pub struct GemvOp<'a> {
 ndp_config::getters!(<'a> GemvOp<'a> {
     /// Place in the model, for messages and traces: `layers.2.fc1`, `layers.2.head.0.scores`, `lm_head`.
     label: &'a str,
-    /// Underlying INT8 or INT4 weights, and what their rows in DRAM are; `None` for FP16 weights.
+    /// Underlying INT8 or INT4 weights, and the meaning of their rows in DRAM; `None` for FP16 weights.
     stored: Option<(RowOf, &'a QuantisedMatrix)>,
-    /// Which kind of matrix.
+    /// Kind of matrix.
     class: GemvClass,
     /// Number of outputs per vector.
     rows: usize,
@@ -113,7 +113,7 @@ impl<'a> GemvOp<'a> {
         Ok(Self::unchecked(label, class, (rows, cols), &[], activations))
     }
 
-    /// The same product of other vectors.
+    /// This product with other vectors.
     pub fn with_activations<'b>(&self, activations: &'b [f16]) -> Result<GemvOp<'b>>
     where
         'a: 'b,

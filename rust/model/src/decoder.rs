@@ -112,9 +112,9 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Runs one token of each of several sequences of one model; returns logits `[sequences x V]`, bit for bit those of
-    /// [`Decoder::step`]. Counts zeros only of a single sequence. Fails as there, and unless there is a token for each;
-    /// does nothing without sequences.
+    /// Runs one token of each of several sequences of one model; returns logits `[sequences x V]`, with the same bits
+    /// as [`Decoder::step`]. Counts zeros only of a single sequence. Fails as there, and unless there is a token for
+    /// each; does nothing without sequences.
     pub fn step_together<B: GemvBackend + ?Sized>(
         sequences: &mut [&mut Self],
         backend: &mut B,
@@ -184,7 +184,7 @@ fn run_spans<B: GemvBackend + ?Sized>(
             })
             .collect();
         hidden = run_layer(backend, (index, layer), &shape, &mut spans, &mut sparsity, &hidden)?;
-        // Zeros of several sequences cannot be told apart.
+        // Zeros cannot be counted by sequence if there are several.
         if let [(sequence, _)] = batch {
             sequence.sparsity[index] += sparsity;
         }

@@ -8,7 +8,7 @@ use ndp_numerics::{SplitMix64, f16, sample};
 use crate::sparsity::LayerSparsity;
 use crate::{Decoder, GemvBackend, Model};
 
-/// What to generate.
+/// Options of a generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenerateOptions {
     /// Number of tokens; 0 runs nothing.
@@ -28,11 +28,11 @@ pub struct GeneratedToken<'a> {
     pub token: u32,
     /// Logits it was drawn from, `[V]`.
     pub logits: &'a [f16],
-    /// Their [`logits_digest`].
+    /// [`logits_digest`] of the logits.
     pub logits_digest: u64,
 }
 
-/// What was generated; the prompt is not part of it.
+/// Result of a generation; the prompt is not part of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generation {
     /// Generated tokens.

@@ -33,7 +33,7 @@ impl LayerCache {
         self.keys.first().map_or(0, |keys| keys.len() / self.head_width)
     }
 
-    /// Forgets the positions from `positions` on.
+    /// Drops all positions starting at `positions`.
     pub fn truncate(&mut self, positions: usize) {
         for rows in self.keys.iter_mut().chain(&mut self.values) {
             rows.truncate(positions * self.head_width);

@@ -15,12 +15,12 @@ use crate::sparsity::LayerSparsity;
 use crate::weights::{Layer, Linear, Norm};
 use crate::{DecoderConfig, GemvBackend, GemvClass, GemvOp};
 
-/// Properties of a layer that its tensors do not tell.
+/// Properties of a layer that its tensors do not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerShape {
     /// Heads of queries.
     pub heads: usize,
-    /// Heads of keys and values; they divide those of queries.
+    /// Heads of keys and values; their number divides `heads`.
     pub kv_heads: usize,
     /// Elements of a head.
     pub head_width: usize,
@@ -30,7 +30,7 @@ pub struct LayerShape {
     pub relu_before_qkv: bool,
     /// The function between the feed-forward layers.
     pub activation: Activation,
-    /// Whether the feed-forward block's input is the layer's, not the state after attention.
+    /// Whether the feed-forward block takes the layer's input, not the state after attention.
     pub parallel: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Decoder inference (OPT, LLaMA, Mistral, Falcon) in FP16, bit-exact, with products and attention behind a trait.
 //!
-//! This crate knows what a model is, where its tensors come from and the order of operations. That order never shows in
-//! a result, because a dot product is an exact sum rounded once.
+//! This crate defines a model, the source of its tensors and the order of operations. That order never shows in a
+//! result, because a dot product is an exact sum rounded once.
 //!
 //! Reading order: [`config`], [`weights`], [`loader`] and [`quantised`] (a model in memory), [`backend`] and
 //! [`operations`] (work of hardware), [`kv_cache`], [`layer`] and [`decoder`] (one forward pass),

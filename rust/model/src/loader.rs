@@ -34,7 +34,7 @@ fn optional_prefix(config: &DecoderConfig) -> &'static str {
 pub struct RoundedWeights {
     /// Weights in BF16 or FP32.
     pub converted: u64,
-    /// Those not representable in FP16: rounded to nearest, ties to even.
+    /// Weights not representable in FP16: rounded to nearest, ties to even.
     pub changed: u64,
 }
 
@@ -117,7 +117,7 @@ const STAND_INS: [(&str, &str); 5] = [
     ("GGUF", "a GGUF file: convert it to safetensors in FP16, BF16 or FP32"),
 ];
 
-/// Refuses a file that is not what its name says.
+/// Refuses a file whose content does not match its name.
 fn check_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let text = bytes.trim_ascii_start();
     let starts =

@@ -33,7 +33,7 @@ impl Matrix {
         Ok(Self { rows, cols, data, stored: None })
     }
 
-    /// FP16 weights with the quantised ones that they were made of.
+    /// FP16 weights with the quantised ones from which they come.
     pub(crate) fn of_quantised(
         (rows, cols): (usize, usize),
         data: Vec<f16>,
@@ -42,7 +42,7 @@ impl Matrix {
         Self { rows, cols, data, stored: Some((row_of, Arc::new(stored))) }
     }
 
-    /// Underlying INT8 or INT4 weights, and what their rows are; `None` for FP16.
+    /// Underlying INT8 or INT4 weights, and the meaning of their rows; `None` for FP16.
     pub fn stored(&self) -> Option<(RowOf, &QuantisedMatrix)> {
         self.stored.as_ref().map(|(row_of, matrix)| (*row_of, &**matrix))
     }

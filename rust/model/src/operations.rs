@@ -1,4 +1,4 @@
-//! Operations beyond a bare product: linear layers with what follows them, and attention.
+//! Operations beyond a bare product: linear layers with the operations after them, and attention.
 //!
 //! Written as software steps on [`GemvBackend::gemv`], the default of a backend. Hardware with caches and an activation
 //! unit replaces them, with the same bits.
@@ -14,7 +14,7 @@ use crate::{GemvBackend, GemvClass, GemvOp};
 /// Operation on a linear layer's outputs after the bias.
 #[derive(Debug, Clone, Copy)]
 pub enum Finish<'a> {
-    /// Nothing.
+    /// No operation.
     Plain,
     /// `mul(y, factor)`: the attention's scale of a query.
     Scale(f16),

@@ -240,7 +240,7 @@ impl Subwords {
                 own.fill(true);
             }
         }
-        // Offsets tell that a part is missing but not which, since later ones in the word are too low. Byte tokens
+        // Offsets show that a part is missing but not which, since later ones in the word are too low. Byte tokens
         // cover a character even if some bytes have none.
         let given = text.matches(char::REPLACEMENT_CHARACTER).count();
         let complete = covered.iter().all(|covered| *covered) && self.replaced(&tokens) <= given;
@@ -262,7 +262,7 @@ impl Subwords {
         )))
     }
 
-    /// Whether the model drops unknown characters, and knows any character alone that it knows in a word.
+    /// Whether the model drops unknown characters, and a character known in a word is also known by itself.
     fn drops(&self) -> bool {
         let ModelWrapper::BPE(model) = self.tokenizer.get_model() else { return false };
         let affixes = [&model.continuing_subword_prefix, &model.end_of_word_suffix];

@@ -108,9 +108,9 @@ pub struct Model {
 }
 
 impl Model {
-    /// Builds a model from `tensor(name, shape)`, called once per tensor in a fixed order. Names are the checkpoint's
-    /// without the common prefix (`decoder.layers.0.fc1.weight` of OPT's `model.decoder...`); shapes have one
-    /// dimension, or two (row-major). Fails as `tensor`, and for a wrong number of elements.
+    /// Builds a model from `tensor(name, shape)`, called once per tensor in a fixed order. Names are as in the
+    /// checkpoint, without the common prefix (`decoder.layers.0.fc1.weight` of OPT's `model.decoder...`); shapes have
+    /// one dimension, or two (row-major). Fails as `tensor`, and for a wrong number of elements.
     pub fn from_tensors<F>(config: DecoderConfig, tensor: F) -> Result<Self>
     where
         F: FnMut(&str, &[usize]) -> Result<Vec<f16>>,

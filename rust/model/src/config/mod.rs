@@ -217,7 +217,7 @@ ndp_config::getters!(DecoderConfig {
     has_attention_bias = attention_bias: bool,
     /// Whether the linear layers of the feed-forward block have biases.
     has_ffn_bias = ffn_bias: bool,
-    /// Whether the embedding is the output head too.
+    /// Whether the embedding is also the output head.
     has_tied_head = tied_head: bool,
 });
 
@@ -351,7 +351,7 @@ fn fields<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
     if said.starts_with("missing field") {
         return Err(error);
     }
-    // Tries each field alone. Those of `Rotary` come last, as serde reads them last.
+    // Tries each field by itself. Fields of `Rotary` come last, as serde reads them last.
     let fails = |result: Result<(), serde_json::Error>| result.is_err_and(|error| error.to_string() == said);
     let alone = |key: &String, own: &Value| json!({ key.as_str(): own });
     let all = || value.as_object().into_iter().flatten();

@@ -1,5 +1,5 @@
-//! Fields of a `config.json` that no family reads: those that would change the result are refused by name, harmless
-//! ones are ignored, others are a warning.
+//! Fields of a `config.json` that no family reads. Fields that would change the result are refused by name, harmless
+//! ones are ignored, and others cause a warning.
 
 use ndp_files::Result;
 use std::collections::BTreeMap;
@@ -10,9 +10,9 @@ use super::unsupported;
 
 pub(super) type Others = BTreeMap<String, Value>;
 
-/// Fields of related models with their neutral value; null, and empty lists or objects are neutral too.
+/// Fields of related models with their neutral value; null, and empty lists or objects are also neutral.
 const NEUTRAL: [(&str, &str); 49] = [
-    // Which positions a position sees.
+    // Positions that a position sees.
     ("add_cross_attention", "false"),
     ("attention_chunk_size", "null"),
     ("is_causal", "true"),
