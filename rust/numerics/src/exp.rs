@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn coefficients_are_the_nearest_integers() {
-        // floor(2^100 * 2^(j/128)) by seven square roots of 2^(j + 12800): the floor of a root of a floor is the root's
-        // floor. The power is less than one unit above.
+        // floor(2^100 * 2^(j/128)) by seven square roots of 2^(j + 12800): the root of a floor has the same floor as
+        // the root. The power is less than one unit above.
         let power = |j: usize| (0..7).fold(BigInt::from(1) << (12800 + j), |power, _| power.sqrt());
         let floor: Vec<BigInt> = (0..=128).map(power).collect();
         let round = |value: BigInt| -> BigInt { (value + (BigInt::from(1) << 75)) >> 76 };

@@ -6,7 +6,7 @@
 /// `round(log2(e) * 2^32)`.
 const LOG2_E_Q32: u64 = 6_196_328_019;
 
-/// One in units of 2^-30.
+/// The number 1 in units of 2^-30.
 pub const ONE_Q30: u64 = 1 << 30;
 
 /// Fraction bits of the exponent, and number of constants.
@@ -23,7 +23,7 @@ const WORK_BITS: u32 = 62;
 
 /// `2^(-2^-i)` is the square root of `2^(-2^-(i-1))`, starting at `2^(-2^0) = 1/2`.
 ///
-/// Each root's floor errs by less than one unit of 2^-62, and the next root halves what it inherits (times less than
+/// Each root's floor errs by less than one unit of 2^-62, and the next root halves the earlier error (times less than
 /// 1.42): the error stays below 4 units. A test encloses each constant: no rounding boundary is that near.
 const fn factors() -> [u64; STEPS] {
     let mut table = [0; STEPS];
@@ -38,7 +38,7 @@ const fn factors() -> [u64; STEPS] {
 }
 
 /// `E(d)`: `exp(-d / 2^24)` in units of 2^-30, within 60 units; `E(0) = 2^30`, and 0 for `d >= 32 * 2^24`. Right shifts
-/// are floors, products by constants are rounded half up.
+/// are floors, and products by constants are rounded half up.
 ///
 /// Bounds: `d < 2^29`, so `d * LOG2_E_Q32 < 2^62` and the shift `k <= 46`; `t <= 2^30`, so `t * C[i] < 2^60`.
 pub fn exp_q30(d: u64) -> u64 {

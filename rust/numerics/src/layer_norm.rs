@@ -1,6 +1,6 @@
 //! LayerNorm over FP16, in integers.
 //!
-//! Mean and variance are exact integers, the standard deviation is one integer square root. Each element is rounded
+//! Mean and variance are exact integers, and the standard deviation is one integer square root. Each element is rounded
 //! three times: normalised, times gain, plus bias.
 
 use half::f16;

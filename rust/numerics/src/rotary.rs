@@ -94,8 +94,8 @@ impl Rotation {
     }
 }
 
-/// `floor(base^(-i / n) * 2^bits)`: the floor of a root of `2^(bits n) / base^i` is that of its floor. Newton's steps
-/// from a double end next to it; the last ones are single.
+/// `floor(base^(-i / n) * 2^bits)`: the root of `2^(bits n) / base^i` and the root of its floor have the same floor.
+/// Newton's steps from a double end next to it; the last ones are single.
 fn frequency(base: u64, i: u32, n: u32, bits: u32) -> BigUint {
     let divisor = gcd(i, n);
     let (i, n) = (i / divisor, n / divisor);

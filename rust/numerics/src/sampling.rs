@@ -68,7 +68,7 @@ pub fn sample(logits: &[f16], temperature_percent: u32, rng: &mut SplitMix64) ->
     Ok(index.unwrap_or(logits.len() - 1))
 }
 
-/// Both zeros are equal.
+/// Index of the first largest logit; both zeros are equal.
 fn greedy(logits: &[f16]) -> usize {
     let mut best = (0, i64::MIN);
     for (index, logit) in logits.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The bits of an exact sum that leaves the core: what `export` writes and `import` adds.
+//! The bits of an exact sum that leaves the core: `export` writes them and `import` adds them.
 //!
 //! From bit 0: the value in two's complement, `acc_bits` bits in units of 2^-48, modulo `2^acc_bits`; `segments - 1`
 //! places for pending carries of a segmented accumulator, written as 0 and ignored when read; flags NaN, +Inf, -Inf
