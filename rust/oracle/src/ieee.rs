@@ -48,7 +48,7 @@ impl Operation {
             Self::Mul => rounded(x * y),
             Self::Div => rounded(x / y),
             Self::Max if is_nan(a) || is_nan(b) => CANONICAL_NAN,
-            // Equal in value: the same bits, or zeros, of which +0 is the larger (AND of the signs).
+            // Equal in value: the same bits, or zeros; +0 counts as the larger zero (AND of the signs).
             Self::Max if x == y => a & b,
             Self::Max => {
                 if x < y {

@@ -26,7 +26,7 @@ pub enum Kind {
     Small,
     /// Numbers of the largest magnitude.
     Large,
-    /// A maximum, many scores for each of which the sum loses almost a unit, and some of any size: see [`adversarial`].
+    /// A maximum, many scores that each lose almost a unit in the sum, and some of any size: see [`adversarial`].
     Adversarial,
 }
 
