@@ -35,7 +35,7 @@ impl Gantt {
         Self { title: title.to_owned(), x: x.to_owned(), rows, ..Self::default() }
     }
 
-    /// Fixes kinds and the order of their colours; by default that of the bars.
+    /// Fixes kinds and the order of their colours; by default they follow the bars.
     pub fn kinds(mut self, kinds: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.kinds = kinds.into_iter().map(Into::into).collect();
         self

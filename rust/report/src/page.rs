@@ -133,7 +133,7 @@ impl Page {
         self.push(Item::Text(format!("<pre class=\"command\">{command} {options}</pre>\n")))
     }
 
-    /// A long table behind a line that opens it; all columns are text.
+    /// A long table, folded under a line that opens it; all columns are text.
     pub fn folded_table(self, summary: &str, head: &[&str], rows: &[Vec<String>]) -> Self {
         self.folded_table_of_values(summary, head, rows, |_| Vec::new())
     }
@@ -163,7 +163,7 @@ impl Page {
         self
     }
 
-    /// The file. Tables and figures are numbered; those of a section link to each other.
+    /// The file. Tables and figures are numbered, and those in a section link to each other.
     pub fn finish(self) -> String {
         let title = escape(&self.title);
         let provenance = !self.provenance.is_empty();

@@ -338,7 +338,7 @@ impl Report {
         keys.map(|(_, key)| shown(key)).join(", ")
     }
 
-    /// Rows of a chart: those of its section, if the table has sections.
+    /// Rows of a chart: the rows of its section, if the table has sections.
     fn rows_of(&self, chart: &Chart) -> Vec<&Value> {
         let table = self.parts.iter().find_map(|part| match part {
             Part::Table(table) if table.key == chart.table => Some(table),

@@ -72,7 +72,7 @@ pub(crate) fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // Control characters, some of which XML 1.0 does not have.
+            // Control characters; XML 1.0 lacks some of them.
             c if c.is_control() && c != '\n' && c != '\t' => escaped.push('\u{FFFD}'),
             c => escaped.push(c),
         }

@@ -91,7 +91,7 @@ impl Report {
         Screen { text, styles }
     }
 
-    /// What failed and how to rerun it, for standard error.
+    /// The failure and the command to rerun it, for standard error.
     pub fn failure(&self) -> String {
         let notes = self.notes.iter().map(|note| format!("{note}\n"));
         let again = self.again.iter().map(|again| format!("rerun: {again}"));

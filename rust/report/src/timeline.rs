@@ -4,7 +4,7 @@
 //!
 //! Perfetto truncates to whole nanoseconds, then drops overlapping events. So each instant is rounded to nanoseconds
 //! once, and the exact begin is an argument. Perfetto also identifies thread 0 with the thread that has its process's
-//! number, so thread numbers begin above those of processes.
+//! number, so thread numbers begin above the process numbers.
 
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ struct Event {
     args: Value,
 }
 
-/// A process's value from a time on.
+/// Value of a process's counter, starting at a time.
 #[derive(Debug)]
 struct Counter {
     process: u32,
@@ -58,7 +58,7 @@ impl Timeline {
         self.events.push(Event { track, name, begin_ps, end_ps, args });
     }
 
-    /// Sets a process's counter from a time in picoseconds on. The last of several at one time counts.
+    /// Sets a process's counter, starting at a time in picoseconds. The last of several at one time counts.
     pub fn counter(&mut self, process: u32, name: impl Into<String>, at_ps: u64, value: f64) {
         self.counters.push(Counter { process, name: name.into(), at_ps, value });
     }

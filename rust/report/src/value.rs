@@ -46,7 +46,7 @@ impl Unit {
     }
 }
 
-/// Where people see a field. JSON has all fields, and CSV all columns.
+/// Place where people see a field. JSON has all fields, and CSV all columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Among the first lines.
@@ -109,7 +109,7 @@ pub struct Chart {
     pub table: &'static str,
     /// A sentence about the content.
     pub title: String,
-    /// A sentence about what to notice.
+    /// A sentence about the point to notice.
     pub caption: String,
     pub kind: ChartKind,
 }
@@ -239,7 +239,7 @@ impl Report {
         self
     }
 
-    /// A line on what ran: model, machine, sizes, seed.
+    /// A line about the run: model, machine, sizes, seed.
     pub fn setting(mut self, setting: impl Into<String>) -> Self {
         self.setting = setting.into();
         self
