@@ -4,7 +4,7 @@
 //!
 //! Every key is drawn here, one line each, within the limits of `ndp_config` (`docs/configuration.md`): often a limit
 //! itself, else any value between. The order of drawing, or drawing again, keeps what ties keys together. A new key
-//! gets a line in its table. What a configuration is tested for is left to the tests.
+//! gets a line in its table. Tests choose their own checks of a configuration.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

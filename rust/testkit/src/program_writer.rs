@@ -1,5 +1,5 @@
 //! A random program being written: the contents of buffer, list memory and DRAM at this point.
-//! [`crate::random_programs`] decides what happens next.
+//! [`crate::random_programs`] chooses the next instructions.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Tests of binaries from outside: starting one, losing its output, and checking what is left. Failed checks panic with
-//! the call and its output.
+//! Tests of binaries from outside: starting one, losing its output, and checking the files left. Failed checks panic
+//! with the call and its output.
 
 #![allow(clippy::unwrap_used)]
 

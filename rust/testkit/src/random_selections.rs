@@ -12,7 +12,7 @@ const NOT_POSITIVE: [u16; 6] = [0x0000, 0x8000, 0x7E00, 0xFE01, 0xFC00, 0x8001];
 const POSITIVE: [u16; 4] = [0x0001, 0x7C00, 0x7BFF, 0x0400];
 
 impl Writer<'_> {
-    /// A selection, and what may follow it.
+    /// A selection, and instructions that may follow it.
     pub(crate) fn select(&mut self) -> Option<()> {
         let (entries, most) = (self.config.core().list_entries(), self.config.gemv().max_batch());
         let old: Vec<Live> = self.blocks(Kind::Vectors);

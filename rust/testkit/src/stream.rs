@@ -37,7 +37,7 @@ pub fn one_group_refresh_bound_gbps(config: &DramConfig) -> f64 {
     one_group_peak_gbps(config) * config.refresh_share()
 }
 
-/// Bound on reads in rows that are opened anew each time, `bursts` of them for every `acts` ACTs, for any choice of
+/// Bound on reads in rows that are opened again each time, `bursts` of them for every `acts` ACTs, for any choice of
 /// banks: they take at least `max(bursts tCCD', acts max(tRRD_S, tFAW / 4, tRC / banks))` clocks,
 /// `tCCD' = max(2 tCCD_S, tCCD_L) / 2`; a refresh costs tRFC: `bursts B f / clocks * (1 - tRFC / tREFI)`. Default, one
 /// burst for each ACT: 10.30 GB/s.

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 pub struct Target {
     /// Also the name of its folder in `corpus`.
     pub name: &'static str,
-    /// What is read and checked.
+    /// Text that names the input and its checks.
     pub about: &'static str,
     pub run: fn(&[u8]),
     /// Seed files of the repository: folders and name endings.
@@ -289,7 +289,7 @@ pub fn program(data: &[u8]) {
     }
 }
 
-/// Designs that differ in what they can execute.
+/// Designs that can execute different instructions.
 static DESIGNS: LazyLock<Vec<DesignConfig>> = LazyLock::new(|| {
     DesignConfig::PRESETS.iter().filter_map(|name| DesignConfig::preset(name).ok()).collect()
 });
