@@ -33,7 +33,7 @@ fn written(tokens: &[(TokenInfo, Activity)]) -> Vec<u8> {
     writer.finish().expect("all tokens")
 }
 
-/// One token.
+/// Synthesises one token.
 #[divan::bench(sample_count = 50)]
 fn synth(bencher: Bencher) {
     let mut synthesizer = Synthesizer::new(&model(), SynthOptions::default());

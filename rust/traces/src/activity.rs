@@ -14,7 +14,7 @@ impl Activity {
         Self { words: vec![0; shape.words_per_token()] }
     }
 
-    /// All words, block after block.
+    /// Words of all blocks, in order.
     pub fn words(&self) -> &[u64] {
         &self.words
     }

@@ -35,7 +35,7 @@ impl<B: GemvBackend, S: FnMut(&Activity) -> Result<()>> Capture<B, S> {
         self.backend
     }
 
-    /// `shape` is that of the model.
+    /// `shape` describes the model.
     pub fn new(backend: B, shape: NeuronShape, sink: S) -> Self {
         Self { backend, shape, sink, batch: Vec::new(), block: 0 }
     }

@@ -48,7 +48,7 @@ pub struct TraceHeader {
     pub prompt_tokens: u64,
     /// Number of sequences (independent texts).
     pub sequences: u64,
-    /// Seed of what made the trace.
+    /// Seed of the generator of the trace.
     pub seed: u64,
     /// Origin for people to read: any text, so it is shown by [`ndp_files::visible`].
     pub source: String,
@@ -143,7 +143,7 @@ impl TraceHeader {
     }
 }
 
-/// Whether a token was given or drawn.
+/// Whether a token is in the prompt or generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {

@@ -7,7 +7,7 @@ use std::io::Read;
 /// Tokens of a trace to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// All.
+    /// All tokens.
     All,
     /// Tokens of prompts.
     Prompts,

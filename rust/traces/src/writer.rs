@@ -56,8 +56,8 @@ impl<W: Write> TraceWriter<W> {
         &self.shape
     }
 
-    /// Writes the next token. Fails for a token out of order, more tokens than promised, and as `out`. The trace is
-    /// useless then.
+    /// Writes the next token. Fails for a token out of order, more tokens than promised, and as `out`. After a failure
+    /// the trace is useless.
     pub fn write(&mut self, info: TokenInfo, activity: &Activity) -> Result<()> {
         let (found, expected) = (activity.words().len(), self.shape.words_per_token());
         ensure!(found == expected, "the activity has {found} words, the trace's shape {expected}");

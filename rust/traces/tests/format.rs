@@ -161,7 +161,7 @@ fn impossible_sizes_are_refused_before_anything_is_allocated() {
         let error = TraceReader::new(&with_number(offset, &huge)[..]).unwrap_err().to_string();
         assert!(error.starts_with(&format!("{name} = 4294967295")), "{error}");
     }
-    // Each is possible, together they are too many.
+    // Each is possible, but together they are too many.
     let both = [4096u32.to_le_bytes(), (1u32 << 20).to_le_bytes(), 0u32.to_le_bytes()].concat();
     let error = TraceReader::new(&with_number(0, &both)[..]).unwrap_err().to_string();
     assert!(error.starts_with("neurons = 4294967296 "), "{error}");

@@ -1,8 +1,8 @@
 //! Correlation of neurons with the block before, on a sample.
 //!
-//! A neuron's most correlated one is that of the block before with the greatest phi coefficient (Pearson's for two
-//! bits) over the trace. The figure is the probability that the neuron is active if that one is: the mean over the
-//! sample, weighted by activations. Neurons that are never or always active are left out.
+//! The most correlated neuron is the one in the block before with the greatest phi coefficient (Pearson's for two bits)
+//! over the trace. The figure is the probability that a neuron is active if its most correlated one is: the mean over
+//! the sample, weighted by activations. Neurons that are never or always active are left out.
 
 use crate::{Activity, NeuronShape, ones};
 use ndp_numerics::SplitMix64;

@@ -31,7 +31,7 @@ struct Sums {
     generated: u64,
 }
 
-/// What was found.
+/// Results over a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     pub changed: f64,

@@ -32,7 +32,7 @@ pub struct Parameters {
     pub handed: f64,
 }
 
-/// What the formulas predict for these parameters over many texts.
+/// Predictions of the formulas for these parameters over many texts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Expected {
     /// [`Targets::block_share`] for a block of average density. Sparser blocks are more skewed.
@@ -118,7 +118,7 @@ fn renewals(targets: &Targets) -> (f64, f64) {
     (renewal, 1.0 - (1.0 - targets.adjacent) / renewal)
 }
 
-/// All that follows from the ceiling.
+/// Values that follow from the ceiling.
 struct Attempt {
     exponent: f64,
     growth: f64,
@@ -187,7 +187,7 @@ impl Population {
         self.neurons.iter().map(|&(probit, weight)| weight * of(probit)).sum()
     }
 
-    /// Of two tokens of a text with all neurons renewed between them: mean of `q^2` over mean of `q`.
+    /// Similarity of two tokens of a text with all neurons renewed between them: mean of `q^2` over mean of `q`.
     fn similarity(&self, text: f64, normal: &Normal) -> f64 {
         self.sum(text, normal, |q| q * q) / self.sum(text, normal, |q| q)
     }

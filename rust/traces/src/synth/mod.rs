@@ -24,7 +24,7 @@ const TEXT_LEVELS: usize = 4096;
 const FOLLOWS: u8 = 1;
 const CHANGED: u8 = 2;
 
-/// What to generate.
+/// Options of a synthetic trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SynthOptions {
     /// The same seed means the same model; with the same `first_sequence` traces are equal.
@@ -58,7 +58,7 @@ impl Default for SynthOptions {
 /// Neurons of a block, by falling frequency.
 #[derive(Clone, Debug)]
 struct BlockState {
-    /// Of the frequency.
+    /// Probit of the frequency.
     probit: Vec<f32>,
     /// Bit of the block.
     place: Vec<u32>,

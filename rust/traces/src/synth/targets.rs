@@ -9,7 +9,7 @@ pub struct Targets {
     pub density: f64,
     /// Smallest share of a block's neurons with 80 % of its activations.
     pub block_share: f64,
-    /// The same over the whole model.
+    /// Smallest share of the model's neurons with 80 % of its activations.
     pub model_share: f64,
     /// Similarity of adjacent tokens.
     pub adjacent: f64,
