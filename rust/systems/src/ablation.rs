@@ -1,5 +1,6 @@
-//! Gain of each step of Hermes' scheduling (Hermes, Fig. 13) by the scheduler alone: a synthetic trace, MLP times from
-//! the core's cycle model and the GPU's bandwidth. A setting takes seconds, unlike the whole machine (`ndp evaluate`).
+//! Gain of each step of Hermes' scheduling (Hermes, Fig. 13) from a model of the scheduler only: a synthetic trace, MLP
+//! times from the core's cycle model and the GPU's bandwidth. A setting takes seconds, unlike the whole machine
+//! (`ndp evaluate`).
 
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_files::Result;
@@ -39,11 +40,11 @@ impl Default for TraceOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyTimes {
     pub policy: Policy,
-    /// Of a token.
+    /// Time of the MLPs for a token.
     pub mlp_us: f64,
     /// The most loaded DIMM over the mean.
     pub imbalance: f64,
-    /// Imbalance over windows of remapping, and had their moves been made before.
+    /// Imbalance over windows of remapping: as computed, and if their moves had been made before.
     pub windows: [f64; 2],
     /// Bytes per token that changed DIMMs.
     pub migrated: f64,
@@ -53,9 +54,9 @@ pub struct PolicyTimes {
 pub struct TraceStudy {
     /// In the order of Fig. 13.
     pub policies: Vec<PolicyTimes>,
-    /// Of a token, with the best neurons on the GPU for each token (the oracle of section III-B).
+    /// Time of the MLPs for a token, with the best neurons on the GPU for each token (the oracle of section III-B).
     pub oracle_us: f64,
-    /// Of adjacent tokens, and at a distance of 11.
+    /// Similarity of adjacent tokens, and of tokens at a distance of 11.
     pub similarity: [f64; 2],
     /// Share of the hot neurons that cease to be hot.
     pub hot_change: f64,

@@ -1,4 +1,4 @@
-//! What the papers do not state: named numbers with a unit, a range and a neutral value.
+//! Numbers that the papers do not state: with a name, a unit, a range and a neutral value.
 //!
 //! A set gives values to some of them, with reasons. `stated` gives none: every device reaches its peak, and nothing
 //! waits. The sets `hermes`, `powerinfer` and `flash` have one value for all figures of a paper.

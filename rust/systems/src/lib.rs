@@ -1,7 +1,8 @@
 //! The papers' systems end to end: Hermes, its baselines and its reduced versions, on the devices of a [`SystemConfig`](ndp_config::SystemConfig).
 //!
-//! A [`Policy`] says who computes what; a [`Machine`] how long a device takes under [`Assumptions`]. Times of NDP-DIMMs
-//! come from the core's cycle model, all others from bandwidths and throughputs. [`figures`] compares with the papers.
+//! A [`Policy`] says which device computes which part; a [`Machine`] how long a device takes under [`Assumptions`].
+//! Times of NDP-DIMMs come from the core's cycle model, all others from bandwidths and throughputs. [`figures`]
+//! compares with the papers.
 //!
 //! Reading order: [`assumption`](Key), [`Machine`], [`Policy`], [`Run`], [`figures`], [`serving`] (requests over time).
 

@@ -21,7 +21,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Of a prompt or an output.
+    /// Most tokens of a prompt or an output.
     pub const MAX_TOKENS: u32 = 1 << 20;
     pub const MAX_BATCH: u32 = 1024;
 
@@ -42,7 +42,7 @@ impl Workload {
         Run { batch: self.batch, output: self.output, prefill, token, resident }
     }
 
-    /// All weights, embeddings included.
+    /// Bytes of all weights, embeddings included.
     pub fn weight_bytes(&self) -> f64 {
         (self.model.neurons_bytes() + self.model.resident_bytes()) as f64
     }
@@ -52,7 +52,7 @@ impl Workload {
         self.model.weight_bytes(1 << 20) as f64 / f64::from(1 << 20)
     }
 
-    /// All layers, without embeddings.
+    /// Bytes of all layers, without embeddings.
     pub fn layer_bytes(&self) -> f64 {
         self.block_bytes(BlockKind::Attention) + self.block_bytes(BlockKind::Mlp) + self.projection_bytes()
     }

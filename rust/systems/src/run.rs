@@ -122,7 +122,7 @@ impl Steps {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
     pub batch: u32,
-    /// Of each request.
+    /// Tokens that each request generates.
     pub output: u32,
     pub prefill: Steps,
     /// One token of each sequence, in the middle of the output.

@@ -129,7 +129,7 @@ fn flash_needs_an_ssd_memory_and_one_sequence() {
     let small = include_str!("../../config/presets/systems/m1-max.toml")
         .replace("memory_gb = 32.0", "memory_gb = 5.0");
     let small = SystemConfig::from_toml(&small).unwrap().with_ssd(Ssd::preset("flash-m1").unwrap());
-    // Half of 13.3 GB, and what is always in memory with 24 % of the MLP, each with 0.1 GB of keys and values.
+    // Half of 13.3 GB, and the part always in memory with 24 % of the MLP, each with 0.1 GB of keys and values.
     assert!(refused(Policy::FlashHalf, &small).starts_with("flash-half needs 6.7 GB of memory"));
     let error = refused(Policy::FlashWindow, &small);
     assert!(error.starts_with("flash-window needs 7.2 GB of memory"), "{error}");
@@ -150,7 +150,7 @@ fn each_step_of_powerinfer_gains_and_batches_cost_sparsity() {
     let steps = [Policy::LlamaCpp, Policy::PowerInferOperators, Policy::PowerInferEngine, Policy::PowerInfer];
     let rates = steps.map(|policy| rate(policy, 1));
     assert!(rates.is_sorted_by(|a, b| a < b), "{rates:?}");
-    // Together sequences need more neurons than one, but fewer than each alone.
+    // Together sequences need more neurons than one, but fewer than the sum of all.
     let bytes = |batch| {
         let token = run("pc-high", Policy::PowerInfer, "falcon-40b", batch).unwrap().token;
         token.bytes_of("MLP", Device::Host) + token.bytes_of("MLP", Device::Gpu)

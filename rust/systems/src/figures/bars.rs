@@ -1,7 +1,7 @@
 //! The systems that the papers' figures compare, one bar each, with rate and energy of a token.
 //!
 //! Papers state few of these rates, and only LibraPIM's energies. So nothing is compared here: the table stands beside
-//! that of the [`Item`](super::Item)s.
+//! the table of the [`Item`](super::Item)s.
 
 use super::quantity::{Case, Evaluation};
 use super::{Designs, Paper, Study};
@@ -16,7 +16,7 @@ use serde::Serialize;
 /// Cost of a token, with its share of the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TokenCost {
-    /// Of all sequences.
+    /// Rate of all sequences together.
     pub tokens_per_second: f64,
     pub joules_per_token: Energy,
 }

@@ -30,7 +30,7 @@ fn blocks() -> impl Iterator<Item = usize> {
 pub struct Skew {
     /// Smallest share of a block's neurons with 80 % of its activations, at mean density.
     pub block: f64,
-    /// The same over all blocks.
+    /// Smallest share of the neurons of all blocks with 80 % of their activations.
     pub model: f64,
     /// Active share in the first half of the layers.
     pub first_half: f64,
@@ -47,7 +47,8 @@ pub enum Skewed {
 }
 
 impl Skewed {
-    /// The family's, with density from PowerInfer's Tables 1 and 3. No paper has SwiGLU's other figures: as ReGLU's.
+    /// Targets of the family, with density from PowerInfer's Tables 1 and 3. For SwiGLU no paper reports the other
+    /// figures: ReGLU's are used.
     fn targets(self) -> Targets {
         match self {
             Self::Opt => Targets { density: 0.03, ..Targets::of("opt") },

@@ -1,4 +1,4 @@
-//! Every number that a paper's evaluation states, what follows here, and why it differs.
+//! Every number that a paper's evaluation states, our number, and the cause of a difference.
 //!
 //! An [`Item`] is one stated number with our computation, under the set `stated` and under the paper's set, which has
 //! one value for all figures. A difference above [`BAND`] gets a cause: the single assumption whose change removes it,
@@ -86,7 +86,7 @@ pub struct Item {
     ours: Option<Formula>,
     /// Two numbers of the paper that exclude each other, if that is the cause.
     contradiction: Option<String>,
-    /// Known cause of a difference, or reason for no value; no assumption is searched then.
+    /// Known cause of a difference, or reason for no value; if set, no assumption is searched.
     known: Option<String>,
     /// Whether it needs a slow trace: then only the table's `tried` values are tried for a cause, otherwise a fine grid
     /// of all assumptions.
@@ -190,7 +190,7 @@ fn distance(key: Key, a: f64, b: f64) -> f64 {
 /// Bisection steps between two points.
 const HALVINGS: usize = 30;
 
-/// Where between `low` and `high` the value of `is` changes.
+/// Number between `low` and `high` at which the value of `is` changes.
 fn crossing(mut low: f64, mut high: f64, at_low: bool, is: impl Fn(f64) -> Option<bool>) -> Option<f64> {
     for _ in 0..HALVINGS {
         let middle = low.midpoint(high);

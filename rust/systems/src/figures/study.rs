@@ -77,7 +77,7 @@ impl TraceSetting {
         Ok(Self { name: format!("{} {hot} {sync} {options:?}", model.name()), model, system, options })
     }
 
-    /// All that it depends on.
+    /// Name of the study: everything that its result depends on.
     pub fn name(&self) -> &str {
         &self.name
     }

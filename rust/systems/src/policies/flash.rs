@@ -131,7 +131,7 @@ pub fn run_with(policy: &str, (machine, work): On<'_>, technique: Technique, wid
     let flop = 2.0 * products / (work.element_bytes() * width) * f64::from(work.batch);
     let (device, ns) = compute(products + work.kv_bytes(), flop);
     token.alone(1.0, "compute", device, ns, products);
-    // A prompt needs nearly all neurons: what is not in memory is read once.
+    // A prompt needs nearly all neurons: those not in memory are read once.
     let mut prefill = Steps::default();
     prefill.add(1.0, read([1.0, all - in_memory]));
     let (device, ns) = compute(all, work.prefill_flop());
@@ -143,7 +143,7 @@ pub fn run_with(policy: &str, (machine, work): On<'_>, technique: Technique, wid
 macro_rules! techniques {
     ($($(#[doc = $doc:literal])+ $technique:ident $name:literal $function:ident $policy:literal;)+) => {
         ndp_config::named! {
-            /// What the paper adds, step by step (Table 2).
+            /// Techniques that the paper adds, step by step (Table 2).
             #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
             pub enum Technique {
                 $($(#[doc = $doc])+ $technique = $name,)+

@@ -1,4 +1,4 @@
-//! Who computes what: each policy from its own paper's description.
+//! Division of the work among the devices: each policy from its own paper's description.
 
 pub(crate) mod flash;
 mod hermes;

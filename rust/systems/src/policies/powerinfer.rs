@@ -1,4 +1,4 @@
-//! PowerInfer and its steps: neurons on GPU or host, each of which computes its own predicted ones (PowerInfer,
+//! PowerInfer and its steps: neurons on GPU or host. Each device computes its own predicted neurons (PowerInfer,
 //! sections 5 and 6).
 //!
 //! Neurons are attention heads, all equally often active, and MLP neurons with a power law of frequencies. The solver
@@ -26,9 +26,9 @@ struct Statement {
     predictor: Option<f64>,
 }
 
-/// Table 3 has 96 to 98 % inactive neurons for OPT. Fig. 4 has OPT, ReGLU and SwiGLU; Falcon has ReLU like OPT, Bamboo
-/// a gate like ReGLU. For Bamboo, Table 3 has 10 % active neurons, section 8.3.2 (the runs themselves) 14 to 20 %.
-/// Other models count as OPT with biases, else as LLaMA2(ReGLU).
+/// Table 3 reports 96 to 98 % inactive neurons for OPT. Fig. 4 covers OPT, ReGLU and SwiGLU; Falcon has ReLU like OPT,
+/// Bamboo a gate like ReGLU. For Bamboo, Table 3 reports 10 % active neurons, section 8.3.2 (the runs themselves) 14 to
+/// 20 %. Other models count as OPT with biases, else as LLaMA2(ReGLU).
 fn statement(model: &LlmShape) -> Statement {
     let (active, hot, predictor) = match model.name() {
         "opt-13b" => (0.03, 0.26, Some(0.0671)),

@@ -30,7 +30,7 @@ pub const CONTEXTS: [u32; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 const FIT_STEP: u32 = 128;
 const FIT_END: u32 = 4096;
 
-/// Its head sizes are the base of `pim_model.py`.
+/// Model whose head sizes are the base of `pim_model.py`.
 pub fn reference_model() -> Model {
     Model {
         name: "llama-3.1-8b".to_owned(),

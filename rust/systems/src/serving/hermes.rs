@@ -29,7 +29,7 @@ pub struct HermesSteps<'a> {
 }
 
 /// As many tokens as the policy takes, up to 2^20. Policies that copy weights from the host's memory do not check room:
-/// they get what the weights missing on the GPU leave there.
+/// they get that memory less the weights missing on the GPU.
 fn kv_memory(machine: &Machine<'_>, policy: Policy, model: &LlmShape) -> Result<KvMemory> {
     let runs = |tokens| policy.run(machine, &Workload::new(model, tokens, 1, 1)?);
     // The policy reports what even one token lacks.

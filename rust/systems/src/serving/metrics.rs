@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Intervals of the throughput.
 const STRETCHES: usize = 60;
 
-/// In milliseconds. Percentiles are by nearest rank: the smallest value that so many are not above.
+/// In milliseconds. Percentiles are by nearest rank: the smallest value that this share does not exceed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
     pub mean_ms: f64,

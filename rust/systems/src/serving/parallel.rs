@@ -70,7 +70,7 @@ impl Parallel {
         bytes / self.link_gbps
     }
 
-    /// Communication time of a stage of `layers`, for `vectors` vectors, `logits` of which have logits.
+    /// Communication time of a stage of `layers`, for `vectors` vectors; `logits` of them have logits.
     pub fn stage_ns(&self, hidden: u32, layers: u32, vectors: u64, (logits, vocabulary): (u64, u32)) -> f64 {
         let bytes = |width: u32, vectors: u64| 2.0 * f64::from(width) * vectors as f64;
         let mut ns = 0.0;

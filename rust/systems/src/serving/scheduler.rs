@@ -3,19 +3,19 @@
 //! At the beginning of an iteration, in this order:
 //!
 //! 1. **Room.** Running requests get the blocks of their next token, earliest first. If none is free, the *latest*
-//!    running one is preempted: its blocks are freed, it heads the queue, and is prefilled again with what it has
-//!    generated (vLLM, section 4.5, recomputation).
+//!    running one is preempted: its blocks are freed, it heads the queue, and is prefilled again with the tokens it
+//!    has generated (vLLM, section 4.5, recomputation).
 //! 2. **Admission**, first come, first served, while there are fewer than `max_batch`, blocks for prompt and first
-//!    token, and at most `max_prefill` tokens of prompts; a longer prompt goes alone. Nobody is passed over. So none is
-//!    admitted while one is preempted: that one heads the queue, and still lacks a block.
+//!    token, and at most `max_prefill` tokens of prompts; a longer prompt goes by itself. Nobody is passed over. So
+//!    none is admitted while one is preempted: that one heads the queue, and still lacks a block.
 //! 3. The iteration: admitted prompts are prefilled whole, all others generate a token. All yield a token at its end.
 //!
 //! **Chunked prefill** (Sarathi-Serve, OSDI 2024) with `prefill_chunk`: the limit on an iteration's prompt tokens.
 //! Begun prompts go first, then others are admitted while a token is left; longer ones are cut, and yield a token after
 //! the last part. They have the whole prompt's blocks from the start, so room for K and V is unchanged.
 //!
-//! So the running requests are the first unfinished ones by arrival, first tokens come in that order, and the earliest
-//! is never preempted: everything ends. A request that does not fit alone is refused before the run.
+//! Therefore, the running requests are the first unfinished ones by arrival. First tokens come in that order, and the
+//! earliest request is never preempted: everything ends. A request too large by itself is refused before the run.
 
 use crate::serving::blocks::BlockPool;
 use crate::serving::request::Request;
@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 pub struct Rules {
     pub max_batch: u32,
     pub block_tokens: u32,
-    /// Most tokens of an iteration's whole prompts; a longer prompt goes alone.
+    /// Most tokens of an iteration's whole prompts; a longer prompt goes by itself.
     pub max_prefill: u32,
     /// Most tokens of an iteration's prompts, which are cut; replaces `max_prefill`.
     pub prefill_chunk: Option<u32>,
@@ -104,7 +104,7 @@ struct Active {
     place: usize,
     request: Request,
     done: u32,
-    /// Whether it has a prompt to prefill, with what it had generated before a preemption.
+    /// Whether it has a prompt to prefill, with the tokens generated before a preemption.
     prefilling: bool,
     /// Tokens in K and V.
     stored: u32,
@@ -125,7 +125,7 @@ impl Active {
         self.request.input + self.done
     }
 
-    /// Its part of an iteration, with at most `most` tokens of its prompt.
+    /// Part of an iteration, with at most `most` tokens of the prompt.
     fn chunk(&self, most: u32) -> Chunk {
         let left = self.context() - self.stored;
         let Self { place, stored: history, .. } = *self;
@@ -200,7 +200,7 @@ pub fn serve(
 struct State {
     rules: Rules,
     pool: BlockPool,
-    /// Both by arrival; `running` precedes `waiting`.
+    /// Queues by arrival; `running` precedes `waiting`.
     waiting: VecDeque<Active>,
     running: Vec<Active>,
     now: u64,
@@ -215,7 +215,7 @@ impl State {
         let mut index = 0;
         while index < self.running.len() {
             let one = &self.running[index];
-            // Prompts have theirs, and those of their first token, since admission.
+            // Prompts have had their blocks, and the ones for their first token, since admission.
             let missing = self.pool.needed(one.context()).saturating_sub(one.blocks);
             if self.pool.take(missing) {
                 self.running[index].blocks += missing;

@@ -29,7 +29,7 @@ ndp_config::sums!(Use: busy_ns, macs_ns);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepCost {
     pub ns: u64,
-    /// If the machine knows it.
+    /// `None` if the machine does not compute it.
     pub energy: Option<Energy>,
     /// By [`StepTimes::devices`].
     pub uses: Vec<Use>,

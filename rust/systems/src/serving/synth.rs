@@ -4,12 +4,12 @@
 //! | --- | --- | --- |
 //! | mean prompt | 19.31 tokens | vLLM (SOSP 2023), Fig. 11b, which was not at hand |
 //! | mean output | 58.45 tokens | the same; the text of section 6.1 agrees: 8.4 and 5.8 times less than ShareGPT's 161.31 and 337.99 |
-//! | median output | 44 tokens | both `dataset/alpaca-bs256-*` files of LLMServingSim's first version that were looked at: medians 44, means 58.1 and 59.0 |
+//! | median output | 44 tokens | both `dataset/alpaca-bs256-*` files of LLMServingSim's first version that we inspected: medians 44, means 58.1 and 59.0 |
 //! | median prompt | 17 tokens | **assumed** |
 //! | log-normal lengths, prompt and output independent | | **assumed** |
 //!
-//! The files do not say what their lengths are; their means are those of outputs. Their quantiles (10, 25, 75, 90, 99
-//! %) are 12, 23, 79, 116 to 125 and 230 to 285; the log-normal distribution's are 17, 26, 73, 116 and 254.
+//! The files do not say which lengths they have; their means match outputs. Their quantiles (10, 25, 75, 90, 99 %) are
+//! 12, 23, 79, 116 to 125 and 230 to 285; the log-normal distribution's are 17, 26, 73, 116 and 254.
 
 use crate::serving::request::Request;
 use ndp_files::{Result, bail, in_range};
@@ -30,13 +30,13 @@ impl Lengths {
     pub const ALPACA_INPUT: Self = Self { mean: 19.31, median: 17.0 };
     pub const ALPACA_OUTPUT: Self = Self { mean: 58.45, median: 44.0 };
 
-    /// The same form with another mean.
+    /// Lengths of the same form with another mean.
     #[must_use]
     pub fn scaled_to(self, mean: f64) -> Self {
         Self { mean, median: self.median * mean / self.mean }
     }
 
-    /// Of the logarithm.
+    /// Standard deviation of the logarithm.
     fn sigma(self) -> f64 {
         (2.0 * (self.mean / self.median).ln()).max(0.0).sqrt()
     }

@@ -142,10 +142,10 @@ fn chips_that_share_a_model_take_their_part_of_it() {
     let single = planner.step(&Batch::uniform(1, 512).unwrap(), Mode::Dex).unwrap();
     let expected = 2.0 * single.timeline.span.0 as f64 / 1e3;
     assert!((ns(&stages, &[], &[512]) as f64 - expected).abs() < 3.0);
-    // One prompt takes two stage times, two take three.
+    // One prompt takes two stage times, and two prompts take three.
     let [single, both] = [&[64][..], &[64, 64]].map(|prompts| ns(&stages, prompts, &[]) as f64);
     assert!((both / single - 1.5).abs() < 1e-3, "{both} {single}");
-    // Energy of all chips is about that of one chip with the whole model, plus standby.
+    // Energy of all chips is about the energy of one chip with the whole model, plus standby.
     let joules = |chip: &Chip| cost_of(&mut chip.steps(Mode::Dex), &[], &contexts).energy.unwrap().joules();
     let ratio = joules(&tensor) / joules(&one);
     assert!((0.95..1.3).contains(&ratio), "{ratio}");

@@ -74,7 +74,7 @@ fn iterations(requests: &[Request], rules: &Rules, machine: &mut dyn StepTimes) 
     (outcome.unwrap(), asked)
 }
 
-/// Asserts that texts and logits are those of each prompt by itself.
+/// Asserts that texts and logits equal the ones of each prompt by itself.
 fn assert_alone(model: &Model, prompts: &[Prompt], machine: &TextSteps<'_>) {
     let session = machine.session();
     assert_eq!(session.machine().channels().map(Pins::violations).sum::<u64>(), 0);
