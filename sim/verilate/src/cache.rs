@@ -16,7 +16,7 @@ const LIMIT: u64 = 2 << 30;
 /// Builds that are faster report nothing.
 const SILENCE: Duration = Duration::from_secs(2);
 const LIBRARY: &str = "model.so";
-/// Prefix of entries with what all models of the same tools share. They take a few MB and stay.
+/// Prefix of entries with objects that all models of the same tools share. They take a few MB and stay.
 const RUNTIME: &str = "runtime-";
 /// Above the cost of any compilation.
 const VERILATE_FIRST: u64 = 1 << 40;
@@ -45,7 +45,8 @@ impl Cache {
         Unit::new(rtl, variant, |entry| part_dir(&self.dir, entry), tools)
     }
 
-    /// Builds missing libraries with `workers` threads. What takes longer than 2 s is reported on the standard error.
+    /// Builds missing libraries with `workers` threads. Builds that take longer than 2 s are reported on the standard
+    /// error.
     ///
     /// # Errors
     /// Errors of Verilator, compiler or linker; a file that cannot be written; a cache that others may write.
@@ -71,7 +72,7 @@ impl Cache {
         }
         if !missing.is_empty() {
             let common = self.common(&folder, tools, workers)?;
-            // Before all compilation, the largest first: what takes long is not known before Verilator ran.
+            // Before all compilation, the largest first: the long compilations are unknown before Verilator has run.
             let (common, folder) = (&common, &folder);
             let mut jobs = Vec::new();
             for (unit, part) in &missing {

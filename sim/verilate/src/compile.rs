@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 /// Source bytes per unit: enough to outweigh the headers, and within 1 GB of compiler memory.
 const UNIT_BYTES: u64 = 3_000_000;
 
-/// Used if the compiler knows them. Position-independent code would otherwise keep functions from being inlined.
+/// Used if the compiler supports them. Position-independent code would otherwise keep functions from being inlined.
 pub(crate) const FLAGS: [&str; 4] =
     ["-march=native", "-faligned-new", "-fcf-protection=none", "-fno-semantic-interposition"];
 const DEFINES: [&str; 5] = ["VM_COVERAGE", "VM_SC", "VM_TRACE", "VM_TRACE_FST", "VM_TRACE_VCD"];
 
-/// For what is evaluated every cycle with waves or coverage.
+/// For functions evaluated every cycle with waves or coverage.
 const TRACED_OPT_LEVEL: u32 = 1;
 /// For construction, first evaluation and trace code.
 const SLOW_OPT_LEVEL: u32 = 0;
@@ -137,8 +137,8 @@ fn once(sources: &[PathBuf], dir: &Path, tools: &Tools) -> Result<Vec<Task>, Fai
     sources.iter().map(task).collect()
 }
 
-/// Compiles Verilator's run-time code and the shim to objects in `dir`, where [`FFI_SOURCES`] are; returns the objects'
-/// names too.
+/// Compiles Verilator's run-time code and the shim to objects in `dir`, where [`FFI_SOURCES`] are; also returns the
+/// objects' names.
 pub fn run_time_objects<'a>(dir: &Path, tools: &'a Tools) -> Result<(Vec<Job<'a>>, Vec<String>), Failure> {
     let mut sources = run_time_sources(tools).to_vec();
     sources.push(dir.join("shim.cpp"));

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-/// What the blocks call: the place of a name, and a word at a place.
+/// Functions that the blocks call: the place of a name, and a word at a place.
 const IMPORTS: &str = "import \"DPI-C\" function longint contents_place(input string name);
 import \"DPI-C\" function int contents_word(input longint place, input int at);
 ";

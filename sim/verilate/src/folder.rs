@@ -183,12 +183,12 @@ impl Folder {
     }
 
     fn entry(&self, name: &str, files: Vec<String>, lock: Option<File>) -> Entry {
-        // Its maker goes on as a user. Losing this lock only lets the entry be removed.
+        // The entry's maker becomes a user, with a shared lock. Losing this lock only lets the entry be removed.
         let lock = lock.and_then(|lock| lock.lock_shared().map(|()| lock).ok());
         Entry { dir: self.path.join(name), opened: self.opened(name), files, _lock: lock }
     }
 
-    /// Returns an entry that another process has made meanwhile, else one to be made, once nobody makes or uses it.
+    /// Returns an entry that another process has made in the meantime, or one to be made, once nobody makes or uses it.
     ///
     /// # Errors
     /// A folder that cannot be written, or in which the entry's name is taken.
@@ -264,7 +264,7 @@ impl Folder {
     /// The entry that was made, still locked.
     ///
     /// # Errors
-    /// An entry that was not completed, or cannot be used all the same.
+    /// An entry that was not completed, or cannot be used anyway.
     pub fn made(&self, part: Part) -> Result<Entry, Failure> {
         let Part { name, lock, .. } = part;
         match self.state(&name) {

@@ -1,10 +1,9 @@
 //! From a block of the generator to a compiled model, native or Verilated.
 //!
-//! build.rs asks for the models of the main job, the harness for any other while it runs. Reading order: [`rtl`] (a
-//! design, elaborated), [`tools`] (Verilator and the compiler), [`unit`] (a run of Verilator, or the source of a native
-//! model), `native` (that source), `compile` (its C++) with `shims` (the C++ that differs between models), `contents`
-//! (what registers begin with), `pool` (workers), [`cache`] (kept libraries), `folder` (location and trust), `files`
-//! (hashes).
+//! build.rs requests the models of the main job, the harness any other while it runs. Reading order: [`rtl`] (a design,
+//! elaborated), [`tools`] (Verilator and the compiler), [`unit`] (a run of Verilator, or the source of a native model),
+//! `native` (that source), `compile` (its C++) with `shims` (the C++ that differs between models), `contents` (initial
+//! values of registers), `pool` (workers), [`cache`] (kept libraries), `folder` (location and trust), `files` (hashes).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,4 +1,5 @@
-//! A pool of workers for jobs that return further jobs: what one run of Verilator wrote is compiled while others run.
+//! A pool of workers for jobs that return further jobs: the output of one run of Verilator is compiled while others
+//! run.
 
 use crate::Failure;
 use std::collections::BinaryHeap;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 const OPT_LEVEL: u32 = 2;
 /// For cores with few units and short runs: `tiny`'s takes two thirds of the time to compile, and runs 12 % slower.
 const SHORT_RUN_OPT_LEVEL: u32 = 1;
-/// Such cores have more source bytes than this, and no array of so many instances.
+/// Such cores have more source bytes than the first number, and no array with as many instances as the second.
 const SHORT_RUN: (usize, usize) = (1_500_000, 64);
 /// For bridges: their wide functions take three times as long to compile at level 2, and are a small part of a system's
 /// time.
@@ -59,7 +59,7 @@ pub struct Rtl {
     /// One line per signal, separated by tabs: module, signal, file and line, and for each bit, lowest first, `c` if it
     /// is constant, else `-`.
     pub signals: Arc<str>,
-    /// Compiler optimisation (`-O`) of what is evaluated every cycle. Less is built faster and runs slower.
+    /// Compiler optimisation (`-O`) of code that is evaluated every cycle. Less is built faster and runs slower.
     pub opt_level: u32,
     /// Number of the active mutant, from 1; 0 for none.
     pub mutant: u32,

@@ -26,7 +26,7 @@ pub struct Tools {
     pub(crate) compiler: cc::Build,
     /// For example `Debian clang version 14.0.6`.
     pub compiler_version: String,
-    /// Flags for models that the compiler knows.
+    /// Flags for models that the compiler supports.
     pub flags: Vec<&'static str>,
     /// Everything about the tools that changes a model, with the processor of `-march=native` and the environment's
     /// flags and variables.
@@ -36,7 +36,7 @@ pub struct Tools {
 /// `target` is the target triple of the models.
 ///
 /// # Errors
-/// What is missing or too old, where it was looked for, and what to install.
+/// Names the missing or too old tool, where it was looked for, and what to install.
 pub fn find(target: &str) -> Result<Tools, Failure> {
     let (verilator, verilator_root, export_root) = find_verilator()?;
     let (verilator_version, verilator_number) = check_version(&verilator, &verilator_root)?;
@@ -116,7 +116,7 @@ fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
     let python = python.map(|root| ("Python package".into(), root.join("bin/verilator"), Some(root)));
     let mut tried = Vec::new();
     for (label, path, root) in candidates.into_iter().chain(python) {
-        // A distribution's executable knows its library, and breaks with the variable set.
+        // A distribution's executable finds its library itself, and breaks with the variable set.
         let export = root.is_some();
         match root.map_or_else(|| root_of(&path), Ok) {
             Ok(root) if root.join("include/verilated.cpp").is_file() => return Ok((path, root, export)),
@@ -133,7 +133,7 @@ fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
     Err(lines)
 }
 
-/// Beside the executable, as `make install` leaves it; else the executable is asked, which is slow.
+/// Beside the executable, as `make install` leaves it; otherwise this runs the executable, which is slow.
 fn root_of(verilator: &Path) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_name = verilator.components().count() == 1;

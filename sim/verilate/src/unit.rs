@@ -28,7 +28,7 @@ const FLAGS: [&str; 10] = [
 /// much, and a third of the speed. Seen with 5.049, not with 5.006; in between the flag is harmless.
 const SCOPED_DFG_SINCE: (u32, u32) = (5, 34);
 
-/// All signals, arrays too. The longest ones have a word for each digit of the sums of a batch.
+/// All signals, including arrays. The longest arrays have a word for each digit of the sums of a batch.
 const TRACE: [&str; 3] = ["--trace", "--trace-max-array", "64"];
 
 /// All lines, and all bits except of memories and the widest buses: Verilator needs more memory than a machine has.

@@ -1,4 +1,4 @@
-//! Native models: C++ that computes what a design's netlist says, without Verilator.
+//! Native models: C++ that computes a design's netlist, without Verilator.
 //!
 //! Arrays of instances are computed 16 at a time in vector registers. Nodes that only registers with an enable need are
 //! computed where it is set; nodes of registers without one, where an input of their instance has changed. A native

@@ -1,9 +1,9 @@
 //! In which order the nodes of a netlist are computed.
 //!
 //! A plan is for one edge of a clock, or for the outputs. First come nodes that more than one place needs: scalars, and
-//! vectors of which scalars are taken, in turns; then registers and memories without lanes, then those of each array.
-//! Nodes that only registers with one enable need are computed where it is set. A register read after it was written
-//! would give its new value: such reads move to the front.
+//! vectors whose scalars are taken, in turns; then registers and memories without lanes, then those with lanes, array
+//! by array. Nodes that only registers with one enable need are computed where it is set. A register read after it was
+//! written would give its new value: such reads move to the front.
 //!
 //! The registers of one instance without an enable are a region. If neither its inputs nor its own values have changed
 //! since it was last computed, it would get the same values again: nothing is computed.
@@ -27,7 +27,7 @@ pub enum Target {
     Check(u32),
 }
 
-/// Where a node is computed.
+/// The code in which a node is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Nowhere,
@@ -42,7 +42,7 @@ enum Place {
 pub struct Block {
     /// `None` for a region.
     pub enable: Option<Id>,
-    /// What wakes a region: everything it reads except its own registers.
+    /// Inputs that wake a region: everything it reads except its own registers.
     pub inputs: Vec<Id>,
     pub nodes: Vec<Id>,
     pub targets: Vec<Target>,
@@ -392,7 +392,7 @@ impl Planner<'_> {
         match self.op(id) {
             Op::State { register, .. } => Some(Target::Register(*register)),
             Op::Read { memory, .. } => Some(Target::Memory(*memory)),
-            // Arrays, of which lanes are taken, are written after everything else.
+            // Arrays whose lanes are taken are written after everything else.
             _ => None,
         }
     }

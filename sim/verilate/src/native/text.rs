@@ -150,7 +150,7 @@ impl<'a> Text<'a> {
         let passed: BTreeSet<Id> = needed.iter().flatten().copied().collect();
         let mut calls = String::new();
         for (number, part) in parts.iter().enumerate() {
-            // Compilers spend minutes on loops around so much: the loop is in another function.
+            // Compilers spend minutes on loops around such long code: the loop is in another function.
             let group = part.first().and_then(Piece::group);
             let parameters = if group.is_some() { "State& s, unsigned l" } else { "State& s" };
             let _ = writeln!(self.functions, "NDP_ALONE void {name}{number}({parameters}) {{");
@@ -506,7 +506,7 @@ impl<'a> Text<'a> {
         (load, format!("n{id}"))
     }
 
-    /// As [`Self::lane_operand`], always a vector.
+    /// Like [`Self::lane_operand`], always a vector.
     fn spread(&self, id: Id, known: &mut BTreeSet<Id>) -> (String, String) {
         let node = self.node(id);
         let (load, operand) = self.lane_operand(id, known);

@@ -40,7 +40,7 @@ impl Text<'_> {
         text
     }
 
-    /// As [`Self::scalar_region`], for the instances of an array that are computed together.
+    /// Like [`Self::scalar_region`], for the instances of an array that are computed together.
     pub(super) fn vector_region(
         &mut self,
         block: &Block,
