@@ -1,6 +1,6 @@
-//! The build script of `sim`: binds the C interface of the models, and builds those of the main job.
+//! The build script of `sim`: binds the C interface of the models, and builds the models of the main job.
 //!
-//! `bindgen` binds `sim/ffi/shim.h` for `sim/ffi`. `ndp_verilate` makes and keeps models: those of `make demo` are
+//! `bindgen` binds `sim/ffi/shim.h` for `sim/ffi`. `ndp_verilate` makes and keeps models: models for `make demo` are
 //! built here, all others when they are first opened. All profiles share them, as their optimisation does not follow
 //! cargo's.
 //!
@@ -49,7 +49,7 @@ mod models {
         ["NDP_CACHE", "VERILATOR", "VERILATOR_ROOT", "CXX", "CXXFLAGS", "LIBCLANG_PATH"];
     /// Configuration of `make demo`, and links of the bridge between its four cores.
     const DEMO: (&str, u32) = ("hermes", 4);
-    /// Its HBM-PIM.
+    /// HBM-PIM of the demo.
     const DEMO_HBM: &str = "librapim-small";
 
     pub fn run() -> Result<(), Failure> {
@@ -103,7 +103,7 @@ mod models {
         out_dir.ancestors().nth(4).filter(|_| known).unwrap_or(out_dir).to_owned()
     }
 
-    /// For a loaded library; libclang has been loaded already.
+    /// Binds the header for a loaded library; libclang has been loaded already.
     fn bind(header: &Path, out_dir: &Path) -> Result<(), Failure> {
         let bindings = bindgen::Builder::default()
             .header(header.display().to_string())

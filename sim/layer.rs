@@ -161,7 +161,7 @@ impl LayerStep {
     /// Repeated runs give the same result.
     ///
     /// # Errors
-    /// As [`run_layer`].
+    /// Errors of [`run_layer`].
     pub fn run<B: GemvBackend + ?Sized>(&self, backend: &mut B) -> Result<LayerOutput> {
         let mut caches = self.caches.clone();
         let mut sparsity = LayerSparsity::default();

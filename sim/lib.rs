@@ -2,7 +2,7 @@
 //!
 //! Downstream of `ndp_hdl`, whose Verilog build.rs turns into models, and beside the software model. Reading order:
 //! [`ffi`] (a model and its ports), [`core`] (the NDP core with its DRAM and host), [`gemv`] (products and attention on
-//! it), [`system`] (the decoder on a core alone, or on several cores and a GPU), [`layer`] (one layer in one step),
+//! it), [`system`] (the decoder on one core, or on several cores and a GPU), [`layer`] (one layer in one step),
 //! [`link`] (DIMM-links), [`hbm`] (a channel of HBM-PIM), [`stimulus`] (operands), [`recordings`] (text and timelines).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

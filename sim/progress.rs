@@ -1,7 +1,7 @@
 //! Progress of the simulations of this process, for display only.
 //!
-//! Cycles are those of all cores together. Work is counted by products, in roofline cycles: a product takes about its
-//! share of the time, so the remaining time can be estimated. `expected` gives the total.
+//! Cycles are the sum over all cores. Work is counted by products, in roofline cycles: a product takes about its share
+//! of the time, so the remaining time can be estimated. `expected` gives the total.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Operands for tests and for `ndp gemv`: reproducible from a seed, and aimed at what is hard.
+//! Operands for tests and for `ndp gemv`: reproducible from a seed, and aimed at difficult cases.
 //!
 //! Everything is drawn from SplitMix64, so that a seed gives the same numbers on every machine. Bit patterns come from
 //! integers, not from arithmetic of the numerics contract.

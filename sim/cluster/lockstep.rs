@@ -1,8 +1,8 @@
 //! Cores on links that run side by side, each with work of its own, as if all were stepped cycle by cycle.
 //!
 //! Two cores share one cable, more use a bridge. Lanes take at least [`LATENCY`] cycles, so each core runs [`QUANTUM`]
-//! cycles without the others; then cables and bridge carry what was sent. The order of cores within these cycles, and
-//! their threads, change nothing. Lane faults are planned beforehand, with their cycle.
+//! cycles without the others; then cables and bridge carry the lanes' outputs of these cycles. The order of cores
+//! within these cycles, and their threads, change nothing. Lane faults are planned beforehand, with their cycle.
 
 use super::prediction::LinkedPrediction;
 use crate::core::dimm::Dimm;
@@ -33,7 +33,7 @@ pub enum LaneFault {
     Cut(u64),
     /// Noise on the lanes of the mask, in both directions, for this number of cycles.
     Burst(u64, u32),
-    /// Zeros from now on, in both directions.
+    /// Zeros starting now, in both directions.
     DeadLane(u32),
 }
 
@@ -110,7 +110,7 @@ impl Lockstep {
         for n in 0..if cores == 2 { 1 } else { cores } {
             let other = if cores == 2 { "DIMM 1".into() } else { format!("link {n} of the bridge") };
             let mut cable = Cable::new([format!("DIMM {n}"), other], link, seed.wrapping_mul(64) + n as u64);
-            // A core hears a span later anyway.
+            // A core receives the lanes `QUANTUM` cycles late anyway.
             let late = LATENCY - QUANTUM as u32;
             let [away, back] = &mut cable.channels;
             away.skew(if cores == 2 { late } else { LATENCY }, SKEW_BITS);
@@ -125,11 +125,11 @@ impl Lockstep {
         Ok(Self { exchanges, cables, bridge, faults, cycle: 0, retrain: false, prediction, hub })
     }
 
-    /// All cores, of which `first` is one, have just left their reset.
+    /// All cores have just left their reset; `first` is one of them.
     fn model(&mut self, config: &DesignConfig, cores: usize, first: &NdpCore) -> Result<LinkedPrediction> {
         for cable in &mut self.cables {
             for (direction, channel) in cable.channels.iter_mut().enumerate() {
-                // A bridge hears at once, a core a span later.
+                // A bridge receives at once, a core `QUANTUM` cycles later.
                 channel.set_later(if cores > 2 && direction == 0 { 0 } else { QUANTUM as u64 });
                 channel.record();
             }
@@ -144,7 +144,7 @@ impl Lockstep {
         Ok(model)
     }
 
-    /// Adds the cycle model before anything runs; all cores, of which `first` is one, have just left their reset.
+    /// Adds the cycle model before anything runs. All cores have just left their reset; `first` is one of them.
     pub(crate) fn predict(&mut self, config: &DesignConfig, first: &NdpCore) -> Result<()> {
         let (origin, model) = (first.cycle(), self.model(config, self.exchanges.len(), first)?);
         self.prediction = Some(Beside { model, origin, told: Vec::new(), programs: BTreeMap::new() });
@@ -178,23 +178,23 @@ impl Lockstep {
         if self.cables.len() == 1 { 0 } else { core }
     }
 
-    /// In a past cycle, the fault happens at once.
+    /// A fault in a past cycle happens at once.
     pub fn plan_fault(&mut self, cycle: u64, core: usize, fault: LaneFault) {
         let cable = self.cable_of(core);
         self.faults.push((cycle, cable, fault));
         self.faults.sort_by_key(|(cycle, ..)| std::cmp::Reverse(*cycle));
     }
 
-    /// Makes all links of the bridge forget a fault in the next cycle.
+    /// Clears the fault of all links of the bridge in the next cycle.
     pub fn retrain_bridge(&mut self) {
         self.retrain = true;
     }
 
-    /// Runs at most one job on each core (`units` and `jobs` are by number) until all are done; cores without one idle
-    /// meanwhile. Without jobs no time passes. Uses at most `threads` threads, including the caller's.
+    /// Runs at most one job on each core (`units` and `jobs` are by number) until all jobs end; a core without a job
+    /// idles. Without jobs no time passes. Uses at most `threads` threads, including the caller's.
     ///
     /// # Errors
-    /// That of the first core, by number, that fails; a broken rule at an end of a link.
+    /// The error of the first core, by number, that fails; a broken rule at an end of a link.
     pub(crate) fn run<U: HasCore + Send, J: Send, T: Send>(
         &mut self,
         units: &mut [U],
@@ -229,7 +229,7 @@ impl Lockstep {
                     loop {
                         worker.poll();
                         barrier.wait();
-                        // The caller's thread carries what was sent.
+                        // The caller's thread moves the lanes' outputs through cables and bridge.
                         barrier.wait();
                         if shared.done.load(Ordering::Relaxed) {
                             worker.poll();
@@ -279,7 +279,7 @@ impl Lockstep {
         Ok(results)
     }
 
-    /// Carries what all cores sent in a span to the receivers.
+    /// Carries the lanes of all cores in a span to the receivers.
     fn carry(&mut self) -> Result<()> {
         let mut sent = Vec::with_capacity(self.exchanges.len());
         for exchange in &self.exchanges {
@@ -334,7 +334,7 @@ fn lock(exchange: &Mutex<Exchange>) -> MutexGuard<'_, Exchange> {
 }
 
 impl Beside {
-    /// Passes on what cores, lanes and bridge did up to a cycle, and predicts the programs that have ended.
+    /// Passes on the events of cores, lanes and bridge up to a cycle, and predicts the programs that have ended.
     fn hear<U: HasCore>(&mut self, units: &mut [U], cables: &mut [Cable], now: u64) -> Result<()> {
         let mut happened: Vec<Happened> =
             units.iter_mut().map(|unit| unit.core_mut().take_happened().unwrap_or_default()).collect();
@@ -456,7 +456,7 @@ impl Meeting {
         Self { threads, arrived: AtomicUsize::new(0), met: AtomicUsize::new(0) }
     }
 
-    /// Orders memory: all see what others did before.
+    /// Orders memory: each thread sees the writes of the others before.
     fn wait(&self) {
         let met = self.met.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {

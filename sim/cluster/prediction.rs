@@ -19,7 +19,7 @@ const STEP: u64 = 1024;
 pub struct LinkedPrediction {
     model: LinkedModel,
     logs: Vec<PortLog>,
-    /// Cycles after which the search for an end is given up.
+    /// Number of cycles after which the search for an end fails.
     patience: u64,
 }
 
@@ -92,7 +92,7 @@ impl LinkedPrediction {
         }
     }
 
-    /// As [`Self::run`], without hearing the channels.
+    /// Like [`Self::run`], without the channels' events.
     pub(super) fn run_on(&mut self, now: u64, dimms: &[&Dimm]) {
         self.model.run_until(now, &mut replays(&mut self.logs, dimms));
     }
@@ -104,7 +104,7 @@ impl LinkedPrediction {
         self.end_of(core, now, &dimms(cores))
     }
 
-    /// As [`Self::end`], without hearing the channels.
+    /// Like [`Self::end`], without the channels' events.
     pub(super) fn end_of(&mut self, core: usize, now: u64, dimms: &[&Dimm]) -> Result<u64> {
         self.run_on(now, dimms);
         if let Some(end) = ended(&self.model, &self.logs[core], core) {
@@ -131,7 +131,7 @@ impl LinkedPrediction {
         self.logs[index] = PortLog::new(core.config(), core.cycle());
     }
 
-    /// Links of the bridge that forget a fault in the present cycle, up to which the model has to have run.
+    /// Links of the bridge that clear a fault in the present cycle. The model has to have run up to this cycle.
     pub fn set_bridge_retrain(&mut self, links: u32) {
         self.model.set_bridge_retrain(links);
     }

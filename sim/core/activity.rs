@@ -1,4 +1,5 @@
-//! Use of a core's DRAM: by the devices behind RTL, or by the cycle model, which lacks the bits on the bus.
+//! Use of a core's DRAM: counted by the device models of the RTL, or by the cycle model, which lacks the bits on the
+//! bus.
 
 use super::dimm::Dimm;
 use ndp_energy::{BankCounts, BusCounts, RankActivity};

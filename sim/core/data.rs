@@ -1,7 +1,7 @@
-//! What stands for the data of a modelled core: the functional model, or only what times depend on.
+//! Data of a modelled core: the functional model, or only data that times depend on.
 //!
 //! Times depend only on the entries of lists and on the selected elements. [`TimingOnly`] has just these: lists as the
-//! host wrote them, and selections told beforehand. It computes nothing, so what the host reads has no meaning.
+//! host wrote them, and selections given beforehand. It computes nothing, so the host reads meaningless values.
 
 use super::burst::Burst;
 use super::compare;

@@ -1,8 +1,9 @@
-//! Modelled cores on links: one cycle model of all of them, and who waits for what.
+//! Modelled cores on links: one cycle model of all of them, and the waits between their futures.
 //!
-//! A core's future says what its host does and for how long, and is pending until then; when every future is, all cores
-//! go on together. While a host has a request under way they go one cycle at a time. When all wait for ends of programs
-//! they go as far as the first end: the model runs ahead, and once more to that end if it ran too far.
+//! A core's future describes its host's actions and their times, and is pending until then; when every future is
+//! pending, all cores continue together. While a host has a request in flight they go one cycle at a time. When all
+//! wait for ends of programs they go as far as the first end: the model runs ahead, and once more to that end if it ran
+//! too far.
 
 use super::host::HostRequest;
 use super::modelled::{Node, Port};
@@ -26,7 +27,7 @@ pub(super) struct Ask {
 #[derive(Debug)]
 pub(crate) struct Hub {
     model: LinkedModel,
-    /// One for each core of the model, including those that stand for empty places at a bridge.
+    /// An entry for each core of the model, including placeholders for empty places at a bridge.
     nodes: Vec<Node>,
     asks: Vec<Option<Waiting>>,
     seen: Vec<Option<Seen>>,
@@ -98,7 +99,7 @@ impl Hub {
         self.model.cores()[core].is_busy()
     }
 
-    /// Runs all cores until one of the asks is over.
+    /// Runs all cores until one of the asks ends.
     pub fn advance(&mut self) {
         let now = self.model.cycle();
         for (core, node) in self.nodes.iter_mut().enumerate() {
@@ -152,7 +153,7 @@ impl Hub {
         cores.filter_map(|core| self.model.idle_since(core)).filter(|end| *end > now).min()
     }
 
-    /// Delivers the messages that have left; their receivers go on.
+    /// Delivers the messages that have left; their receivers continue.
     fn exchange(&mut self) {
         loop {
             let mut moved = false;

@@ -1,10 +1,10 @@
 //! The NDP core of a DIMM in lockstep with its DRAM and a host.
 //!
-//! Reading order: `pins` (ports), `dimm` (device ranks behind the pins), `activity` (their use), `simulated` (one edge
-//! of either clock after the other), `modelled` (cycle model and functional model instead), `data` (the latter, or what
-//! times depend on), `host` (requests and responses), [`NdpCore`], [`PartCycles`] (what each cycle counts for), `wire`
-//! (cores side by side on links), `recording` (what was observed), `program` (from image to result), `prediction` (the
-//! cycle model beside it), `compare` (result against functional model).
+//! Reading order: `pins` (ports), `dimm` (device ranks at the pins), `activity` (their use), `simulated` (one edge of
+//! either clock after the other), `modelled` (cycle model and functional model instead), `data` (the functional model,
+//! or only data that times depend on), `host` (requests and responses), [`NdpCore`], [`PartCycles`] (cycles by part of
+//! the core), `wire` (cores side by side on links), `recording` (observed events), `program` (from image to result),
+//! `prediction` (the cycle model beside it), `compare` (result against functional model).
 
 mod activity;
 mod burst;

@@ -1,7 +1,7 @@
 //! A core that is a model: cycles of the cycle model, data of the functional model or none ([`Data`]).
 //!
-//! The host is that of the RTL, cycle by cycle while it is active. The functional model executes instructions as soon
-//! as the core has taken them from the port; lists and selected elements are noted then for the cycle model.
+//! The host is the one of the RTL, cycle by cycle while it is active. The functional model executes instructions as
+//! soon as the core has taken them from the port; lists and selected elements are noted then for the cycle model.
 
 use super::activity;
 use super::burst::Burst;
@@ -34,7 +34,7 @@ pub(super) struct Alone {
     node: Node,
 }
 
-/// A core without its cycles: data, and what the host waits for.
+/// A core without its cycles: data, and the reason why the host waits.
 #[derive(Debug)]
 pub(super) struct Node {
     config: DesignConfig,
@@ -103,11 +103,11 @@ impl Modelled {
         self.look(|_, cycles| cycles.is_busy())
     }
 
-    /// As [`super::NdpCore::parts`].
+    /// See [`super::NdpCore::parts`].
     pub fn parts(&mut self) -> PartCycles {
         self.with(|_, cycles| {
             let mut parts = PartCycles::default();
-            // The first cycle's outputs are those of the reset.
+            // In the first cycle the outputs still have their reset values.
             parts.add(0, u64::from(cycles.cycle() > 0));
             cycles.busy_times().for_each(|(busy, cycles)| parts.add(busy.into(), cycles));
             parts
@@ -240,7 +240,7 @@ impl Node {
         !self.waiting.is_empty() || self.data.awaits_message()
     }
 
-    /// Executes what it can; returns whether anything was executed.
+    /// Executes all instructions that can run; returns whether there was one.
     pub fn execute(&mut self) -> bool {
         let mut moved = self.data.complete_receive();
         while let Some(code) = self.waiting.front() {
@@ -289,7 +289,7 @@ impl Node {
     }
 }
 
-/// The host at the port of a core, for as long as it does only what `Ask` says.
+/// The host at the port of a core, as long as it does only what `Ask` says.
 pub(super) struct Port<'a> {
     node: &'a mut Node,
     offered: Option<HostRequest>,

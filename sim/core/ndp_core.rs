@@ -50,7 +50,7 @@ pub struct CoreOptions {
     pub predict: bool,
     /// [`Backend::Cycles`] has no waves and no recordings.
     pub backend: Backend,
-    /// For [`Backend::Cycles`]: only data that times depend on; what the host reads has no meaning.
+    /// For [`Backend::Cycles`]: keeps only data that times depend on; the host reads meaningless values.
     pub timing_only: bool,
     pub form: Form,
     /// Compiler optimisation (`-O`) of the model; `None` for the default. Less is built faster and runs slower.
@@ -138,7 +138,7 @@ impl NdpCore {
         }
     }
 
-    /// For Verilog that differs from what is generated, such as a mutant.
+    /// For Verilog that differs from the generator's, such as a mutant.
     pub fn of_rtl(rtl: &Rtl, config: &DesignConfig, options: &CoreOptions) -> Result<Self> {
         Self::new(Engine::Rtl(Box::new(Simulated::open(rtl, config, options)?)), config, options)
     }
@@ -162,7 +162,7 @@ impl NdpCore {
         Ok(core)
     }
 
-    /// A warm reset: core and controllers start anew at any moment, the devices go on. Their rows stay open, their
+    /// A warm reset: core and controllers restart at any moment, the devices continue. Their rows stay open, their
     /// timers run, and they keep their contents, except for bursts being written: those become undefined.
     ///
     /// # Errors
@@ -223,7 +223,7 @@ impl NdpCore {
         self.options.timing_only && self.backend() == Backend::Cycles
     }
 
-    /// For a timing-only core: what its next selections will select, 32 elements each.
+    /// For a timing-only core: the results of its next selections, 32 elements each.
     pub(crate) fn set_selection_masks(&mut self, masks: impl Iterator<Item = u32>) {
         if let Engine::Cycles(model) = &mut self.engine {
             model.set_selection_masks(masks);
@@ -315,7 +315,7 @@ impl NdpCore {
         }
     }
 
-    /// Connects the link to other cores. From then on only futures run the core, no further than the others let it:
+    /// Connects the link to other cores. Afterwards only futures run the core, no further than the others let it:
     /// [`crate::cluster::lockstep`].
     pub fn connect(&mut self, exchange: Arc<Mutex<Exchange>>) {
         if let Some(rtl) = self.rtl_mut() {
@@ -447,7 +447,7 @@ impl NdpCore {
     }
 
     /// Lets the host of a modelled core read bursts (into `seen`, if there are data) or write them, all at once with
-    /// the cycles of [`Self::step`]. Returns `false`, without a cycle, if anything else may happen meanwhile.
+    /// the cycles of [`Self::step`]. Returns `false`, without a cycle, if anything else may happen in that time.
     pub(super) fn serve(&mut self, access: Access<'_>, seen: impl FnMut(u64, Burst)) -> bool {
         if self.is_busy() || self.recorder.is_some() || !self.host.rests() {
             return false;
@@ -467,7 +467,7 @@ impl NdpCore {
         matches!(&self.engine, Engine::Cycles(model) if model.linked().is_some())
     }
 
-    /// The result of `ask` once all cores of the hub have gone on.
+    /// The result of `ask` after all cores of the hub have run its cycles.
     async fn together(&mut self, ask: &Ask) -> Seen {
         let Engine::Cycles(model) = &self.engine else { return Seen::default() };
         let Some(linked) = model.linked() else { return Seen::default() };
@@ -500,8 +500,8 @@ impl NdpCore {
         }
     }
 
-    /// Drops what was recorded so far; with `commands` also records those to the DRAM. The core has to be idle, without
-    /// outstanding requests.
+    /// Drops the recording so far; with `commands` also records the commands to the DRAM. The core has to be idle,
+    /// without outstanding requests.
     pub fn begin_recording(&mut self, commands: bool) {
         match &mut self.engine {
             Engine::Rtl(rtl) => {
@@ -551,7 +551,7 @@ impl NdpCore {
         self.rtl().map(|rtl| &rtl.dimm)
     }
 
-    /// Core cycle in which everything sent so far is done, by the cycle model.
+    /// Core cycle in which the cycle model completes everything sent so far.
     pub(super) fn predicted_end(&mut self) -> Option<u64> {
         match &mut self.engine {
             Engine::Rtl(rtl) => Some(rtl.prediction.as_mut()?.end(&rtl.dimm)),
@@ -573,7 +573,7 @@ impl NdpCore {
     /// Reads a register through the host's port.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; a missing answer.
+    /// Errors of [`NdpCore::step`]; a missing answer.
     pub fn register(&mut self, number: u64) -> Result<Burst> {
         self.alone(async |core| core.register_async(number).await)
     }

@@ -16,7 +16,7 @@ pub struct PartCycles {
     pub list: u64,
     pub zero: u64,
     pub link: u64,
-    /// No part: instructions under way, writes to DRAM, waiting.
+    /// No part: instructions in flight, writes to DRAM, waiting.
     pub idle: u64,
 }
 

@@ -1,8 +1,8 @@
 //! The cycle model beside the simulated core: the host does the same at its port in the same cycles.
 //!
-//! Of the core's own actions the model sees only the elements selected by `select`, on which times depend. It runs
-//! after each program, from where it stood, so that windows, slots and refreshes stay aligned. Lists are read from the
-//! DRAM as they are after the program.
+//! The model sees only one kind of the core's own actions: the elements selected by `select`, on which times depend. It
+//! runs after each program, from where it stood, so that windows, slots and refreshes stay aligned. It reads lists from
+//! the DRAM as the program left them.
 
 use super::dimm::Dimm;
 use super::host::HostRequest;
@@ -60,7 +60,7 @@ pub struct PortCycle {
 pub(crate) struct PortLog {
     config: DesignConfig,
     origin: u64,
-    /// With the cycle of the first offer.
+    /// Requests with the cycle of the first offer.
     requests: VecDeque<(u64, Request)>,
     /// The last request is still being offered.
     offered: bool,

@@ -20,12 +20,12 @@ const POLL_CYCLES: u64 = 64;
 pub struct ProgramRun {
     /// Core cycle from which `cycles` counts.
     pub begin: u64,
-    /// From the first instruction's offer until the core is not busy any more.
+    /// Cycles from the first instruction's offer until the core is no longer busy.
     pub cycles: u64,
     /// Prediction of `cycles`, with [`super::CoreOptions::predict`] or a modelled core. Beside RTL the model only gets
     /// the host's requests of the session at their cycles.
     pub model_cycles: Option<u64>,
-    /// Without the `nop`s that fill the last burst.
+    /// Number of words without the `nop`s that fill the last burst.
     pub words: u32,
     pub parts: PartCycles,
     /// Use of the DRAM in these cycles, all ranks together.
@@ -56,11 +56,11 @@ impl NdpCore {
         Ok(())
     }
 
-    /// Sends instruction words and waits until the core is done. `between` may submit requests; it is called before
-    /// every cycle, but for a modelled core not while the host waits for the end.
+    /// Sends instruction words and waits until the core ends. `between` may submit requests; it is called before every
+    /// cycle, except while the host of a modelled core waits for the end.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; a core that never ends.
+    /// Errors of [`NdpCore::step`]; a core that never ends.
     pub fn run_words(&mut self, words: &[u128], mut between: impl FnMut(&mut Self)) -> Result<ProgramRun> {
         self.run_words_with(words, &mut between)
     }
@@ -128,7 +128,7 @@ impl NdpCore {
     /// Writes bursts through the host's port, and waits for all acknowledgements.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; a missing acknowledgement.
+    /// Errors of [`NdpCore::step`]; a missing acknowledgement.
     pub(crate) async fn write_async(&mut self, bursts: &[(u64, Burst)]) -> Result<()> {
         if self.serve(Access::Write(bursts), |_, _| {}) {
             return Ok(());
@@ -140,7 +140,7 @@ impl NdpCore {
     /// Reads bursts through the host's port; the result is by address, and empty for a core without data.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; a missing answer.
+    /// Errors of [`NdpCore::step`]; a missing answer.
     pub(crate) async fn read_async(&mut self, addresses: &[u64]) -> Result<HashMap<u64, Burst>> {
         let mut read = HashMap::with_capacity(if self.is_timing_only() { 0 } else { addresses.len() });
         if self.serve(Access::Read(addresses), |address, burst| _ = read.insert(address, burst)) {

@@ -1,6 +1,6 @@
-//! What a core did, as far as its ports show it: instructions, requests of the host, commands to the DRAM.
+//! Events at a core's ports: instructions, requests of the host, commands to the DRAM.
 //!
-//! The core's trace outputs are a cycle late, which is corrected here: all cycles are those of the event itself.
+//! The core's trace outputs are a cycle late, which is corrected here: each cycle is the cycle of the event itself.
 
 use super::burst::Burst;
 use super::dimm::Sample;
@@ -37,9 +37,9 @@ pub fn part_of(word: u128) -> Option<usize> {
 pub struct InstructionRecord {
     pub word: u128,
     pub taken: u64,
-    /// Handed to its part; an instruction without a part is complete then.
+    /// Cycle of its issue to a part; an instruction without a part completes in this cycle.
     pub started: Option<u64>,
-    /// First cycle in which its part was not busy any more.
+    /// First cycle in which its part was no longer busy.
     pub ended: Option<u64>,
     pub refused: Option<u64>,
 }

@@ -1,8 +1,8 @@
 //! A core in RTL with its device ranks: one edge of each clock, and the pins before it.
 //!
-//! Before a rising edge of the core's clock the host decides what it offers and takes; before one of the DRAM's clock
-//! the device ranks read the command pins and drive the data bus. All outputs of the core are registers, so the order
-//! does not matter.
+//! Before a rising edge of the core's clock the host decides which request it offers and whether it takes a response.
+//! Before a rising edge of the DRAM's clock the device ranks read the command pins and drive the data bus. All outputs
+//! of the core are registers, so the order does not matter.
 
 use super::dimm::Dimm;
 use super::host::{HostRequest, HostResponse};
@@ -30,7 +30,7 @@ pub(super) struct Simulated {
     pub model: Model,
     pub pins: CorePins,
     pub dimm: Dimm,
-    /// The cycle model of this core alone.
+    /// The cycle model of this core only.
     pub prediction: Option<Prediction>,
     pub dram_origin: u64,
     pub wire: Option<Wire>,
@@ -97,7 +97,7 @@ impl Simulated {
         Recorder::new(&self.config, self.model.cycle(), (self.model.clocks(), self.dram_origin))
     }
 
-    /// As [`super::NdpCore::step`].
+    /// See [`super::NdpCore::step`].
     pub fn step(&mut self, offered: Option<&HostRequest>, ready: bool) -> Result<Seen> {
         if let Some(wire) = &mut self.wire {
             let sent = self.pins.lanes(&self.model).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! A core's end of a link: it runs ahead by as many cycles as the lanes take, then waits for the others.
+//! A core's end of a link: it runs ahead by the lanes' latency in cycles, then waits for the others.
 //!
-//! The core hears in a cycle what was sent at least [`QUANTUM`] cycles before. So cores run [`QUANTUM`] cycles by
-//! themselves, on any thread, and then exchange what they sent; the result is that of lockstep. A program is a future
-//! that is pending while its core waits: [`crate::cluster::lockstep`].
+//! In each cycle the core receives lanes sent at least [`QUANTUM`] cycles before. So cores run [`QUANTUM`] cycles by
+//! themselves, on any thread, and then exchange their outputs; the result equals lockstep. A program is a future that
+//! is pending while its core waits: [`crate::cluster::lockstep`].
 
 use crate::error::waits;
 use crate::link::Lanes;
@@ -48,7 +48,7 @@ impl Wire {
         Some(heard)
     }
 
-    /// Whether the core may go on; takes the next span at the end of one.
+    /// Whether the core may continue; takes the next span at the end of one.
     pub fn is_ready(&mut self) -> bool {
         if self.at == QUANTUM {
             let Some(heard) = self.lock().heard.take() else { return false };

@@ -1,19 +1,19 @@
 //! When the clocks rise in a model that has two of them.
 //!
-//! Rising edge `n` of `clk_i` is at `n + 1/2` of its periods, that of `dram_clk_i` at `n` of its periods plus a phase
-//! (by default a tenth of a period), both rounded down to ps. In the same picosecond the DRAM's edge comes first,
-//! whatever the simulator. With 1000 and 625 ps the clocks meet at eight distances, at least 62 ps apart; without a
-//! common divisor at every distance.
+//! Rising edge `n` of `clk_i` is at `n + 1/2` of its periods. Rising edge `n` of `dram_clk_i` is at `n` of its periods
+//! plus a phase (by default a tenth of a period). Both are rounded down to ps. In the same picosecond the DRAM's edge
+//! comes first, whatever the simulator. With 1000 and 625 ps the clocks meet at eight distances, at least 62 ps apart;
+//! without a common divisor at every distance.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Edge {
-    /// Of `clk_i`.
+    /// Edge of `clk_i`.
     Core,
-    /// Of `dram_clk_i`.
+    /// Edge of `dram_clk_i`.
     Dram,
 }
 
-/// Periods of the two clocks, and where their edges lie. A model with one clock uses that of the core.
+/// Periods of the two clocks, and where their edges lie. A model with one clock uses the core's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
     core_ps: u64,

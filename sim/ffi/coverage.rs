@@ -12,10 +12,10 @@ use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// Environment variable: the folder for what all models of a process cover.
+/// Environment variable: the folder for the coverage of all models of a process.
 pub const COVERAGE: &str = "NDP_COVERAGE";
 
-/// The function of a library that writes counts, and what files of the library are called.
+/// The function of a library that writes counts, and the stem of the names of the library's files.
 #[derive(Clone, Copy)]
 pub(super) struct Counts {
     pub write: unsafe extern "C" fn(*mut raw::NdpModel, *const c_char),
@@ -55,7 +55,7 @@ impl Sink {
         Ok(Self { counts, file })
     }
 
-    /// Adds the counts of a model to those of its library, and writes them.
+    /// Adds the counts of a model to its library's counts, and writes them.
     ///
     /// # Safety
     /// The model is of the library, open, and used afterwards only to be closed.

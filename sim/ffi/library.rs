@@ -1,4 +1,4 @@
-//! Libraries of models: built when they are asked for, then loaded.
+//! Libraries of models: built on first use, then loaded.
 //!
 //! A library stays loaded until the program ends, so that a design that is opened again is found by its key.
 //! `ndp_verilate` builds and keeps libraries.
@@ -85,7 +85,7 @@ pub(super) fn load(rtl: &Rtl, variant: Variant) -> Result<Library> {
     if let Some(library) = known(&LOADED.lock().unwrap_or_else(PoisonError::into_inner)) {
         return Ok(library);
     }
-    // Not under the lock of the list: other models can be built meanwhile.
+    // Not under the lock of the list, so that other models can be built in the meantime.
     let built = cache.library(&unit, tools).map_err(failed)?;
     // SAFETY: `ndp_verilate` linked the library from the header that this program was built with (its text is part of
     // the key). Only the user or root may write it, and its checksum is right. Loading constructs Verilator's tables.

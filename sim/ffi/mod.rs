@@ -1,7 +1,7 @@
-//! The models behind a safe interface.
+//! A safe interface to the models.
 //!
 //! A [`Model`] is opened from a block ([`Rtl`]) in one of its forms ([`Form`]), and built if it is not in the cache.
-//! This module alone calls the C header `shim.h` and has `unsafe` code. Ports are looked up once ([`InputPort`],
+//! Only this module calls the C header `shim.h` and has `unsafe` code. Ports are looked up once ([`InputPort`],
 //! [`OutputPort`]) and then read and written in place, without a call. [`OpenOptions`] has the waves ([`WaveOptions`]).
 //!
 //! ```no_run

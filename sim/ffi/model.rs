@@ -5,7 +5,8 @@
 //! in the middle.
 //!
 //! A design with a port `dram_clk_i` has two clocks ([`super::Edge`]). [`Model::step`] goes on by one rising edge;
-//! before it, the outputs are what the edge will see, and [`Model::next_edge`] says whose inputs to set.
+//! before it, the outputs have the values that the edge will see, and [`Model::next_edge`] names the clock whose inputs
+//! to set.
 #![allow(unsafe_code)]
 
 use super::clocks::{Clocks, Edge, Schedule};
@@ -40,7 +41,7 @@ pub enum Form {
 static FORM: OnceLock<Form> = OnceLock::new();
 
 impl Form {
-    /// No effect after a model was opened.
+    /// Sets the default form; no effect after a model was opened.
     pub fn make_default(self) {
         FORM.get_or_init(|| self);
     }
@@ -67,8 +68,8 @@ pub struct OpenOptions {
     pub form: Form,
     /// Models without waves run another, faster variant of the same design.
     pub waves: Option<WaveOptions>,
-    /// Seed of random contents of registers and memories, instead of zeros: what a design computes after its reset must
-    /// not depend on them. Reproducible for one variant and Verilator version; the same for both models in lockstep.
+    /// Seed of random contents of registers and memories, instead of zeros: results after the reset must not depend on
+    /// them. Reproducible for one variant and Verilator version; the same for both models in lockstep.
     pub random_contents: Option<u32>,
     /// Periods of the clocks, and where their edges lie.
     pub clocks: Clocks,
@@ -120,8 +121,8 @@ pub struct Model {
     reference: Option<Box<Model>>,
 }
 
-// SAFETY: a C++ model owns all of its state, its context included, and shim.cpp leaves no pointer to it behind in
-// the thread that made it. It is not `Sync`, and everything that changes it takes `&mut self`.
+// SAFETY: a C++ model owns all of its state, its context included, and shim.cpp leaves no pointer to it in the thread
+// that made it. It is not `Sync`, and everything that changes it takes `&mut self`.
 unsafe impl Send for Model {}
 
 impl Model {
@@ -251,25 +252,25 @@ impl Model {
     }
 
     /// # Errors
-    /// No such input; the message lists those of the design.
+    /// No such input; the message lists the design's inputs.
     pub fn input(&self, name: &str) -> Result<InputPort> {
         self.find(name, false, None).map(InputPort)
     }
 
     /// # Errors
-    /// No such output; the message lists those of the design.
+    /// No such output; the message lists the design's outputs.
     pub fn output(&self, name: &str) -> Result<OutputPort> {
         self.find(name, true, None).map(OutputPort)
     }
 
     /// # Errors
-    /// As [`Model::input`], and a port of another width.
+    /// Errors of [`Model::input`], and a port of another width.
     pub fn input_of_width(&self, name: &str, width: u32) -> Result<InputPort> {
         self.find(name, false, Some(width)).map(InputPort)
     }
 
     /// # Errors
-    /// As [`Model::output`], and a port of another width.
+    /// Errors of [`Model::output`], and a port of another width.
     pub fn output_of_width(&self, name: &str, width: u32) -> Result<OutputPort> {
         self.find(name, true, Some(width)).map(OutputPort)
     }
@@ -321,7 +322,7 @@ impl Model {
     /// Drives words of 64 bits, least significant first.
     ///
     /// # Panics
-    /// As [`Model::set_words`]; beyond 512 bits.
+    /// Like [`Model::set_words`]; beyond 512 bits.
     #[inline]
     pub fn set_longs(&mut self, port: InputPort, longs: &[u64]) {
         let mut words = [0; 16];
@@ -334,7 +335,7 @@ impl Model {
     /// Reads words of 64 bits, least significant first.
     ///
     /// # Panics
-    /// As [`Model::get_words`]; beyond 512 bits.
+    /// Like [`Model::get_words`]; beyond 512 bits.
     #[inline]
     pub fn get_longs<const N: usize>(&self, port: OutputPort) -> [u64; N] {
         let mut words = [0; 16];
@@ -522,7 +523,7 @@ impl Model {
     }
 
     /// # Panics
-    /// If a property failed: the design, or what drives its inputs, is wrong.
+    /// If a property failed: the design or the driver of its inputs is wrong.
     #[inline]
     fn check_properties(&self) {
         if self.property_failures() != 0 && !self.counts_failures {
@@ -570,7 +571,7 @@ impl Model {
         waves.finish(begun.map_or(self.cycle, |cycle| cycle.max(self.cycle)), self.last_dump_ps)
     }
 
-    /// Shows what fell before the edge first, and the inputs for it a little before, if there is time.
+    /// Shows earlier falling edges first, and the inputs for the rising edge a little before it, if there is time.
     #[cold]
     fn rise_with_waves(&mut self, edge: Edge, time: u64) {
         let mut falls = std::mem::take(&mut self.falls);
@@ -659,8 +660,8 @@ impl Model {
     /// The VCD text since the last pass; `None` if some of it was lost.
     fn drain(&self) -> Option<&[u8]> {
         let mut length = 0;
-        // SAFETY: the model was opened with waves; the text stays where it is until the next call that changes
-        // the model, all of which need `&mut self` or come after the last use of this slice.
+        // SAFETY: the model was opened with waves; the text stays where it is until the next call that changes the
+        // model. Each such call needs `&mut self` or comes after the last use of this slice.
         unsafe {
             let data = self.library.shim.ndp_trace_data(self.raw.as_ptr(), &mut length);
             (!data.is_null()).then(|| std::slice::from_raw_parts(data, length))
@@ -679,7 +680,7 @@ impl Drop for Model {
         // An incomplete file is reported only by `close_waves`.
         let _ = self.close_waves();
         if let Some(covered) = &self.covered {
-            // SAFETY: the counts are those of the model's library; nothing follows but its end.
+            // SAFETY: the counts belong to the model's library; the model is only closed after this.
             unsafe { covered.write(self.raw) };
         }
         // SAFETY: opened in `open`, closed only here.

@@ -73,7 +73,7 @@ impl Slot {
             return;
         }
         for (index, word) in words.iter_mut().enumerate() {
-            // SAFETY: beyond 64 bits `new` promises an array of as many words as the width needs.
+            // SAFETY: beyond 64 bits `new` promises an array with enough words for the width.
             *word = unsafe { self.data.cast::<u32>().add(index).read() };
         }
     }
@@ -87,7 +87,7 @@ impl Slot {
             return self.write(value.sum());
         }
         for (index, word) in words.iter().enumerate() {
-            // SAFETY: beyond 64 bits `new` promises an array of as many words as the width needs.
+            // SAFETY: beyond 64 bits `new` promises an array with enough words for the width.
             unsafe { self.data.cast::<u32>().add(index).write(*word) };
         }
     }
@@ -110,7 +110,7 @@ impl Slot {
         }
         for index in 0..self.words() {
             let word = value.checked_shr(32 * index as u32).unwrap_or(0) as u32;
-            // SAFETY: beyond 64 bits `new` promises an array of as many words as the width needs.
+            // SAFETY: beyond 64 bits `new` promises an array with enough words for the width.
             unsafe { self.data.cast::<u32>().add(index).write(word) };
         }
     }

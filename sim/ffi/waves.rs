@@ -54,7 +54,7 @@ impl WaveSink {
     /// With two clocks: how long before an edge its inputs are shown, if the other clock's last edge is not nearer.
     pub(super) const SETTLED_PS: u64 = 10;
 
-    /// `period_ps` is that of `clk_i`.
+    /// `period_ps` is the period of `clk_i`.
     pub(super) fn create(options: &WaveOptions, period_ps: u64) -> Result<Self> {
         let (path, start) = (options.path.clone(), options.start_cycle);
         if let Some(stop) = options.stop_cycle

@@ -25,7 +25,7 @@ pub struct AttentionRun {
     pub append: ProgramFigures,
     pub attend: ProgramFigures,
     pub products: u64,
-    /// Of the scores; the contexts take as many.
+    /// MACs of the scores; the contexts take the same number.
     pub macs: u64,
 }
 
@@ -123,7 +123,8 @@ impl GemvUnit {
         Ok(AttentionRun { context, keys, values, append, attend, products, macs })
     }
 
-    /// Places the cache of a span, with the positions before it; those of the span get contents that are never stored.
+    /// Places the cache of a span, with the positions before it; the span's own positions get contents that are never
+    /// stored.
     fn prepare(&mut self, op: &AttentionOp<'_>, cut: &HeadCut, span: &AttentionSpan<'_>) -> Result<()> {
         let cache = self.caches.entry(op, cut, span.sequence)?;
         let (held, groups) = (cache.held.min(span.position), cache.groups.clone());
@@ -200,7 +201,7 @@ impl GemvUnit {
         Ok(places.into_iter().map(|place| self.fetched(place)).collect())
     }
 
-    /// To a row of the same matrix on another DIMM.
+    /// Copies a row to a row of the same matrix on another DIMM.
     pub(crate) fn copy_row(
         &mut self,
         (layout, row): (&MatrixLayout, u32),

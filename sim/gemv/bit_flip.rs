@@ -1,4 +1,4 @@
-//! A deliberate error: one wrong bit in what the hardware gets or returns. Tests, and a hidden option of the binary,
+//! A deliberate error: one wrong bit in an input or result of the hardware. Tests, and a hidden option of the binary,
 //! expect the check to find it. The reference never sees it.
 
 /// Flips one bit, once, in the first product that has such a row and column or batch index.

@@ -110,7 +110,7 @@ impl Part {
         }
     }
 
-    /// A part without data: as many bytes, all zero.
+    /// A part without data: the same number of bytes, all zero.
     pub(crate) fn timing_only(
         format: MergeFormat,
         config: &DesignConfig,
@@ -167,8 +167,8 @@ pub(crate) struct Selected {
 
 pub(crate) type NeuronMap = Vec<Vec<u32>>;
 
-/// Exported sums of a batch: those of the bursts of [`ExportedSums::bursts`] that hold a column's sum, in that order.
-/// Short rows leave most of a wave empty, which need not travel.
+/// Exported sums of a batch: the bursts of [`ExportedSums::bursts`] that hold a column's sum, in that order. Short rows
+/// leave most of a wave empty, which need not travel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialSums(Vec<Burst>);
 
@@ -185,7 +185,7 @@ impl PartialSums {
         let mut words = vec![vec![0u128; exported.slices() as usize]; exported.words() as usize];
         for (index, sum) in (0..).zip(sums) {
             let place = places.locate(index / cols, index % cols);
-            // A tail is held by several ranks, whose sums are added when they are rounded: one rank gets all of it.
+            // Several ranks hold a tail, and its rounding adds their sums: one rank gets all of it.
             let slice = place.ranks.trailing_zeros() * gemv.units_per_rank() + place.tile;
             words[(place.word * gemv.lanes() + place.lane) as usize][slice as usize] = format.to_word(sum);
         }
@@ -246,8 +246,8 @@ fn held_bursts(
     place.bursts().zip(full).filter(|(_, full)| *full).map(|(burst, _)| burst)
 }
 
-/// Bursts with a sum of a column of `cut`, as runs that are the same in several ranks. The rest need not travel: nobody
-/// uses what `import` adds of it.
+/// Bursts with a sum of a column of `cut`, as runs that are the same in several ranks. The rest need not travel:
+/// `import` adds it to sums that nobody uses.
 fn full_ranges(config: &DesignConfig, place: &ExportedSums, batch: u32, cut: &Cut) -> Vec<RowRange> {
     let held = held_bursts(config, place, batch, cut);
     let mut full: Vec<(u32, u32)> = held.map(|burst| (burst.place.rank, burst.place.burst)).collect();
@@ -333,7 +333,7 @@ impl GemvUnit {
     /// Lets the next program begin with an AXPY whose sums stay in the buffer.
     ///
     /// # Errors
-    /// As [`GemvUnit::product`]; a product of several tiles or passes.
+    /// Errors of [`GemvUnit::product`]; a product of several tiles or passes.
     pub(crate) async fn begin_partial(&mut self, product: &Product<'_>) -> Result<()> {
         let config = self.core.config().clone();
         let (sizes, epilogue) = (product.sizes()?, Epilogue::default());
@@ -389,7 +389,7 @@ impl GemvUnit {
         Ok(places)
     }
 
-    /// Reads from the monitor what the last program selected; `places` are the rows of each 32 elements.
+    /// Reads the last program's selection from the monitor; `places` are the rows of each 32 elements.
     pub(crate) async fn selected(&mut self, places: &[Vec<u32>]) -> Result<Selected> {
         let of_register = MONITOR_BYTES / 4;
         let registers = places.len().div_ceil(of_register);

@@ -35,7 +35,7 @@ impl GemvUnit {
         let rows: Vec<u32> = order.iter().map(row).collect();
         let places: Vec<Vec<u32>> = rows.chunks(BEAT_ELEMS as usize).map(<[u32]>::to_vec).collect();
         let predicted = self.selected(&places).await?.rows;
-        // Predicted rows come first; what is stored after them has to be +0.
+        // Predicted rows come first; the values stored after them have to be +0.
         let is_predicted: HashSet<u32> = predicted.iter().copied().collect();
         order.sort_by_key(|at| !is_predicted.contains(&row(at)));
         let bits = self.collect(Mode::Dot, &sizes, &plan, &order).await?;

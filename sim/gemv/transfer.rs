@@ -96,7 +96,7 @@ impl GemvUnit {
     /// Lets cycles pass without the host.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; more cycles than the watchdog allows.
+    /// Errors of [`NdpCore::step`]; more cycles than the watchdog allows.
     pub(crate) async fn pass_async(&mut self, cycles: u64) -> Result<()> {
         let allowed = self.core.watchdog_cycles();
         for _ in 0..cycles.min(allowed) {

@@ -1,7 +1,7 @@
 //! A simulated NDP core as a machine for products: operands into its DRAM, a program, results out of it.
 //!
-//! Weights are in DRAM before a product: a model's since its image was loaded, those of a single product by backdoor
-//! access. Vectors, lists, instructions and results go through the host's port.
+//! Weights are in DRAM before a product: a model's since its image was loaded, a single product's by backdoor access.
+//! Vectors, lists, instructions and results go through the host's port.
 
 use super::bit_flip::BitFlip;
 use super::check::ends_in_zeros;
@@ -41,8 +41,8 @@ pub struct GemvOptions {
     /// Whether to fill [`ProgramFigures::records`].
     pub log_instructions: bool,
     pub flip: Option<BitFlip>,
-    /// Before a program, overwrite the places of its results, so that old ones cannot pass; afterwards, read back what
-    /// it appended to caches. No cycles of a program, but the port is busy.
+    /// Before a program, overwrite the places of its results, so that old ones cannot pass; afterwards, read back the
+    /// entries that it appended to caches. No cycles of a program, but the port is busy.
     pub audit: bool,
     /// Without data: estimate the cycles of programs like those that ran before.
     pub estimate: bool,
@@ -71,8 +71,8 @@ impl Default for GemvOptions {
     }
 }
 
-/// The right to write weights by backdoor access. A unit is opened with one; whoever drops it only has the pins of the
-/// core from then on.
+/// The right to write weights by backdoor access. A unit is opened with one; whoever drops it has only the core's pins
+/// afterwards.
 #[derive(Debug)]
 pub struct Backdoor(());
 
@@ -92,7 +92,7 @@ pub struct ProgramFigures {
     pub counters: Counters,
     /// Use of the DRAM in these cycles, all ranks together.
     pub dram: DramUse,
-    /// With [`GemvOptions::log_instructions`].
+    /// Instructions, with [`GemvOptions::log_instructions`].
     pub records: Vec<InstructionRecord>,
 }
 
@@ -156,7 +156,7 @@ pub struct GemvUnit {
     begun: Option<Begun>,
     /// Programs with the host's writes before each; the last one has no instructions yet.
     logged: Option<Vec<LoggedProgram>>,
-    /// The last program was estimated: its operands are not written, its results are not read.
+    /// The last program was estimated: its operands are not written, and its results are not read.
     skipped: bool,
 }
 
@@ -167,7 +167,7 @@ pub(super) struct Kept {
     pub lists: Option<Vec<(u32, u32, u32)>>,
     /// Rows in the order of the lists; after a prediction the predicted ones first.
     pub rows: Vec<u32>,
-    /// Masks in the monitor before those of the coming selections.
+    /// Number of masks in the monitor before the coming selections.
     pub earlier_masks: usize,
     /// The DRAM without the lists.
     pub map: DimmMap,
@@ -176,7 +176,7 @@ pub(super) struct Kept {
 #[derive(Clone, Debug, Default)]
 pub struct LoggedProgram {
     pub label: String,
-    /// With the host's writes since the program before.
+    /// The program, with the host's writes since the one before.
     pub program: Program,
 }
 
@@ -329,7 +329,7 @@ impl GemvUnit {
             }
         };
         // The host chooses the order of the list: neighbours open different banks. For two products the second matrix
-        // decides, whose rows are chosen among those of the first.
+        // decides; its rows are chosen among the first one's.
         let layouts: Vec<&MatrixLayout> = match kept {
             Some((_, next)) => vec![next],
             None => plan.matrices.iter().map(|(_, layout)| layout).collect(),
@@ -351,7 +351,7 @@ impl GemvUnit {
     }
 
     /// # Errors
-    /// A refused instruction; a broken timing rule; else as [`NdpCore::run_words`].
+    /// A refused instruction; a broken timing rule; otherwise errors of [`NdpCore::run_words`].
     pub(crate) async fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures> {
         let (mut all, mut selections) = (Vec::new(), Vec::new());
         if let Some(begun) = self.begun.take() {

@@ -36,7 +36,7 @@ impl PimChannel {
     /// Opens a channel, in reset for [`RESET_CLOCKS`].
     ///
     /// # Errors
-    /// As [`Model::open`]; a missing port.
+    /// Errors of [`Model::open`]; a missing port.
     pub fn open(rtl: &Rtl, options: &OpenOptions) -> Result<Self> {
         let mut model = Model::open(rtl, options)?;
         model.reset(RESET_CLOCKS);

@@ -43,7 +43,7 @@ pub struct Controlled {
     pub loads: VecDeque<Column>,
     /// Columns read by requests, results, sums.
     pub read: [Vec<Column>; 3],
-    /// Of 256 clocks, those that offer nothing new: requests, operations, columns to write, columns to load.
+    /// Clocks in 256 that offer nothing new: requests, operations, columns to write, columns to load.
     pub stalls: [u64; 4],
     /// Requests whose commands were all given.
     pub requests_done: u64,
@@ -105,7 +105,7 @@ impl Controlled {
         Self::of_rtl(&rtl(config, Self::BLOCK)?, channel.as_ref(), config, boundary, seed, waves)
     }
 
-    /// For Verilog that differs from what is generated, such as mutants.
+    /// For Verilog that differs from the generator's, such as mutants.
     pub fn of_rtl(
         controller: &Rtl,
         channel: Option<&Rtl>,
@@ -360,7 +360,7 @@ impl Controlled {
     /// Steps until idle, and a little longer for the bus. Returns the clock in which it became idle.
     ///
     /// # Errors
-    /// As [`Controlled::step`]; no progress for a long time.
+    /// Errors of [`Controlled::step`]; no progress for a long time.
     pub fn drain(&mut self) -> Result<u64> {
         self.last_progress = self.clock;
         self.step()?;

@@ -21,7 +21,7 @@ const OTHER: &str = "closing and refresh";
 
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Clock 0 is that of the first command.
+    /// Clock 0 is the first command's.
     pub commands: Vec<(u64, HbmCommand)>,
     /// From the first command to the last data on the bus.
     pub clocks: u64,
@@ -111,7 +111,7 @@ fn bars(scenario: &Scenario, config: &HbmConfig, lanes: usize) -> Vec<Bar> {
     let groups = config.bank_groups() as usize;
     let (multipliers, data) = (lanes - 2, lanes - 1);
     let mut bars = Vec::new();
-    // Open rows with their begin, the host's and those of PIM.
+    // Open rows with their begin: the host's and PIM's.
     let mut open: Vec<Option<(u64, String)>> = vec![None; 2 * groups];
     let close = |bars: &mut Vec<Bar>, open: &mut Vec<Option<(u64, String)>>, which: usize, at: u64| {
         if let Some((from, tip)) = open[which].take() {

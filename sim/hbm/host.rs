@@ -26,7 +26,7 @@ impl Hosted {
         Ok(Self::new(Controlled::open(config, Self::boundary(config), channel, 1, waves)?))
     }
 
-    /// For Verilog of a controller that differs from what is generated, such as a mutant.
+    /// For Verilog of a controller that differs from the generator's, such as a mutant.
     pub fn of_rtl(controller: &Rtl, config: &HbmConfig) -> Result<Self> {
         let (boundary, waves) = (Self::boundary(config), ControlledWaves::default());
         Ok(Self::new(Controlled::of_rtl(controller, None, config, boundary, 1, waves)?))

@@ -18,12 +18,12 @@ pub struct Lockstep {
 }
 
 impl Lockstep {
-    /// Both sides hold zeros.
+    /// The RTL and the device model start with zeros.
     pub fn open(config: &HbmConfig, options: &OpenOptions) -> Result<Self> {
         Self::of_rtl(&rtl(config, PimChannel::BLOCK)?, config, options)
     }
 
-    /// For Verilog that differs from what is generated, such as a mutant.
+    /// For Verilog that differs from the generator's, such as a mutant.
     pub fn of_rtl(rtl: &Rtl, config: &HbmConfig, options: &OpenOptions) -> Result<Self> {
         let mut device = PseudoChannel::new(config)?;
         device.keep_violations(usize::MAX);

@@ -32,7 +32,7 @@ pub struct Channel {
     burst: (u64, u32),
     flipped: u64,
     cycle: u64,
-    /// Cycles by which the output is heard later; only events include it.
+    /// Extra delay of the output at the receiver, in cycles; only events include it.
     later: u64,
     events: Option<Vec<ChannelEvent>>,
 }
@@ -72,7 +72,7 @@ impl Channel {
         self.lanes.len() as u64
     }
 
-    /// Delays in bits, at least one word; words under way are lost.
+    /// Delays in bits, at least one word; words in flight are lost.
     pub fn set_delays(&mut self, bits: &[u32]) {
         for (lane, bits) in self.lanes.iter_mut().zip(bits) {
             // A word comes out of the two oldest ones.
@@ -87,15 +87,15 @@ impl Channel {
         }
     }
 
-    /// Cycles by which receivers hear the output later. Call before recording.
+    /// Extra delay of the output at the receiver, in cycles. Call before recording.
     pub fn set_later(&mut self, cycles: u64) {
         self.later = cycles;
     }
 
-    /// Records what the channel does from now, for predictions.
+    /// Starts to record the channel's events, for predictions.
     pub fn record(&mut self) {
         let delays = self.lanes.iter().map(|lane| {
-            // One word more is under way than the delay has.
+            // One word more is in flight than the delay has.
             (lane.words.len() as u32 - 1 + self.later as u32) * LANE_BITS + lane.shift
         });
         self.events = Some(vec![ChannelEvent::Delays(self.cycle, delays.collect())]);
@@ -120,7 +120,7 @@ impl Channel {
         self.gap = self.draw_gap();
     }
 
-    /// Noise on all lanes; what is sent meanwhile is lost.
+    /// Noise on all lanes; words sent during it are lost.
     pub fn cut(&mut self, cycles: u64) {
         self.cut = cycles;
     }
@@ -135,7 +135,7 @@ impl Channel {
         self.lanes[lane as usize].dead = dead;
     }
 
-    /// Stops a lane for some cycles, with noise meanwhile; from then on it is later by as many.
+    /// Stops a lane for some cycles, with noise; afterwards it is later by this number of cycles.
     pub fn stall(&mut self, lane: u32, cycles: u64) {
         self.lanes[lane as usize].stalled = cycles;
     }
@@ -160,7 +160,7 @@ impl Channel {
         self.random.next_u64() as u32 & MASK
     }
 
-    /// Takes what is sent, returns what arrives.
+    /// Takes the sent words, returns the words that arrive.
     pub fn step(&mut self, sent: &Lanes) -> Lanes {
         let mut out = [0; 8];
         let mut right = [0; 8];
@@ -230,7 +230,7 @@ impl Channel {
 mod tests {
     use super::*;
 
-    /// Bit `n` of a lane's stream is that of a generator.
+    /// A generator gives each bit of a lane's stream.
     fn words(count: usize, seed: u64) -> Vec<Lanes> {
         let mut random = SplitMix64::new(seed);
         (0..count).map(|_| std::array::from_fn(|_| random.next_u64() as u32 & MASK)).collect()

@@ -1,4 +1,4 @@
-//! Beats that are sent, and the check of what arrives.
+//! Sent beats, and the check of the beats that arrive.
 //!
 //! A flow is an endless sequence of beats between two DIMMs, each a function of the flow's number and its own. So the
 //! receiver needs no copy: the next beat of every flow is known, and any other was lost, repeated, changed or
@@ -98,7 +98,7 @@ pub struct Inbox {
     node: u32,
     /// Next beat of each flow to this DIMM, by source.
     pub cursors: Vec<Option<Cursor>>,
-    /// Sources whose flow may, once, skip beats or begin anew: after a reset.
+    /// Sources whose flow may, once, skip beats or restart: after a reset.
     pub lenient: Vec<bool>,
     pub beats: u64,
     pub flits: u64,

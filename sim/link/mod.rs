@@ -1,5 +1,5 @@
 //! DIMM-links in simulation: [`channel`] is the eight SerDes lanes with errors, skew, stalls and cuts; [`pins`] the
-//! ports of a link's end; [`flow`] the sent beats and the check of what arrives; [`probe`] checks the protocol on the
+//! ports of a link's end; [`flow`] the sent beats and the check of received ones; [`probe`] checks the protocol on the
 //! lanes with a decoder of its own; [`bridge`] is a bridge; [`network`] puts links together. Nothing is shared with
 //! `hdl`.
 

@@ -16,7 +16,7 @@ pub const LATENCY: u32 = 12;
 
 pub const END: &str = "link_controller";
 
-/// An error injected between a link and the check of what arrives.
+/// An error injected between a link and the check of received beats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryFault {
     Corrupt,
@@ -28,7 +28,7 @@ pub enum DeliveryFault {
 /// Both directions between two ends, with a watcher for each.
 #[derive(Clone, Debug)]
 pub struct Cable {
-    /// From the first end to the second, and back.
+    /// Channels from the first end to the second, and back.
     pub channels: [Channel; 2],
     /// Watchers, by the end that sends.
     pub probes: [Probe; 2],
@@ -36,7 +36,7 @@ pub struct Cable {
 }
 
 impl Cable {
-    /// Without skew or errors.
+    /// A cable without skew or errors.
     pub fn new(names: [String; 2], config: &LinkConfig, seed: u64) -> Self {
         Self {
             channels: [0, 1].map(|d| Channel::new(config.lanes(), LATENCY, seed * 2 + d)),
@@ -88,7 +88,7 @@ pub struct Network {
 
 impl Network {
     /// # Errors
-    /// As [`Model::open`](crate::ffi::Model::open).
+    /// Errors of [`Model::open`](crate::ffi::Model::open).
     pub fn pair(config: &DesignConfig, seed: u64) -> Result<Self> {
         let end = rtl(config, END)?;
         Self::open([&end; 2], 2, config.link(), seed)
@@ -118,7 +118,7 @@ impl Network {
     }
 
     /// Compares a pair with the cycle model from its first cycle: all handshakes, status outputs and counters. The
-    /// model gets what is offered and taken, and what the channels do. No end may be reset.
+    /// model gets the offered and taken beats, and the channels' events. No end may be reset.
     ///
     /// # Panics
     /// With a bridge, or after the first cycle.
@@ -200,7 +200,7 @@ impl Network {
         let Some(model) = &mut self.prediction else { return Ok(()) };
         let mut inputs = [EndInputs::default(); 2];
         for (n, node) in self.nodes.iter().enumerate() {
-            // The other end sends what this one hears.
+            // The other end sends the lanes that this end receives.
             for event in self.cables[0].channels[1 - n].take_events() {
                 match event {
                     ChannelEvent::Delays(cycle, bits) => model.set_delays(n, cycle, &bits),
@@ -250,7 +250,7 @@ impl Network {
     }
 
     /// # Errors
-    /// As [`Network::step`]; no arrival for `patience` cycles.
+    /// Errors of [`Network::step`]; no arrival for `patience` cycles.
     pub fn drain(&mut self, patience: u64) -> Result<()> {
         self.last_delivery = self.cycle;
         while self.missing() > 0 {
@@ -285,7 +285,7 @@ impl Network {
     /// Reads one counter per cycle.
     ///
     /// # Errors
-    /// As [`Network::step`]; a difference from the cycle model.
+    /// Errors of [`Network::step`]; a difference from the cycle model.
     pub fn counters(&mut self, node: usize) -> Result<[u64; COUNTERS.len()]> {
         let mut values = [0; COUNTERS.len()];
         for (number, value) in (0..).zip(&mut values) {

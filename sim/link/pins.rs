@@ -60,7 +60,7 @@ fn unpack(words: &[u32; 7]) -> Lanes {
 pub struct ControllerStatus {
     pub up: bool,
     pub fault: bool,
-    /// Bit 0: nothing heard, bit 1: nothing acknowledged.
+    /// Bit 0: nothing received; bit 1: nothing acknowledged.
     pub cause: u32,
     pub peer_fault: bool,
     /// Lanes with found markers, one bit each.
@@ -85,9 +85,9 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct Endpoint {
     pub model: Model,
-    /// Flows, and the number of beats left of each. The first one goes on at the next cycle.
+    /// Flows, and the number of beats left of each. The first one continues at the next cycle.
     pub sources: Vec<(Cursor, u64)>,
-    /// Of 256 cycles, those in which the source offers nothing, and the sink takes nothing.
+    /// Cycles in 256 in which the source offers nothing, and the sink takes nothing.
     pub stalls: [u64; 2],
     /// Last cycle's ports, if `observed`.
     pub seen: Option<Seen>,
@@ -116,7 +116,7 @@ impl Endpoint {
     /// Opens a `link_controller` with random register contents, after reset.
     ///
     /// # Errors
-    /// As [`Model::open`]; a missing port.
+    /// Errors of [`Model::open`]; a missing port.
     pub fn open(rtl: &Rtl, config: &LinkConfig, node: u32, seed: u64) -> Result<Self> {
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
         let mut model = Model::open(rtl, &options)?;

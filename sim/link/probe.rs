@@ -126,7 +126,7 @@ impl Probe {
         if fields.kind != 1 && bits[72..72 + self.config.payload_bits() as usize].contains(&true) {
             return Err("payload in a flit that has none".to_owned());
         }
-        // Before both sides know each other, and up to the first ordinary flit, only the number counts.
+        // Before both sides have seen each other, and up to the first ordinary flit, only the number counts.
         if fields.kind >= 2 {
             self.said = Said::default();
             return Ok(());
@@ -138,7 +138,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Acknowledgements and credits only grow, up to what there is.
+    /// Acknowledgements and credits only grow, up to the sent flits and the places in the buffer.
     fn numbers(&mut self, fields: &Fields, peer: Said) -> Result<(), String> {
         let Fields { ack, limit, .. } = *fields;
         let behind = |old: Option<u8>, new: u8| old.is_some_and(|old| new.wrapping_sub(old) >= 128);
@@ -186,7 +186,7 @@ impl Probe {
         if sequence.wrapping_sub(newest) < 128 {
             return Err(format!("flit {sequence}, and {newest} is next"));
         }
-        // An acknowledged flit may be under way once more while its place is refilled; nobody takes it.
+        // An acknowledged flit may be in flight once more while its place is refilled; nobody takes it.
         let acknowledged = peer.ack.is_some_and(|ack| ack.wrapping_sub(sequence).wrapping_sub(1) < 127);
         match self.sent.iter().find(|(number, _)| *number == sequence) {
             Some((_, before)) if *before != content && !acknowledged => {

@@ -1,7 +1,7 @@
 //! Recordings of a core or a system as files: text for people and comparisons, a timeline for ui.perfetto.dev.
 //!
-//! Downstream of [`crate::core::Recording`]. Times are those of the waves, at the rising edge of an event. Output is
-//! the same from run to run.
+//! Downstream of [`crate::core::Recording`]. Times match the waves, at the rising edge of an event. Output is the same
+//! from run to run.
 
 mod commands;
 mod system;

@@ -3,9 +3,9 @@
 //!
 //! Processes: critical path, GPU, bus (a track per direction, one for neurons copied to the GPU), channels, links (a
 //! track per DIMM and direction, one for migrating neurons), and each DIMM (programs, front end, parts of its core).
-//! Devices have a counter of their power. Instructions are those of the simulated core, moved to the time of the
-//! system; times of GPU, bus and links follow from bandwidths. Events name token, layer and operation; programs also
-//! their number and first core cycle, which waves and command traces count.
+//! Devices have a counter of their power. Instructions come from the simulated core, moved to the time of the system;
+//! times of GPU, bus and links follow from bandwidths. Events name token, layer and operation; programs also their
+//! number and first core cycle, which waves and command traces count.
 
 use super::timeline::fields_of;
 use crate::core::{PARTS, part_of};
@@ -26,7 +26,7 @@ const FIRST_DIMM: u32 = 6;
 /// After all DIMMs; only if the host takes any time.
 const HOST: u32 = 1000;
 const SSD: u32 = 1001;
-/// Tracks of the bus and the links for what the scheduler moves.
+/// Tracks of the bus and the links for the scheduler's moves.
 const UPLOADS: u32 = 2;
 const MIGRATIONS: u32 = 0;
 
@@ -55,7 +55,7 @@ pub struct SystemTimeline<'a> {
     pub path: &'a [Segment],
     /// Per token, drawn from its first projection, in which moves are hidden.
     pub moves: &'a [Moves],
-    /// One counter per device.
+    /// A power counter for each device.
     pub power: &'a [Power],
 }
 

@@ -1,7 +1,7 @@
 //! The timeline of a core.
 //!
-//! Processes: the core (front end and parts), the host (as many tracks as concurrent requests), and each rank (data
-//! bus, refreshes, open rows of each bank). Each rank has counters of its power between samples.
+//! Processes: the core (front end and parts), the host (a track for each concurrent request), and each rank (data bus,
+//! refreshes, open rows of each bank). Each rank has counters of its power between samples.
 
 use super::commands::Rows;
 use crate::core::{InstructionRecord, PARTS, Recording, part_of};
@@ -21,7 +21,7 @@ const CORE: u32 = 1;
 const HOST: u32 = 2;
 const FIRST_RANK: u32 = 3;
 
-/// Their sum is the rank's power. A command counts in the sample in which it is given.
+/// Counters whose sum is the rank's power. A command counts in the sample of its cycle.
 const POWERS: [(&str, &[DramPart]); 5] = [
     ("activate, W", &[DramPart::Activate]),
     ("read, W", &[DramPart::Read, DramPart::ReadBus]),

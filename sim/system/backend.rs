@@ -98,15 +98,15 @@ struct Image {
 /// A bit flipped on purpose, to see the checks fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// In the next partial sums that go from device to device.
+    /// A bit of the next partial sums that go from device to device.
     Sums,
-    /// In the weights of each neuron in its slot, when neurons have moved over links.
+    /// A bit of the weights of each neuron in its slot, when neurons have moved over links.
     Moves,
-    /// In the monitor's next answer to the host.
+    /// A bit of the monitor's next answer to the host.
     Activity,
-    /// In the weights of the next neuron from the SSD, in its slot.
+    /// A bit of the weights of the next neuron from the SSD, in its slot.
     Bundles,
-    /// In the first weight of the low-rank predictor of the DIMM that predicts next.
+    /// A bit of the first weight of the low-rank predictor of the DIMM that predicts next.
     Prediction,
 }
 
@@ -117,7 +117,7 @@ pub struct SystemBackend<P> {
     pub(super) places: P,
     pub(super) gpu: Gpu,
     pub(super) reference: Reference,
-    /// By sequence, layer and core, for the core's heads.
+    /// Caches by sequence, layer and core, for the core's heads.
     pub(super) caches: BTreeMap<(u32, usize, usize), LayerCache>,
     pub(super) event_log: EventLog,
     /// Bit that is still to be flipped.
@@ -159,7 +159,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         Self::of_layers(config, unit, options, places, (&llm_shape(model)?, &model.layers))
     }
 
-    /// For decoder layers of this shape.
+    /// A system for decoder layers of this shape.
     pub fn of_layers(
         config: &DesignConfig,
         unit: &GemvOptions,
@@ -266,7 +266,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.reference.trace(tokens);
     }
 
-    /// By core; needs [`GemvOptions::log_programs`].
+    /// Logged programs by core; needs [`GemvOptions::log_programs`].
     pub fn take_programs(&mut self) -> Vec<Vec<LoggedProgram>> {
         self.cores.iter_mut().map(GemvUnit::take_programs).collect()
     }
@@ -335,7 +335,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
     }
 
-    /// Loads the weights and drops the backdoors: from then on only the pins lead to the DRAM.
+    /// Loads the weights and drops the backdoors: afterwards only the pins lead to the DRAM.
     fn load(&mut self) -> Result<()> {
         let Some(Image { layers, backdoors }) = self.image.take() else { return Ok(()) };
         if self.options.load == Load::Backdoor {
@@ -354,7 +354,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             })?;
             self.learn();
         }
-        // From now on only the cores' pins access their DRAM.
+        // Starting now, only the cores' pins access their DRAM.
         self.loading_accesses = self.backdoor_accesses();
         Ok(())
     }
@@ -520,7 +520,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
         if self.event_log.step.operation == Operation::Q {
             self.predict_on_host(product.cols(), self.predicted.is_some());
-            // The MLP's active neurons follow from what is known now.
+            // The MLP's active neurons follow from data that is known now.
             let known_ns = match self.options.flash {
                 Some(_) if self.predicted.is_some() => {
                     self.event_log.host_predicts(self.shape.ffn() as usize)

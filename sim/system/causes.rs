@@ -1,8 +1,8 @@
-//! Causes of a token's time: each nanosecond of each device has one; the critical path shows what the token waited for.
+//! Causes of a token's time: each nanosecond of each device has one; the critical path shows why the token waited.
 //!
 //! An [`Event`] begins when its device is free and its inputs have arrived; its result arrives some time after its end.
 //! So the critical path is found backwards: from the end of the last token to an event whose result arrived then, and
-//! on to what that event waited for. An idle device waits for the device on the critical path.
+//! on to the cause of that event's wait. An idle device waits for the device on the critical path.
 
 use super::event_log::Event;
 use super::figures::SystemFigures;
@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 ndp_config::named! {
-    /// What a nanosecond is spent on.
+    /// Cause that a nanosecond counts for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Cause {
@@ -49,7 +49,7 @@ impl Shares {
         shares
     }
 
-    /// In proportion to the cycles of a program that takes `ns`.
+    /// Shares in proportion to the cycles of a program that takes `ns`.
     pub(super) fn of_program(program: &ProgramFigures, ns: u64) -> Self {
         let ProgramFigures { cycles, parts, counters, .. } = program;
         // Cycles of the ranks while a product runs, added up.
@@ -116,7 +116,7 @@ impl Serialize for Shares {
 /// A piece of the critical path; pieces follow each other without a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Index of the event that worked, queued, or whose result was under way.
+    /// Index of the event that worked, queued, or whose result was in flight.
     pub event: usize,
     /// Begin in the time of the system.
     pub begin_ns: u64,
@@ -168,7 +168,7 @@ impl Breakdown {
         Self::of_tokens(figures.dimms.len() as u32, (tokens, begin, begin + ns), events)
     }
 
-    /// For `tokens` generated between `begin` and `end`.
+    /// Breakdown of `tokens` generated between `begin` and `end`.
     pub(super) fn of_tokens(dimms: u32, (tokens, begin, end): (u64, u64, u64), events: &[Event]) -> Self {
         let ns = end - begin;
         let path = critical_path(events, (begin, end));
@@ -216,7 +216,7 @@ impl Breakdown {
         }
     }
 
-    /// By kinds of devices, in the order of [`Resource::GROUPS`].
+    /// Critical path by kinds of devices, in the order of [`Resource::GROUPS`].
     pub fn critical_groups(&self) -> Vec<(&'static str, Shares)> {
         let group = |group| {
             let own = self.critical_path_ns.iter().filter(|(place, _)| place.group() == group);
@@ -240,9 +240,9 @@ impl DeviceTime {
 
 /// Built from the end to the begin; returned in the order of time.
 fn critical_path(events: &[Event], (begin, end): (u64, u64)) -> Vec<Segment> {
-    // Among results that arrive together, the one that waited least says most about what came before.
+    // Among results that arrive together, the one that waited least says most about the events before.
     let mut arrivals: BTreeMap<u64, usize> = BTreeMap::new();
-    // The host comes last, as it may predict what nobody waits for.
+    // The host comes last, as nobody may wait for its predictions.
     let rank = |event: &Event| {
         (event.asked_ns, event.place != Resource::Host, matches!(event.place, Resource::Dimm(_)))
     };

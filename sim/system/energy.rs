@@ -1,12 +1,12 @@
 //! Energy of a token by device, part of the device, and operation.
 //!
-//! What is counted:
+//! Counted energy:
 //!
 //! - **DRAM, programs**: the rank's counts of commands, open time and bits, times the data sheet's currents.
 //! - **DRAM, host's accesses**: the channels' data in bursts of 64 bytes, each a RD or WR. Sharing of rows is unknown:
-//!   the value takes one ACT for the bursts of a row of one rank, the range goes from none to one for each burst.
+//!   the value assumes one ACT for the bursts of a row of one rank; the range goes from none to one for each burst.
 //! - **DRAM, between programs**: closed banks and a refresh in every interval for the rest of the time.
-//! - **Cores**: cycles by what the logic does, times the power that was measured for such work.
+//! - **Cores**: cycles by activity of the logic, times the power that was measured for such work.
 //! - **Links, channels, bus**: bytes of the payload times the energy of a bit. Flits that are repeated are left out.
 //! - **GPU, host, SSD**: idle and busy power times their times in the event log. Synchronisation counts as idle.
 //!
@@ -97,7 +97,7 @@ pub struct EnergyCosts {
 pub struct Power {
     pub place: Resource,
     pub from_ns: u64,
-    /// In W: mean over a program, or over a time without work.
+    /// Mean power in W, over a program or over a time without work.
     pub watts: f64,
 }
 
@@ -108,7 +108,7 @@ pub struct Alternative {
     /// Bytes of weights that move.
     pub bytes: u64,
     pub ns: u64,
-    /// DRAM commands, bits under way, and busy logic of cores.
+    /// DRAM commands, bits in flight, and busy logic of cores.
     pub moving: Energy,
     /// Standby and refresh of the DRAM, idle cores, GPU and host, over that time.
     pub devices: Energy,
@@ -181,7 +181,7 @@ type Entries = BTreeMap<(Resource, EnergyPart, Option<Operation>), Energy>;
 pub struct EnergyBreakdown {
     pub tokens: u64,
     pub total: Energy,
-    /// By device, part and operation; they add up to the total.
+    /// Energy by device, part and operation; the rows add up to the total.
     pub rows: Vec<EnergyRow>,
     /// The measured way to compute a token, and others.
     pub alternatives: Vec<Alternative>,
@@ -324,7 +324,7 @@ impl EnergyTally {
 }
 
 impl EnergyBreakdown {
-    /// For a run without its prompt.
+    /// Energy of a run without its prompt.
     pub fn new(costs: &EnergyCosts, figures: &SystemFigures, events: &[Event]) -> Self {
         let (tokens, _, ns) = figures.generated();
         let mut tally = EnergyTally::default();
@@ -346,7 +346,7 @@ impl EnergyBreakdown {
 }
 
 impl EnergyCosts {
-    /// Power of DIMMs, GPU, host and SSD during events, without the host's accesses to the DRAM and bits under way.
+    /// Power of DIMMs, GPU, host and SSD during events, without the host's accesses to the DRAM and bits in flight.
     pub fn power(&self, events: &[Event]) -> Vec<Power> {
         // fJ per ns are uW.
         let watts = |energy: Energy, ns: u64| energy.watts(1_000 * ns);
@@ -376,7 +376,7 @@ impl EnergyCosts {
                 power.push(Power { place, from_ns: event.end_ns, watts: of(place, None) });
             }
         }
-        // An end comes before the begin of what follows at once.
+        // The stable sort keeps an end before a begin in the same ns.
         power.sort_by_key(|of| (of.place, of.from_ns));
         power
     }

@@ -4,8 +4,8 @@
 //! it are the offline profile, for placement and the table of parents. A single sequence is profiled with its own
 //! prompt.
 //!
-//! Each policy has a system of its own: that of a text ([`SystemBackend`]) without data, where the same host gives
-//! modelled cores the same programs ([`TracedText`]).
+//! Each policy has a system of its own: a text's [`SystemBackend`] without data, where the same host gives modelled
+//! cores the same programs ([`TracedText`]).
 
 use super::backend::{ActivitySource, SystemBackend, SystemOptions};
 use super::causes::Breakdown;
@@ -48,7 +48,7 @@ pub struct EvaluateOptions {
     pub linked: bool,
     /// Cores modelled in parallel; affects wall-clock time only.
     pub threads: usize,
-    /// Positions of the caches; by default those of the text.
+    /// Positions of the caches; by default the text's.
     pub positions: Option<usize>,
     /// Most tokens to generate.
     pub tokens: Option<u64>,
@@ -130,7 +130,7 @@ pub struct PolicyResult {
     pub flash: Option<FlashSummary>,
     pub energy: Option<EnergyBreakdown>,
     pub tokens: Vec<TokenFigures>,
-    /// For each token what the scheduler moved.
+    /// The scheduler's moves for each token.
     pub records: Vec<TokenRecord>,
 }
 

@@ -1,8 +1,8 @@
 //! The clock of the whole system, and a record of everything that devices did.
 //!
-//! Cycles of cores are simulated, at the core's clock, as are those of links in RTL. The GPU, the bus, the host's
-//! predictor and memory channels, and links that are not simulated take the times of the [`SystemConfig`], rounded up
-//! to ns. Transfers between GPU and DIMM take the bus and the DIMM's channel. The channel also carries each program's
+//! Cycles of cores and of links in RTL are simulated, at the core's clock. The GPU, the bus, the host's predictor and
+//! memory channels, and links that are not simulated take the times of the [`SystemConfig`], rounded up to ns.
+//! Transfers between GPU and DIMM take the bus and the DIMM's channel. The channel also carries each program's
 //! instructions before it begins, and the host's read of the status at its end. A core or the GPU begins when its
 //! inputs have arrived, a meeting of sums with the last of them; products do not overlap.
 
@@ -20,7 +20,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 ndp_config::named! {
-    /// A product of a layer, or what is done once.
+    /// A product of a layer, or a unique step.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Operation {
@@ -123,7 +123,7 @@ struct Span {
 }
 
 impl Span {
-    /// Without waits before or after.
+    /// A span without waits before or after.
     fn new(begin: u64, end: u64) -> Self {
         Self { asked: begin, begin, end, seen: end }
     }
@@ -221,7 +221,7 @@ impl EventLog {
         self.figures.critical(self.step.operation, cycles);
     }
 
-    /// All have waited until `end`.
+    /// Moves the common time to `end`, unless it is later already.
     pub fn advance(&mut self, end: u64) {
         let passed = end.saturating_sub(self.now);
         self.now += passed;
@@ -308,7 +308,7 @@ impl EventLog {
         end
     }
 
-    /// All wait for the host's predictor.
+    /// Moves the common time to the end of the host's predictor.
     pub fn await_host(&mut self) {
         self.advance(self.host_free);
     }
@@ -335,15 +335,15 @@ impl EventLog {
         if ns == 0 { asked } else { self.reserve(Resource::Ssd, asked, ns, (false, 0)) }
     }
 
-    /// Enters what the SSD has read within its reserved time.
+    /// Adds a read by the SSD within its reserved time.
     pub fn ssd_has_read(&mut self, what: &'static str, asked: u64, [begin, end]: [u64; 2], bytes: u64) {
         let span = Span { asked, begin, end, seen: end };
         self.figures.bytes.ssd_bundles += bytes;
         self.push(Resource::Ssd, what, span, Shares::of(Cause::Transfer, end - begin)).bytes = bytes;
     }
 
-    /// The host writes bytes into the DRAM of a DIMM without a running program, while the port takes them from `free`
-    /// on. Returns when the port is free again, and when all bytes are there.
+    /// The host writes bytes into the DRAM of a DIMM without a running program; the port takes them starting at `free`.
+    /// Returns when the port is free again, and when all bytes have arrived.
     pub fn host_writes(
         &mut self,
         dimm: usize,
@@ -388,7 +388,7 @@ impl EventLog {
         dimms.iter().map(|dimm| self.follow(*dimm, (what, begin), bytes, last)).collect()
     }
 
-    /// Bytes to a DIMM, the last of which leave the bus at `last`.
+    /// Sends bytes to a DIMM; the last ones leave the bus at `last`.
     fn follow(&mut self, dimm: usize, (what, begin): (&'static str, u64), bytes: u64, last: u64) -> u64 {
         self.figures.bytes.channel_data += bytes;
         let way = (Way::FromHost, Cause::Transfer);
@@ -447,7 +447,7 @@ impl EventLog {
     ) -> u64 {
         let begin = self.reserve(place, asked, ns, (false, 0));
         let end = begin + ns;
-        // Data from the GPU go on over a channel.
+        // Data from the GPU continue over a channel.
         let seen = if place == Resource::BusDown { end + self.latency() } else { end };
         let span = Span { asked, begin, end, seen };
         self.push(place, what, span, Shares::of(Cause::Transfer, ns)).bytes = bytes;

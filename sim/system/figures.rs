@@ -18,7 +18,7 @@ pub struct DimmFigures {
     pub sent_bytes: u64,
 }
 
-/// Bytes by their way. With links in RTL ([`LinkFigures`]) they include what the scheduler moves.
+/// Bytes by their way. With links in RTL ([`LinkFigures`]) they include the scheduler's moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PathBytes {
     /// Bus, from the GPU: inputs of Q, K and V, input of FC1 (once for all DIMMs), residuals.
@@ -29,8 +29,8 @@ pub struct PathBytes {
     pub bus_prompt_cache: u64,
     /// Bus, to the GPU: contexts of attention, outputs of FC2.
     pub bus_results: u64,
-    /// Channels: what the bus carries, FC1's input for each DIMM, lists (4 bytes per neuron), outputs of FC1 that the
-    /// host reads, inputs of FC2 that it sends, masks of the monitors, and neurons from the SSD.
+    /// Channels: the bus's data, FC1's input for each DIMM, lists (4 bytes per neuron), outputs of FC1 that the host
+    /// reads, inputs of FC2 that it sends, masks of the monitors, and neurons from the SSD.
     pub channel_data: u64,
     /// Channels: instructions, a burst for four, and a read of the status for each program.
     pub channel_control: u64,
@@ -64,7 +64,7 @@ pub struct MergeFigures {
     pub meetings: u64,
     /// Partial results that cores handed over: all columns, although the core's own part stays.
     pub handed_over: u64,
-    /// Cycles of `import` or `merge`, `round`, what follows the product, and `store` in these programs.
+    /// Cycles of `import` or `merge`, `round`, the steps after the product, and `store` in these programs.
     pub meet_cycles: u64,
     pub link_bytes: u64,
     pub bus_bytes: u64,
@@ -186,7 +186,7 @@ pub struct SystemFigures {
 }
 
 impl SystemFigures {
-    /// Most cycles of a core over the mean; 1 if there are none.
+    /// Cycles of the busiest core over the mean; 1 if there are none.
     pub fn imbalance(&self) -> f64 {
         imbalance(self.dimms.iter().map(|dimm| dimm.cycles))
     }

@@ -4,7 +4,7 @@
 //! host knows the active neurons before the MLP runs: when the layer begins, or when its predictor has decided. From
 //! then the SSD reads missing bundles, in turn one for each DIMM. While the GPU computes the projection no core runs a
 //! program, so the host writes bundles into slots through the DIMMs' ports while the SSD reads the next ones. The MLP
-//! begins when all are there. The GPU computes the prompt, whose last tokens select the neurons of the first image.
+//! begins when all have arrived. The GPU computes the prompt, whose last tokens select the neurons of the first image.
 
 use super::backend::{ActivitySource, Fault, SystemBackend, SystemOptions, flip_weights};
 use super::causes::{Breakdown, Shares};
@@ -151,7 +151,7 @@ impl BlockWindow {
         Ok((change, of(&mut self.without_holes, needed)?.moved.len() as u64))
     }
 
-    /// As [`Self::needs`] for a token of the GPU, or for the initial neurons: as many as there are slots.
+    /// Like [`Self::needs`] for a token of the GPU, or for the initial neurons; at most the number of slots.
     pub fn remember(&mut self, active: &[u32]) {
         let active = &active[..active.len().min(self.slots.capacity())];
         let _ = self.needs(active, false);
@@ -176,7 +176,7 @@ struct Chunk {
     ns: u64,
 }
 
-/// Refuses options with which the host does not know an MLP's neurons before it, or neurons also move in other ways.
+/// Refuses options with which the host learns an MLP's neurons too late, or neurons also move in other ways.
 pub(super) fn check(options: &SystemOptions, places: &impl NeuronMap) -> Result<()> {
     let unfit = |what, found: &str, expected: &str| {
         Err(refusal!("with a flash tier the {what} is {found}: expected {expected}"))
@@ -319,8 +319,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         Ok(())
     }
 
-    /// The SSD reads the neurons of all DIMMs, in turn one for each. The first chunk is all that was read when no core
-    /// runs a program any more; then follows what arrives together.
+    /// The SSD reads the neurons of all DIMMs, in turn one for each. The first chunk is everything read before the last
+    /// core ends its program; then come chunks of neurons that arrive together.
     fn read(
         &mut self,
         loaded: &[(usize, Vec<(u32, u32)>)],

@@ -1,8 +1,8 @@
 //! The GPU in software: exact sums, or sums in FP32 as a GPU adds them.
 //!
 //! It computes the prompt, its own neurons, the projections and the logits. With [`GpuNumerics::Fp32`] products of FP16
-//! numbers are added in FP32 in a fixed order, and rounded to FP16 where they leave the GPU. What follows a product
-//! (bias, scale, ReLU, residual, softmax) always follows the numerics contract.
+//! numbers are added in FP32 in a fixed order, and rounded to FP16 where they leave the GPU. The steps after a product
+//! (bias, scale, ReLU, residual, softmax) always follow the numerics contract.
 
 use ndp_files::Result;
 use ndp_model::{GemvBackend, GemvOp, SoftwareBackend};
@@ -53,7 +53,7 @@ impl Gpu {
         self.numerics
     }
 
-    /// In an accumulator of `empty`'s width; only FP32 rounds.
+    /// Adds products in an accumulator of `empty`'s width; only FP32 rounds.
     pub fn sum(&self, empty: &ExactSum, products: impl Iterator<Item = (f16, f16)>) -> ExactSum {
         let mut sum = empty.clone();
         match self.numerics {

@@ -47,8 +47,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         Some((*from, met.filter(|(_, at)| *at == Some(*from)).map(|(matrix, _)| *matrix).collect()))
     }
 
-    /// Updates a core's copy of its keys and values. Returns the bytes of missing positions before this batch: those of
-    /// a prompt on the GPU.
+    /// Updates a core's copy of its keys and values. Returns the bytes of missing positions before this batch, which
+    /// come from a prompt on the GPU.
     fn update_cache(&mut self, op: &AttentionOp<'_>, (core, heads): (usize, &Range<usize>)) -> u64 {
         let mut handed = 0;
         for span in op.spans() {

@@ -21,7 +21,7 @@ use ndp_isa::layout::{MatrixLayout, RowRange};
 use ndp_numerics::f16;
 use std::collections::HashMap;
 
-/// Attempts at a message before its link is given up.
+/// Attempts at a message before the cores stop using its link.
 const TRIES: u32 = 3;
 const SLOTS: u32 = 1 << 16;
 
@@ -50,7 +50,7 @@ impl LinkFault {
         [("cut", 10_000), ("burst", 64), ("dead-lane", 0), ("full", 20_000)];
 }
 
-/// As `KIND@CYCLE:DIMM=NUMBER`.
+/// Format `KIND@CYCLE:DIMM=NUMBER`.
 impl std::fmt::Display for LinkFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (kind, number) = match self.kind {
@@ -471,7 +471,7 @@ impl Links {
     }
 }
 
-/// Ranges of the same lengths in the same ranks take the same time, except for what the DRAM does at the moment.
+/// Ranges of the same lengths in the same ranks take the same time, except for the DRAM's state at the moment.
 fn alike(sides: &[Sides]) -> Vec<Sides> {
     let shape = |transfers: &[Transfer]| {
         transfers.iter().map(|transfer| Transfer { address: 0, slot: 0, ..*transfer }).collect()

@@ -1,4 +1,4 @@
-//! A system of one DIMM without a GPU: its core computes all linear layers and attention, the prompt too.
+//! A system of one DIMM without a GPU: its core computes all linear layers and attention, even for the prompt.
 //!
 //! The weights of each product are written by backdoor access before it runs, so a model need not fit in the DIMM.
 //! Inputs, lists, residuals and results take the memory channel's time; biases count as weights. LayerNorm, embeddings
@@ -30,7 +30,7 @@ use std::rc::Rc;
 /// Name of the default machine.
 const SYSTEM: &str = "small";
 
-/// For one class of products, or for all.
+/// Figures of one class of products, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProductFigures {
     pub calls: u64,
@@ -64,7 +64,7 @@ pub enum Neurons {
     All,
 }
 
-/// A core that computes alone, in RTL or modelled.
+/// The only core of a system, in RTL or modelled.
 #[derive(Debug)]
 pub struct LoneCore {
     unit: GemvUnit,
@@ -138,8 +138,8 @@ impl LoneCore {
         &self.classes
     }
 
-    /// All classes together; cycles are those of all programs. Outputs include rotated elements and the keys and values
-    /// in DRAM.
+    /// Sum of all classes; cycles are the sum over all programs. Outputs include rotated elements and the keys and
+    /// values in DRAM.
     pub fn total(&self) -> ProductFigures {
         let mut total = ProductFigures::default();
         self.classes.values().for_each(|class| total += *class);
@@ -193,7 +193,7 @@ impl LoneCore {
     /// rows that take part, for AXPY their transpose.
     ///
     /// # Errors
-    /// As [`GemvUnit::product`]; wrong outputs.
+    /// Errors of [`GemvUnit::product`]; wrong outputs.
     pub fn product(&mut self, product: &Product<'_>, op: &GemvOp<'_>) -> Result<GemvRun> {
         self.begin(op.label(), Operation::of(op), op.batch());
         let run = self.unit.product(product)?;
@@ -277,7 +277,7 @@ impl LoneCore {
             if self.neurons == Neurons::Active && after_relu { active_inputs(op) } else { Vec::new() };
         match op.stored() {
             Some((RowOf::Output, _)) => active.clear(),
-            // Its rows are those of inputs, active or not.
+            // The stored rows belong to inputs, active or not.
             Some((RowOf::Input, _)) if active.is_empty() => active.extend(0..op.cols() as u32),
             _ => {}
         }

@@ -1,13 +1,13 @@
-//! Simulated cores as a backend of the decoder, several with a GPU or one alone: no bit of a result depends on where a
-//! neuron lives.
+//! Simulated cores as a backend of the decoder, several with a GPU or a single one: no bit of a result depends on where
+//! a neuron lives.
 //!
-//! A [`LoneCore`] computes everything. In a [`SystemBackend`] a [`NeuronMap`] says which device has which neuron;
-//! partial sums of QKV and FC2 meet and are rounded once, FC1 is computed where each neuron lives, attention head by
-//! head. The GPU, in software, computes projection and logits, and the prompt if asked to. The number of threads
-//! changes no result. [`OnlineScheduler`] moves neurons as the host's scheduler does, [`OnlinePredictor`] decides which
-//! are computed. The host copies data between devices in zero core cycles, and [`Event`]s have the times of bus and
-//! links. With [`LinkOptions`] data between DIMMs, moving neurons included, go over links in RTL instead, and their
-//! cycles count.
+//! A [`LoneCore`] computes everything. In a [`SystemBackend`] a [`NeuronMap`] says which device has which neuron.
+//! Partial sums of QKV and FC2 meet and are rounded once. FC1 is computed where each neuron lives, attention head by
+//! head. The GPU, in software, computes projection and logits, and optionally the prompt. The number of threads changes
+//! no result. [`OnlineScheduler`] moves neurons as the host's scheduler does, [`OnlinePredictor`] decides which are
+//! computed. The host copies data between devices in zero core cycles, and [`Event`]s have the times of bus and links.
+//! With [`LinkOptions`] data between DIMMs, moving neurons included, go over links in RTL instead, and their cycles
+//! count.
 //!
 //! Reading order: [`LoneCore`], [`SystemBackend`], [`SystemFigures`], [`Event`], [`ProgramSums`], [`Setup`].
 

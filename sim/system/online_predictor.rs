@@ -1,12 +1,12 @@
 //! The live predictor: it decides which neurons of a token are computed before their activity is known.
 //!
 //! During the prompt activity is counted; then the predictor ([`ndp_hermes::predictor`]) begins with states from these
-//! counts. From then on only predicted neurons take part; others count as inactive, and the text may change. The
-//! predictor learns what the machine knows ([`Knowledge`]): all inputs of attention blocks, and computed neurons of the
-//! MLP. It is judged by what would have been active given the same inputs.
+//! counts. Afterwards only predicted neurons take part; others count as inactive, and the text may change. The
+//! predictor learns from the data that the machine has ([`Knowledge`]): all inputs of attention blocks, and computed
+//! neurons of the MLP. Its figures compare it with the neurons that would have been active given the same inputs.
 //!
-//! A low-rank predictor ([`LowRank`]) replaces Hermes' where a model has one: it reads the input of the MLP and leaves
-//! attention alone, whose active inputs are known. With [`Exact`] nothing is left out.
+//! A low-rank predictor ([`LowRank`]) replaces Hermes' where a model has one. It reads the input of the MLP and does
+//! not predict attention, whose active inputs are known. With [`Exact`] nothing is left out.
 
 use ndp_config::BlockKind;
 use ndp_files::{Result, fault};
@@ -20,7 +20,7 @@ use ndp_traces::{Activity, NeuronShape, Profile};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Knowledge {
-    /// What the machine knows: MLP neurons that were not computed count as inactive.
+    /// The machine's own data: MLP neurons that were not computed count as inactive.
     #[default]
     Computed,
     /// For comparison: activity as if all neurons were computed.
@@ -31,7 +31,7 @@ pub enum Knowledge {
 enum Source {
     /// Hermes' states and parents; states are counted in the prompt.
     Hermes(LayerTable),
-    /// Two small products of the MLP's input.
+    /// A low-rank predictor: two small products of the MLP's input.
     LowRank(LowRank),
     Exact,
 }
@@ -84,7 +84,7 @@ impl OnlinePredictor {
         Self::of_source(shape, Source::LowRank(low_rank), prompt_tokens)
     }
 
-    /// Without predictions: all active neurons take part.
+    /// A predictor that is always right: all active neurons take part.
     pub fn exact(shape: &NeuronShape, prompt_tokens: usize) -> Self {
         Self::of_source(shape, Source::Exact, prompt_tokens)
     }
@@ -121,12 +121,12 @@ impl OnlinePredictor {
         &self.evaluation
     }
 
-    /// By token, both kinds of blocks together.
+    /// Results by token, for both kinds of blocks together.
     pub fn tokens(&self) -> &[Confusion] {
         &self.tokens
     }
 
-    /// By block, in the order of [`NeuronShape::blocks`].
+    /// Results by block, in the order of [`NeuronShape::blocks`].
     pub fn blocks(&self) -> &[Confusion] {
         &self.blocks
     }
@@ -148,7 +148,7 @@ impl OnlinePredictor {
         self.predicted(layer, kind, None)
     }
 
-    /// As [`Self::predict`], with the input vector of the block's first matrix.
+    /// Like [`Self::predict`], with the input vector of the block's first matrix.
     ///
     /// # Errors
     /// A vector of the wrong length for a low-rank predictor.

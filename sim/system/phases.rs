@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 ndp_config::named! {
-    /// What a cycle was spent on.
+    /// Activity that a cycle counts for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Phase {
@@ -40,7 +40,7 @@ ndp_config::named! {
         ElementWise = "element-wise",
         /// Loads, stores, lists and clearing while nothing is computed.
         Transfer = "transfer",
-        /// No busy part: instructions under way, begins and ends of programs.
+        /// No busy part: instructions in flight, begins and ends of programs.
         Waiting = "waiting",
     }
 }

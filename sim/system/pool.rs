@@ -19,7 +19,7 @@ pub(super) fn alike<J>(_: &J) -> usize {
 /// first.
 ///
 /// # Errors
-/// As [`side_by_side`]; on links as [`crate::cluster::lockstep::Lockstep::run`].
+/// Errors of [`side_by_side`]; on links errors of [`crate::cluster::lockstep::Lockstep::run`].
 pub(super) fn together<J: Send, T: Send>(
     (cores, links): (&mut [GemvUnit], Option<&mut Links>),
     threads: usize,
@@ -39,7 +39,7 @@ pub(super) fn together<J: Send, T: Send>(
     Ok(order.into_iter().filter_map(|core| Some((core, done.get_mut(core)?.take()?))).collect())
 }
 
-/// As [`together`] without links. Largest `size` first, so that the threads end at nearly the same time.
+/// Like [`together`] without links. Largest `size` first, so that the threads end at nearly the same time.
 ///
 /// # Errors
 /// The first failure in the order of the jobs; all jobs have run.

@@ -23,7 +23,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Without a recording.
+    /// Results without a recording.
     pub(super) fn new(event_log: EventLog, cores: &[GemvUnit]) -> Self {
         Self {
             figures: event_log.figures,

@@ -55,7 +55,7 @@ impl Piece<'_> {
     }
 }
 
-/// Columns and vectors of a piece, and those of its columns whose sums meet on a core.
+/// Numbers of columns and vectors of a piece, and the range of its columns whose sums meet on a core.
 pub(super) type OwnColumns = ((u32, u32), Range<u32>);
 
 /// A link, the name of the message, and its bytes.
@@ -68,7 +68,7 @@ struct Share<'a> {
     vectors: Vec<f16>,
     /// Meetings on other cores that get its sums.
     leaves: Vec<&'a Meeting>,
-    /// Whether the host asks which of the core's inputs are positive.
+    /// Whether the host reads which of the core's inputs are positive.
     asks: bool,
 }
 
@@ -91,7 +91,7 @@ struct Finish<'a> {
     meeting: &'a Meeting,
     parts: Vec<Part>,
     epilogue: Epilogue<'a>,
-    /// It has sums of its own.
+    /// Whether the core has sums of its own.
     own: bool,
     output: Option<VectorBlock>,
     spoilt: Option<Handed>,
@@ -109,7 +109,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         let op = linear.product();
         let block = kind.block(layer);
         let mut parts = split(|neuron| self.residence.device((block, neuron)), neurons);
-        // The host does not know whether inputs that a core kept have a positive one.
+        // The host has not seen whether inputs that a core kept have a positive one.
         for (dimm, _) in (0..).zip(&self.cores).filter(|(_, core)| core.kept_outputs().is_some()) {
             parts.entry(Device::Dimm(dimm)).or_default();
         }
@@ -197,7 +197,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.verdict(&label, op.cols(), &active, &said).map(|_| ())
     }
 
-    /// Sends cores the values and numbers of their neurons. K and V use those of Q; FC1's outputs are on the host.
+    /// Sends cores the values and numbers of their neurons. K and V use the ones sent for Q; FC1's outputs are on the
+    /// host.
     fn send_inputs(&mut self, parts: &Parts, batch: usize) {
         if matches!(self.event_log.step.operation, Operation::K | Operation::V) {
             return;
@@ -434,7 +435,7 @@ impl<P: NeuronMap> SystemBackend<P> {
     }
 
     /// Where the columns of a piece meet, and the core of Q, K or V if that is one. Several cores share the columns: by
-    /// the heads that they attend to, or by equal numbers of stripes. What cannot be divided meets on `most`.
+    /// the heads that they attend to, or by equal numbers of stripes. Columns that cannot be divided meet on `most`.
     fn meetings(
         &mut self,
         piece: &Piece<'_>,
@@ -522,7 +523,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
     }
 
-    /// Where results stay for the cores that attend: with links the host does not move those of a single token.
+    /// Where results stay for the cores that attend: with links the host does not move a single token's.
     fn kept_output(
         &self,
         piece: &Piece<'_>,
@@ -589,7 +590,7 @@ fn epilogue_of<'a>(op: &LinearOp<'a>) -> Epilogue<'a> {
     match op.finish() {
         After::Plain => epilogue,
         After::Scale(factor) => Epilogue { scale: Some(factor), ..epilogue },
-        // Outputs of FC1, and products behind a gate, stay where they are computed.
+        // Outputs of FC1, and gated products, stay where they are computed.
         After::Activate(_) | After::Gate { .. } => epilogue,
         After::Residual(residual) => Epilogue { residual: Some(residual), ..epilogue },
     }

@@ -1,4 +1,4 @@
-//! The expected results: those of software, or, in a run without data, from the activity of a trace.
+//! The expected results: from software, or, in a run without data, from the activity of a trace.
 
 use super::online_predictor::layer_of;
 use ndp_config::{BlockKind, LlmShape};
@@ -13,7 +13,7 @@ const ONE: u16 = 0x3C00;
 #[derive(Debug)]
 pub(super) enum Reference {
     Software(SoftwareBackend),
-    /// Outputs of FC1, and those behind a gate, are 1 where a neuron was active; everything else is 0.
+    /// Outputs of FC1, and gated ones, are 1 where a neuron was active; everything else is 0.
     TimingOnly {
         shape: NeuronShape,
         /// Tokens of the current batch.

@@ -139,7 +139,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         turns
     }
 
-    /// Loads the neurons of a round and computes what waits for them. No effect on an MLP in one round.
+    /// Loads the neurons of a round and computes the products that wait for them. No effect on an MLP in one round.
     pub(super) fn begin_round(&mut self, round: usize) -> Result<()> {
         let Some(rounds) = self.flash.as_ref().and_then(|flash| flash.rounds.clone()) else { return Ok(()) };
         let operation = std::mem::replace(&mut self.event_log.step.operation, Operation::Fc1);

@@ -1,4 +1,4 @@
-//! FC1, and the product behind a gate: each neuron's output where the neuron lives.
+//! FC1, and the gated product: each neuron's output where the neuron lives.
 
 use super::backend::{Fault, SystemBackend, unfit_model};
 use super::event_log::Way;
@@ -16,7 +16,7 @@ use ndp_numerics::{ExactSum, f16};
 use std::collections::BTreeMap;
 
 impl<P: NeuronMap> SystemBackend<P> {
-    /// Outputs of some neurons, `[batch x rows]`, of FC1 or behind its gate; all others are +0. `exact` is the
+    /// Outputs of some neurons, `[batch x rows]`, of FC1 or of the gated product; all others are +0. `exact` is the
     /// reference. If devices predict which of the neurons are active, they have to find `predicted`.
     pub(super) fn by_neuron(
         &mut self,

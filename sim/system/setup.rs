@@ -94,7 +94,7 @@ pub struct Perplexity {
 /// Runs a given text token by token, and measures the probability of each token after the prompt.
 ///
 /// # Errors
-/// As [`Decoder::prefill`]; a text that is no longer than the prompt.
+/// Errors of [`Decoder::prefill`]; a text no longer than the prompt.
 pub fn perplexity<B: GemvBackend>(
     model: &Model,
     backend: &mut B,

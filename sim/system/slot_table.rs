@@ -45,7 +45,7 @@ pub struct BlockMap {
     pub matrices: Vec<TileMap>,
     /// DIMM and slot of each neuron; the slot is its row in each matrix of the block.
     pub neurons: Vec<[u32; 2]>,
-    /// Neurons of which the GPU has a copy, and which it computes.
+    /// Neurons that the GPU computes, from copies of their weights.
     pub on_gpu: Vec<u32>,
 }
 
@@ -71,9 +71,9 @@ pub struct VectorMap {
 /// Neurons that move together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Flight {
-    /// Between DIMMs, each to a reserved slot.
+    /// Moves between DIMMs, each to a reserved slot.
     Move { from: usize, to: usize, neurons: Vec<Slotted> },
-    /// To the GPU, by the host's reads.
+    /// Moves to the GPU, by the host's reads.
     Upload { from: usize, neurons: Vec<Neuron> },
 }
 
@@ -90,7 +90,7 @@ pub(super) struct SlotTable {
     pending: Vec<Neuron>,
     /// Weights that the GPU got from a DIMM, matrix by matrix. Empty in a timing-only system.
     uploaded: BTreeMap<Neuron, Vec<f16>>,
-    /// By MLP and DIMM, if not all neurons have a slot.
+    /// Slots by MLP and DIMM, if not all neurons have one.
     pub windows: Vec<Vec<BlockWindow>>,
     /// Queries, keys and values of a token, in the same places on all DIMMs.
     pub qkv: [VectorBlock; 3],
@@ -227,7 +227,7 @@ impl SlotTable {
         self.image.tiles(block, matrix)
     }
 
-    /// The largest number stands for the slot of an MLP neuron without one.
+    /// Home of a neuron. An MLP neuron without a slot gets the largest number as its slot.
     pub fn home(&self, (block, neuron): Neuron) -> Home {
         let home = self.slots.home(block, neuron);
         match self.windows.get(block / 2) {
@@ -321,7 +321,7 @@ impl SlotTable {
         None
     }
 
-    /// Reads the scheduler's wishes. A copy on the GPU is given up at once: the home DIMM has the neuron.
+    /// Reads the scheduler's wishes. An unwanted copy on the GPU ends at once: the home DIMM has the neuron.
     pub fn plan(&mut self, places: &impl NeuronMap) {
         self.pending.clear();
         for block in 0..self.wanted.len() {
@@ -470,7 +470,7 @@ fn residents(places: &impl NeuronMap, layer: u32, wanted: &[Vec<(u32, bool)>], d
     own.filter(|neuron| places.resident(layer, *neuron) == Some(true)).collect()
 }
 
-/// In percent of the fullest DIMM's neurons.
+/// Number of slots, from a percentage of the fullest DIMM's neurons.
 fn slots_of(homes: &[u32], dimms: u32, percent: u32, ranks: u32) -> u32 {
     let of = |dimm: u32| homes.iter().filter(|home| **home == dimm).count();
     let most = (0..dimms).map(of).max().unwrap_or(0) as u64;

@@ -17,7 +17,7 @@ pub struct InstructionFigures {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProgramSums {
-    /// They add up to the cycles of all programs.
+    /// Cycles by phase; they add up to the cycles of all programs.
     pub phases: PhaseCycles,
     /// Figures by opcode, without the activation unit.
     pub opcodes: BTreeMap<Opcode, InstructionFigures>,

@@ -65,7 +65,7 @@ impl<P: NeuronMap> TracedText<P> {
         self.breakdown.as_ref()
     }
 
-    /// Of the tokens after the prompt; `None` without [`TracedText::with_energy`].
+    /// Energy of the tokens after the prompt; `None` without [`TracedText::with_energy`].
     pub fn energy(&self) -> Option<EnergyBreakdown> {
         self.costs.as_ref().map(|costs| self.energy.breakdown(costs))
     }
@@ -73,7 +73,7 @@ impl<P: NeuronMap> TracedText<P> {
     /// Runs the prompt and the logits of its last token.
     ///
     /// # Errors
-    /// As [`SystemBackend`]'s operations.
+    /// Errors of [`SystemBackend`]'s operations.
     pub fn prompt(&mut self, tokens: &[Activity]) -> Result<()> {
         for batch in tokens.chunks(MAX_BATCH) {
             self.layers(batch)?;
@@ -84,7 +84,7 @@ impl<P: NeuronMap> TracedText<P> {
     }
 
     /// # Errors
-    /// As [`SystemBackend`]'s operations.
+    /// Errors of [`SystemBackend`]'s operations.
     pub fn token(&mut self, activity: &Activity) -> Result<()> {
         let before = self.system.figures().generated().2 + self.system.figures().prompt_ns;
         self.layers(std::slice::from_ref(activity))?;
@@ -110,7 +110,7 @@ impl<P: NeuronMap> TracedText<P> {
         self.system.gemv(&op).map(drop)
     }
 
-    /// For tokens that are computed together.
+    /// Runs the layers for tokens that are computed together.
     fn layers(&mut self, tokens: &[Activity]) -> Result<()> {
         let (hidden, ffn) = (self.model.hidden() as usize, self.model.ffn() as usize);
         let kv = self.model.kv_width() as usize;
