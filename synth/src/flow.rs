@@ -94,7 +94,7 @@ pub struct Generic {
     pub transistors: u64,
 }
 
-/// In the library's cells, for a module's own logic.
+/// Result in the library's cells, for a module's own logic.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Mapped {
     pub recipe: Recipe,

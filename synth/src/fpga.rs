@@ -20,7 +20,7 @@ use std::time::Duration;
 const DEVICES: [(&str, &str, &str); 3] =
     [("ecp5-25k", "--25k", "CABGA381"), ("ecp5-45k", "--45k", "CABGA554"), ("ecp5-85k", "--85k", "CABGA756")];
 
-/// nextpnr's name, and that of the report.
+/// nextpnr's name, and the report's.
 const RESOURCES: [(&str, &str); 4] = [
     ("TRELLIS_COMB", "LUTs"),
     ("TRELLIS_FF", "flip-flops"),
@@ -35,7 +35,7 @@ pub fn devices() -> Vec<&'static str> {
 #[derive(Debug)]
 pub struct Fpga {
     pub yosys: Tool,
-    /// For ECP5; `None` only maps the block.
+    /// nextpnr for ECP5; `None` only maps the block.
     pub nextpnr: Option<Tool>,
     pub device: String,
     /// Target frequency of every clock.

@@ -31,11 +31,11 @@ pub struct Row {
     pub module: String,
     pub instances: u64,
     pub memory: Option<MemoryShape>,
-    /// One instance, own logic only.
+    /// Figures of one instance, own logic only.
     pub own: Option<Figures>,
-    /// All instances, own logic only.
+    /// Sum of all instances, own logic only.
     pub total: Sum,
-    /// One instance with everything below it.
+    /// Sum of one instance and everything below it.
     pub with_children: Sum,
     /// Share of `total` in all logic, by area, or by transistors without a library.
     pub share_percent: f64,

@@ -1,4 +1,4 @@
-//! Reads from a Liberty file what the flow needs: library name, units, cell areas, which cells store a bit.
+//! Reads the flow's data from a Liberty file: library name, units, cell areas, and the cells that store a bit.
 //!
 //! A scanner over groups and attributes: delay tables are skipped (ABC and OpenSTA read those). It can leave cells out
 //! of the tools' copy, because Yosys 0.23 has no `-dont_use`.
@@ -11,7 +11,7 @@ use std::path::Path;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// In the library's unit, um2 by convention.
+    /// Area in the library's unit, um2 by convention.
     pub area_um2: f64,
     pub sequential: bool,
     /// Bytes of its group in the file.
@@ -88,7 +88,7 @@ impl Family {
         Some(ClockGate { verilog, test_enable })
     }
 
-    /// Parts of names of cells that are no ordinary logic: level shifters, isolation cells, probes.
+    /// Parts of names of cells that are not ordinary logic: level shifters, isolation cells, probes.
     pub fn avoided(self) -> &'static [&'static str] {
         match self {
             Self::Sky130 => &["__lpflow_", "__probe"],
@@ -97,7 +97,7 @@ impl Family {
     }
 }
 
-/// Bound on a library's size: those of foundries have some hundred megabytes.
+/// Bound on a library's size; libraries of foundries have some hundred megabytes.
 const MAX_BYTES: u64 = 1 << 30;
 
 impl Liberty {
@@ -113,7 +113,7 @@ impl Liberty {
     }
 
     /// # Errors
-    /// What is missing, in words.
+    /// A message that names the missing part.
     pub fn scan(text: String) -> Result<Self, String> {
         let mut scan = Scan::default();
         scan.run(&text)?;

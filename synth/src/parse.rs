@@ -11,7 +11,7 @@ pub type CellCounts = BTreeMap<String, u64>;
 /// Reads `stat -json`.
 ///
 /// # Errors
-/// What is missing, in words.
+/// A message that names the missing part.
 pub fn stat_json(text: &str, module: &str) -> Result<CellCounts, String> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|e| format!("stat -json: {e}"))?;
     let found = value
@@ -24,7 +24,7 @@ pub fn stat_json(text: &str, module: &str) -> Result<CellCounts, String> {
         .ok_or("stat -json: no num_cells_by_type")?;
     let mut cells = CellCounts::new();
     for (name, count) in counts {
-        // Current versions print an object with count and area when a library is given.
+        // With a library, current versions print an object with count and area.
         let number = count.as_u64().or_else(|| count.get("count").and_then(|c| c.as_u64()));
         cells.insert(
             name.trim_start_matches('\\').to_owned(),
@@ -92,11 +92,11 @@ pub fn transistors(cell: &str) -> Option<u64> {
 pub struct StaPath {
     pub from: String,
     pub to: String,
-    /// After the clock edge, with clock-to-Q.
+    /// Arrival after the clock edge, with clock-to-Q.
     pub arrival: f64,
     /// `available` minus arrival and setup.
     pub slack: f64,
-    /// Between the launching and the capturing edge: a period, or half of one before or after a clock gate.
+    /// Time between the launching and the capturing edge: a period, or half of one before or after a clock gate.
     pub available: f64,
 }
 

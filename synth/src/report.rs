@@ -1,7 +1,7 @@
 //! The result as Markdown for the repository, and as values for the tool's report.
 //!
-//! Without timestamps and paths, so that the same tools give the same bytes. The Markdown opens with what the numbers
-//! do not mean.
+//! Without timestamps and paths, so that the same tools give the same bytes. The Markdown opens with the limits of the
+//! numbers.
 
 use crate::flow::Mapped;
 use crate::hierarchy::{Rollup, Row};
@@ -22,7 +22,7 @@ pub struct LibraryInfo {
     pub avoided: Vec<String>,
 }
 
-/// From bits of memory macros to area.
+/// Assumption about the area of memory macros, from their bits.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct SramAssumption {
     /// Area of a bit cell; `None` if unknown for the library.

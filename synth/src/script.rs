@@ -15,7 +15,7 @@ pub const CONSTRAINTS: &str = "abc.sdc";
 pub const ABC_SHARE: f64 = 0.9;
 
 ndp_config::named! {
-    /// How ABC optimises and maps.
+    /// ABC's optimisation and mapping.
     ///
     /// Measured on a multiplier unit (eight lanes, aligner, 4 x 26-bit accumulator; ASAP7, Yosys 0.23): Yosys' own script
     /// 454 um2 / 919 ps, balanced 438 um2 / 734 ps, area 435 um2 / 1114 ps, speed 468 um2 / 608 ps. ABC's `dc2`, part of
@@ -35,7 +35,7 @@ ndp_config::named! {
 }
 
 impl Recipe {
-    /// In Yosys' notation; `{D}` becomes the target delay.
+    /// ABC commands in Yosys' notation; `{D}` becomes the target delay.
     fn commands(self) -> &'static str {
         match self {
             Self::Balanced => {
@@ -70,7 +70,7 @@ pub fn abc_log(recipe: Recipe) -> String {
     format!("{}_abc.log", recipe.name())
 }
 
-/// With its names, for [`crate::power`].
+/// File of the netlist with its names, for [`crate::power`].
 pub fn named_netlist(recipe: Recipe) -> String {
     format!("{}_net.json", recipe.name())
 }
@@ -137,7 +137,7 @@ pub struct Mapping {
     pub test_enable: bool,
 }
 
-/// Without `mapping` only generic gates.
+/// Yosys script; without `mapping` it maps to generic gates only.
 pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
     let (top, gated) = (&unit.name, mapping.is_some_and(|mapping| mapping.clock_gating));
     let synth = "synth -flatten -noabc -nordff";

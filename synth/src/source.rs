@@ -34,7 +34,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Has a clock and is no memory macro.
+    /// Whether the unit has a clock and is not a memory macro.
     pub fn has_registers(&self) -> bool {
         self.memory.is_none() && !self.clocks.is_empty()
     }
@@ -116,7 +116,7 @@ pub fn design(config: &str, block: &str) -> Result<(String, Design)> {
     Ok((name, design))
 }
 
-/// As [`design`], for Yosys.
+/// Like [`design`], for Yosys.
 pub fn block(config: &str, block: &str) -> Result<(String, Hierarchy)> {
     let (name, design) = design(config, block)?;
     Ok((name, Hierarchy::from_design(&design)))

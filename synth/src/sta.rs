@@ -37,7 +37,7 @@ pub struct Path {
     pub from: String,
     /// Register or port at the end.
     pub to: String,
-    /// After the clock edge, with clock-to-Q.
+    /// Arrival after the clock edge, with clock-to-Q.
     pub arrival_ps: f64,
     /// Available part of the period, minus arrival and setup.
     pub slack_ps: f64,
@@ -93,7 +93,7 @@ pub fn script(request: &Request) -> String {
 /// Reads the log of [`script`].
 ///
 /// # Errors
-/// OpenSTA's error, or what is missing.
+/// OpenSTA's error, or the name of the missing part.
 pub fn timing(log: &str, request: &Request) -> Result<Timing, String> {
     if !log.contains("## end") {
         return Err("the script did not run to its end".into());

@@ -159,7 +159,7 @@ fn probe(
     }
 }
 
-/// Without the compiler and the build path that some builds add.
+/// Version without the compiler and the build path that some builds add.
 fn yosys_version(line: &str) -> String {
     match line.split_once(',') {
         Some((head, _)) if head.contains('(') => format!("{head})"),

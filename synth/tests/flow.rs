@@ -136,7 +136,7 @@ fn a_flattened_design_has_the_same_cells_but_sees_paths_across_modules() {
 
 #[test]
 fn other_recipes_are_tried_for_modules_that_miss_the_target_only() {
-    // An inverter takes 30 ps, the target is 90 % of the period.
+    // An inverter takes 30 ps; the target is 90 % of the period.
     for (period_ps, tried) in [(1000.0, false), (20.0, true)] {
         let flow = Flow {
             period_ps,

@@ -116,7 +116,7 @@ fn simulated(netlist: &str, synthesised: &Path, top: &str, files: &[(&str, Strin
         fs::write(folder.path().join(name), text).unwrap();
     }
     fs::write(folder.path().join("netlist.v"), netlist).unwrap();
-    // Yosys' models of the cells; that of block RAM does nothing, and multipliers have none.
+    // Yosys' models of the cells; the block RAM's model does nothing, and multipliers have none.
     let log = fs::read_to_string(synthesised.join("yosys.log")).unwrap();
     let models = log.lines().find_map(|line| {
         let (path, _) = line.split_once("Parsing Verilog input from `")?.1.split_once("' to AST")?;

@@ -56,7 +56,7 @@ fn measure(folder: &Path, waves: &Path, start: u64, stop: Option<u64>) -> Result
     power::run(&request).map(|mut all| all.remove(0)).map_err(|error| format!("{error:#}"))
 }
 
-/// Hand-written waves of `toggle` with a period of 10 ps; `levels` are those of `a_i`.
+/// Hand-written waves of `toggle` with a period of 10 ps; `levels` are the values of `a_i`.
 fn waves(levels: &[bool]) -> String {
     let mut text = "$timescale 1ps $end\n$scope module TOP $end\n$scope module toggle $end\n\
         $var wire 1 c clk_i $end\n$var wire 1 a a_i $end\n$var wire 1 q q_q $end\n$var wire 1 y y_o $end\n\
@@ -93,7 +93,7 @@ fn energies_of_a_hand_made_wave_file_are_those_worked_out_by_hand() {
     assert_eq!((found.period_ps, found.cycles), (10, 8));
     let power = found.modules[0].power_mw;
     let span_ps = 80.0;
-    // q: 0 1 1 0 0 1 1 1 0 at the nine edges: two rises and two falls, those of the inverter opposite.
+    // q: 0 1 1 0 0 1 1 1 0 at the nine edges: two rises and two falls; the inverter's output changes the other way.
     close(power.internal * span_ps, 2.0 * (2.0 + 1.0) + 2.0 * (2.0 + 1.0));
     // a: three changes at D, q: four at the inverter's input; half a fF V2 each. The output has no pin of the module.
     close(power.switching * span_ps, 0.5 * (3.0 + 4.0));
@@ -172,7 +172,7 @@ fn expected(waves: &Path, edges: std::ops::Range<u64>) -> Energy {
     }
     let ids: Vec<_> = pins.iter().map(|(_, signal)| *signal).collect();
     wave.load_signals(&ids);
-    // Just before the edge: that of cycle n is at n ns.
+    // Just before the edge: the edge of cycle n is at n ns.
     let times = wave.time_table();
     let place = |edge: u64| times.partition_point(|time| *time < edge * 1000) - 1;
     let mut energy = Energy::default();

@@ -173,7 +173,7 @@ fn one_input_clocks_every_register_and_changes_nothing_while_it_is_low() {
     assert!(low.iter().all(|edges| *edges == 0), "{low:?}");
     assert!(high.iter().all(|edges| *edges == CYCLES), "{high:?}");
 
-    // An instance without the test enable: its 16 flip-flops stand still.
+    // An instance without the test enable: its 16 flip-flops do not move.
     modules["middle"]["cells"]["leaf"]["connections"][TEST_ENABLE] = json!(["0"]);
     let (printed, [_, high]) = simulated(&modules, &hierarchy, folder.path());
     assert!(printed.contains("differ 0\n"), "{printed}");

@@ -1,7 +1,7 @@
 //! Arithmetic of FP16 equals exact arithmetic that is rounded once, for all operands.
 //!
 //! The properties do not round: the exact value has to lie between the two points halfway to the neighbouring FP16
-//! values, and on such a point only if the result is even (IEEE 754, 4.3.1). Infinity stands for 2^16 there.
+//! values, and on such a point only if the result is even (IEEE 754, 4.3.1). Infinity counts as 2^16 there.
 
 use super::configured;
 use ndp_config::{DesignConfig, GemvConfig};
@@ -21,7 +21,7 @@ const INFINITY: u128 = 0x7c00;
 
 struct Number {
     sign: Bits,
-    /// Without the sign.
+    /// Bits without the sign.
     code: Bits,
 }
 
@@ -159,7 +159,7 @@ pub(super) fn adder() -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// Packs magnitudes with what was lost below them, as the adder leaves them.
+/// The packer against exact values: a magnitude, and the part below its last bit that the adder has lost.
 pub(super) fn packer() -> Result<Rc<Module>, HdlError> {
     const LATENCY: u32 = 3;
     const LEAST: u128 = 30;

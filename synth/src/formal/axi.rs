@@ -8,7 +8,7 @@ use ndp_hdl::blocks::front_end::axi_writes::axi_writes;
 use ndp_hdl_language::{Bits, Direction, HdlError, Module, ModuleBuilder, any_of, lit, mux, named};
 use std::rc::Rc;
 
-/// Lines of two bytes, beats of one, eight lines of which two are registers, two lines under way.
+/// Lines of two bytes, beats of one byte, eight lines including two registers, at most two lines in flight.
 const SHAPE: AxiShape = AxiShape {
     line_bits: 16,
     data_bits: 8,
@@ -18,7 +18,7 @@ const SHAPE: AxiShape = AxiShape {
     outstanding: 2,
 };
 
-/// Bits that count bursts under way.
+/// Width of a number of bursts in flight.
 const BITS: u32 = 4;
 
 struct View<'a> {
@@ -68,7 +68,7 @@ impl<'a> View<'a> {
     }
 
     /// Follows an arbitrary burst of an address channel among those that end with `ends`: whether its turn has come,
-    /// ID, length, expected response, and the number of bursts under way.
+    /// ID, length, expected response, and the number of bursts in flight.
     fn follow(&self, channel: &str, ends: &Bits) -> Followed {
         let m = self.m;
         let field = |name: &str| self.port(&format!("s_axi_{channel}{name}"));

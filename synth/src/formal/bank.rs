@@ -47,7 +47,7 @@ t_slice = 2
 t_mac = 6
 ";
 
-/// With decoder, rules and data bus of its channel.
+/// A sliced bank with decoder, rules and data bus of its channel.
 pub(super) fn paths() -> Result<Rc<Module>, HdlError> {
     let config = configured(HbmConfig::from_toml(MEMORY))?;
     let m = ModuleBuilder::new("pim_bank_paths", "A sliced bank, whose paths are watched.");

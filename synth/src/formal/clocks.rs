@@ -36,7 +36,7 @@ fn follower() -> Result<Rc<Module>, HdlError> {
     let [write, read, push, ready, data, pop, valid, head] = seen;
     let (pushes, pops) = (push & ready & write, pop & valid & read);
     let inside = followed(&m, [&pushes, &pops], &data, (&valid, &head));
-    // The head is in a register behind the storage.
+    // The head is in a register after the storage.
     m.assert("bounded", inside.lt(lit((DEPTH + 2).into(), inside.width())), "there is a place for each word");
     // Five edges: two or three for a pointer to cross, and two until its effects are in a register.
     let in_time = |name: &str, edge: &Bits, waits: &Bits, why: &str| {

@@ -1,4 +1,4 @@
-//! Each side of a link alone: one with any bits on its lanes, the other with any answers.
+//! Each side of a link by itself: one with any bits on its lanes, the other with any answers.
 //!
 //! Together they deliver flits in order, each once: the receiver accepts the next expected one, and the sender still
 //! keeps it. The CRC ensures that an accepted flit is the one sent ([`ndp_hdl::blocks::link::link_crc`]).

@@ -150,7 +150,7 @@ pub const PROOFS: &[Proof] = &[
         ..PLAIN
     },
     Proof {
-        // The first one lets a row be closed while it is being written, the second one takes rows of the other side.
+        // The first mutant lets a row be closed while it is being written. The second one takes rows of the other side.
         name: "pim_bank",
         says: "shares no decoder, amplifier, subarray or row between the two paths of a sliced bank",
         module: bank::paths,

@@ -2,9 +2,9 @@
 //!
 //! A [`Proof`] takes a block at small parameters with the properties of its modules. Yosys makes an and-inverter graph,
 //! in which ABC looks for a run that breaks a property. The first cycle is a reset, and resets may come at any later
-//! time. Assumptions of the top are taken for granted, those of modules below are proved. Each proof has mutants for
-//! which there has to be such a run: a proof that cannot fail proves nothing. Yosys simulates a found run again, names
-//! the property and writes waves.
+//! time. The proof assumes the assumptions of the top and proves those of modules below. Each proof has mutants for
+//! which such a run has to exist: a proof that cannot fail proves nothing. Yosys simulates a found run again, names the
+//! property and writes waves.
 //!
 //! Verdicts are kept in a folder, by Verilog, method and tools.
 
@@ -49,7 +49,7 @@ pub struct Proof {
     pub module: fn() -> Result<Rc<Module>, HdlError>,
     /// Further clocks; each cycle of a run is then a step in which any of them may have an edge.
     pub clocks: &'static [&'static str],
-    /// Prefixes of modules of which only the ports are left: their outputs are any values in each cycle.
+    /// Prefixes of modules that keep only their ports: their outputs are any values in each cycle.
     pub any: &'static [&'static str],
     /// Properties of those modules, left out because another proof has them.
     pub elsewhere: &'static [&'static str],
@@ -137,7 +137,8 @@ impl Prover {
     /// Proves, or takes the verdict from `folder`, where a run that breaks a property is left as `counterexample.vcd`.
     ///
     /// # Errors
-    /// As [`Proof::design`] and [`Proof::verilog`]; a tool that fails or is too slow; a file that cannot be written.
+    /// Errors of [`Proof::design`] and [`Proof::verilog`]; a tool that fails or is too slow; a file that cannot be
+    /// written.
     pub fn prove(&self, proof: &Proof, folder: &Path) -> Result<Outcome> {
         self.verdict(proof, &proof.design()?, folder)
     }
@@ -145,7 +146,7 @@ impl Prover {
     /// Searches each mutant: in `folder` if there is one, else in numbered folders in it.
     ///
     /// # Errors
-    /// As [`Prover::prove`], and [`Proof::mutated`].
+    /// Errors of [`Prover::prove`], and [`Proof::mutated`].
     pub fn refute(&self, proof: &Proof, folder: &Path) -> Result<Vec<Outcome>> {
         let mutants = proof.mutated()?;
         let one = mutants.len() == 1;
@@ -239,7 +240,7 @@ impl Prover {
         Ok(properties)
     }
 
-    /// Runs a program and returns what it printed.
+    /// Runs a program and returns its output.
     fn tool(
         &self,
         name: &'static str,
@@ -316,8 +317,8 @@ fn appendix(proof: &Proof) -> String {
     )
 }
 
-/// A further clock: its edges are inputs, its reset is that of the steps, lengthened until the clock has had an edge
-/// and its effects are seen.
+/// A further clock: its edges are inputs. Its reset is the reset of the steps, lengthened until the clock has had an
+/// edge and its effects are seen.
 fn free_clock(clock: &str) -> String {
     format!(
         "reg proof_{clock}_resets = 1'b0, proof_{clock}_had = 1'b0, proof_{clock}_seen = 1'b0;\n\

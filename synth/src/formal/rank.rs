@@ -1,7 +1,7 @@
 //! Rules of DDR4 for its controller (JESD79-4), as properties of the controller's pins.
 //!
 //! Pairs of commands and their distances in clocks are written from the standard, without the controller's slots,
-//! roundings and states. An arbitrary command is remembered with its age, so a single counter stands for all pairs.
+//! roundings and states. The proof remembers an arbitrary command with its age, so a single counter covers all pairs.
 
 use super::configured;
 use ndp_config::{DesignConfig, DramConfig};
@@ -148,7 +148,7 @@ fn controller(m: &ModuleBuilder, dram: &DramConfig) -> Result<Pins, HdlError> {
     let [cs_n, act_n, group, bank, address] = pins;
     m.output("command_o", cat([cs_n, act_n, group, bank, address]), "the command bus");
 
-    // A16, A15, A14 are RAS_n, CAS_n, WE_n where ACT_n is high; A10 of a PRE closes all banks.
+    // While ACT_n is high, A16, A15 and A14 are RAS_n, CAS_n and WE_n. A10 of a PRE closes all banks.
     let selected = !cs_n;
     let other = selected & act_n;
     let code = |bits: u128| other & address.slice(14, 3).eq_lit(bits);

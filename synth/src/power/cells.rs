@@ -1,6 +1,6 @@
 //! Internal energies, leakage, pin capacitances and functions of cells, from a library's Liberty text.
 //!
-//! Energies of ground pins are left out: the same charge has come through the supply pins, whose tables are counted.
+//! Energies of ground pins are left out: the same charge has come through the supply pins, whose tables count.
 
 use super::group::{Group, numbers};
 use super::logic::Logic;
@@ -13,7 +13,7 @@ pub struct Units {
     leakage_nw: f64,
     time_ps: f64,
     cap_ff: f64,
-    /// By the names that supply pins refer to.
+    /// Voltages by the names that supply pins refer to.
     rails: BTreeMap<String, f64>,
 }
 
@@ -45,7 +45,7 @@ pub struct Pin {
     pub name: String,
     /// Capacitance of an input.
     pub cap_ff: f64,
-    /// For outputs; that of a register uses its data pin for its state.
+    /// Function of an output; for a register's output it uses the data pin for the state.
     pub function: Option<Logic>,
 }
 
@@ -55,13 +55,14 @@ pub struct Register {
     /// Pin whose rising edge takes the data.
     pub clock: usize,
     pub data: usize,
-    /// The data are taken while, or when, the clock goes down, as in a clock gate; they show at the next rising edge.
+    /// The register takes the data while, or when, the clock goes down, as in a clock gate; its output changes at the
+    /// next rising edge.
     pub low: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct CellPower {
-    /// Pins without those of the supply.
+    /// Pins except supply pins.
     pub pins: Vec<Pin>,
     pub register: Option<Register>,
     pub arcs: Vec<Arc>,
@@ -71,7 +72,7 @@ pub struct CellPower {
 
 impl Units {
     /// # Errors
-    /// What is missing, in words.
+    /// A message that names the missing part.
     pub fn of(library: &Liberty) -> Result<Self, String> {
         // The header ends before the first cell, so its group is not closed.
         let head = Group::parse(&format!("{}\n}}", library.header()))?;
@@ -96,7 +97,7 @@ impl Units {
 
 impl CellPower {
     /// # Errors
-    /// What cannot be used, in words.
+    /// A message that names the unusable part.
     pub fn parse(text: &str, units: &Units) -> Result<Self, String> {
         let cell = Group::parse(text)?;
         let names: Vec<&str> = cell.of_kind("pin").map(|pin| pin.argument.as_str()).collect();
@@ -208,7 +209,7 @@ fn register(
 }
 
 impl Arc {
-    /// In fJ, of a rising and a falling transition.
+    /// Energies in fJ, of a rising and a falling transition.
     pub fn energies(&self, slew_ps: f64, load_ff: f64) -> [f64; 2] {
         [&self.rise, &self.fall].map(|table| table.as_ref().map_or(0.0, |table| table.at(slew_ps, load_ff)))
     }
@@ -224,7 +225,7 @@ impl Table {
         }
         slews_ps.iter_mut().for_each(|slew| *slew *= units.time_ps);
         loads_ff.iter_mut().for_each(|load| *load *= units.cap_ff);
-        // The unit of energy is that of capacitance times V2.
+        // The unit of energy is the unit of capacitance times V2.
         values.iter_mut().for_each(|value| *value *= units.cap_ff);
         Ok(Self { slews_ps, loads_ff, values })
     }
@@ -287,7 +288,7 @@ mod tests {
     fn tables_are_interpolated_in_ff_and_fj() {
         let nand = cell("NAND", LIBRARY).unwrap();
         assert_eq!(nand.pins[0].cap_ff, 2.0);
-        // One of the two arcs of Y is the ground's.
+        // The other arc of Y belongs to the ground.
         assert_eq!(nand.arcs.len(), 2);
         let arc = nand.arcs.iter().find(|arc| arc.related == Some(0)).unwrap();
         assert_eq!(arc.energies(1000.0, 100.0), [1000.0, 500.0]);

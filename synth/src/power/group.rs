@@ -19,7 +19,7 @@ impl Group {
     /// Parses the first group of a text.
     ///
     /// # Errors
-    /// What is missing, in words.
+    /// A message that names the missing part.
     pub fn parse(text: &str) -> Result<Self, String> {
         let clean: String = text.replace("\\\r\n", " ").replace("\\\n", " ");
         let mut rest = clean.as_str();
@@ -102,7 +102,7 @@ fn unquoted(text: &str) -> String {
 /// Numbers of a list such as `1, 2, 3`.
 ///
 /// # Errors
-/// The word that is no number.
+/// The word that is not a number.
 pub fn numbers(text: &str) -> Result<Vec<f64>, String> {
     let words = text.split([',', ' ', '\t', '\n']).filter(|word| !word.is_empty());
     words.map(|word| word.parse().map_err(|_| format!("'{word}' is no number"))).collect()

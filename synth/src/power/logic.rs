@@ -34,7 +34,7 @@ impl Logic {
         }
     }
 
-    /// In 64 cycles, given each pin's values.
+    /// Values in 64 cycles, given each pin's values.
     pub fn evaluate(&self, pins: &[u64]) -> u64 {
         match self {
             Self::Constant(one) => {
@@ -106,7 +106,7 @@ impl Reader<'_> {
 
     fn and(&mut self) -> Result<Logic, String> {
         let mut all = self.xor()?;
-        // Adjacent operands are a product, too.
+        // Adjacent operands are also a product.
         while self.take(&['*', '&'])
             || self.rest.starts_with(|c: char| c.is_alphanumeric() || "_(!".contains(c))
         {

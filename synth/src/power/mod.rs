@@ -46,7 +46,7 @@ pub struct Request<'a> {
 /// Cycles of a run, each from a rising edge of the core's clock to the next.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Window {
-    /// What the run does there.
+    /// Activity of the run in this window.
     pub name: String,
     pub start: u64,
     /// First cycle after the window; `None` for the end of the waves.
@@ -311,7 +311,7 @@ fn read(request: &Request) -> Result<Mapped> {
     Ok(Mapped { netlists, cells, volts: libraries[0].1.volts })
 }
 
-/// All instances, the top first.
+/// Instances of a netlist, the top first, and its memories.
 struct Design {
     instances: Vec<Instance>,
     memories: Vec<Memory>,
@@ -452,7 +452,8 @@ impl Sources {
     }
 }
 
-/// `word[3]` is bit 3 of `word`, `words[2][3]` that of word 2 of an array, `bit` the only bit, or the only one left.
+/// `word[3]` is bit 3 of `word`, and `words[2][3]` bit 3 of word 2 of an array. `bit` is the only bit, or the only one
+/// left.
 fn register_bit(signals: &HashMap<String, Vec<Place>>, name: &str) -> Option<Source> {
     let indexed = name.strip_suffix(']').and_then(|rest| rest.rsplit_once('['));
     let indexed = indexed.and_then(|(base, bit)| Some((signals.get(base)?, bit.parse::<u32>().ok()?)));
@@ -463,7 +464,7 @@ fn register_bit(signals: &HashMap<String, Vec<Place>>, name: &str) -> Option<Sou
     found.or_else(|| Some((*signals.get(name)?.first()?, 0)))
 }
 
-/// In mW, with the changes of all nets.
+/// Mean power in mW, and the number of changes of all data nets.
 fn replay_one(
     netlist: &Netlist,
     plan: &Plan,

@@ -45,7 +45,7 @@ pub struct RawNetlist {
 
 impl RawNetlist {
     /// # Errors
-    /// What is missing or wrong, in words.
+    /// A message that names the missing or wrong part.
     pub fn parse(text: &str) -> Result<Self, String> {
         let file: File = serde_json::from_str(text).map_err(|error| format!("is no netlist: {error}"))?;
         let (boxes, own): (BTreeMap<_, _>, Vec<_>) = {
@@ -108,11 +108,11 @@ pub struct Child {
 #[derive(Clone, Debug)]
 pub struct Netlist {
     pub name: String,
-    /// Without a test enable, whose net stays 0.
+    /// Ports, without a test enable, whose net stays 0.
     pub ports: Vec<Port>,
     pub kinds: Vec<String>,
     pub registers: Vec<Gate>,
-    /// All other cells, with those of clock gates; drivers come first.
+    /// All other cells, including clock gates; drivers come first.
     pub gates: Vec<Gate>,
     pub children: Vec<Child>,
     /// Number of nets, with the constants.
@@ -121,7 +121,7 @@ pub struct Netlist {
 
 impl Netlist {
     /// # Errors
-    /// What is missing or wrong, in words.
+    /// A message that names the missing or wrong part.
     pub fn compile(raw: RawNetlist, cells: &HashMap<String, CellPower>) -> Result<Self, String> {
         let RawNetlist { name, module, boxes } = raw;
         let port = |(name, port): (&String, &RawPort)| Port {
@@ -183,7 +183,7 @@ impl Netlist {
     }
 }
 
-/// Drivers before what they drive.
+/// Sorts gates so that each comes after its drivers.
 fn ordered(gates: Vec<Gate>, kinds: &[&CellPower], nets: usize) -> Result<Vec<Gate>, String> {
     let is_output = |gate: &Gate, pin: usize| kinds[gate.kind].pins[pin].function.is_some();
     let mut driver = vec![usize::MAX; nets];

@@ -1,5 +1,5 @@
-//! Replays a netlist: from the values of ports, registers and black boxes in each cycle follow those of all nets, and
-//! the energy of their transitions.
+//! Replays a netlist: computes the values of all nets in each cycle from ports, registers and black boxes, and the
+//! energy of their transitions.
 //!
 //! A word has a bit for each of 64 cycles. Gates have no delay, so nets change at most once per cycle: no glitches.
 
@@ -55,7 +55,7 @@ pub struct Plan<'a> {
     kinds: Vec<&'a CellPower>,
     /// Capacitance of the module's own pins at each net.
     caps: Vec<f64>,
-    /// Clocks, also those after clock gates.
+    /// Nets that are clocks, including those after clock gates.
     clocks: Vec<bool>,
     /// Energies of arcs by gate, then by register.
     energies: Vec<Vec<[f64; 2]>>,
@@ -123,7 +123,7 @@ impl Run {
         f64::from(ones.sum::<u32>())
     }
 
-    /// Transitions of a net that is no clock.
+    /// Number of transitions of a net that is not a clock.
     pub fn transitions(&self, net: usize) -> u64 {
         (0..self.words).map(|word| u64::from(self.changes(Some(net), word).count_ones())).sum()
     }
@@ -299,7 +299,7 @@ impl<'a> Plan<'a> {
         energies[0] * f64::from(counts[0]) + energies[1] * f64::from(counts[1])
     }
 
-    /// Energy of all changes except those of clocks.
+    /// Energy of all changes except clock edges.
     fn data_arcs(&self, gate: &Gate, energies: &[[f64; 2]], clocks: &[bool; MAX_PINS], run: &Run) -> f64 {
         let cell = self.kinds[gate.kind];
         let is_register = cell.register.is_some();

@@ -68,7 +68,7 @@ pub(super) fn guarded<T>(job: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// Refuses times that go back in a VCD file: the reader would print a message on standard output and go on.
+/// Refuses times that go back in a VCD file: the reader would print a message on standard output and continue.
 fn check_times(bytes: &[u8]) -> Result<(), String> {
     let mut last = 0;
     for line in bytes.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"#")) {
@@ -97,7 +97,7 @@ impl Waves {
     }
 
     fn of(bytes: Vec<u8>) -> Result<Self, String> {
-        // VCD is text. The detector follows the lengths of blocks, and would never end with those of a damaged FST.
+        // VCD is text. The detector follows the lengths of blocks, and would never end on a damaged FST.
         let is_text = bytes.first().is_some_and(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
         if !is_text {
             super::fst::check(&bytes)?;
@@ -220,7 +220,7 @@ impl Waves {
         }
     }
 
-    /// For each `(bit, words)` a bit per sample.
+    /// Fills in, for each `(bit, words)`, a bit per sample.
     ///
     /// # Errors
     /// A signal that is not loaded, begins after the first sample, or has values other than 0 and 1.
