@@ -316,7 +316,7 @@ fn weights_that_are_not_finite_are_refused_with_their_place() {
 #[test]
 fn weights_that_overflow_are_refused_as_the_models() {
     let ndp = ndp();
-    // The gain of the first element: later values are finite, its products are not.
+    // The gain of the first element: later values are finite, but its products are not.
     let tensor = "model.decoder.final_layer_norm.weight";
     model_with(&ndp, tensor, 0, 0x7BFF);
     ndp.ends_with(
@@ -397,7 +397,7 @@ fn a_program_is_checked_when_it_is_read() {
 #[test]
 fn long_runs_say_how_far_they_are() {
     use std::io::{BufRead, BufReader};
-    // Building the model would be reported too.
+    // The building of the model would also be reported.
     ndp().succeeds("gemv --config tiny --rows 4 --cols 8");
     let lines = [
         "gemv --config tiny --rows 24000 --cols 4096",

@@ -1,5 +1,5 @@
-//! Co-simulation tests, one module per block or system. One program, so that the models are linked once and the tests of all
-//! of them share the cores of the machine; `cargo test --release --test testbenches rank_port::` runs those of one.
+//! Co-simulation tests, one module per block or system. One program, so that the models are linked once and all tests
+//! share the cores of the machine; `cargo test --release --test testbenches rank_port::` runs the tests of one module.
 
 #[path = "../synth/tests/common/mod.rs"]
 mod cells;

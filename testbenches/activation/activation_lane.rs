@@ -135,7 +135,7 @@ fn keys_have_the_order_of_the_numbers() -> Outcome {
             }
         }
     }
-    // The order is that of `key`.
+    // The order follows `key`.
     let up = (0x8000..=0xFC00).rev().chain(0..=0x7C00).map(key);
     assert!(up.clone().zip(up.skip(1)).all(|(a, b)| 0 < a && a < b));
     Ok(())
@@ -358,7 +358,7 @@ fn a_sum_is_marked_as_infinite_or_as_nan_and_never_as_both() -> Outcome {
         model.tick();
         model.tick();
         let sum = Operation::Add.result(x, y);
-        // Infinities from rounding are the packer's.
+        // Infinities from rounding come from the packer.
         let infinite = !is_nan(sum) && [x, y].iter().any(|bits| bits & 0x7FFF == 0x7C00);
         let actual = marks.map(|mark| model.get(mark) == 1);
         assert_eq!(actual, [is_nan(sum), infinite], "{x:#06x} + {y:#06x}");

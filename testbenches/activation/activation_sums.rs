@@ -9,7 +9,7 @@ use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use std::error::Error;
 
-/// Bits of a divisor, and the place of the leading one of the smallest sum: that of only the maximum.
+/// Bits of a divisor, and the place of the leading one of the smallest sum: a sum of only the maximum.
 const DIVISOR_BITS: u32 = 17;
 const LEAST_PLACE: u32 = 28;
 /// Cycles that the divider takes for a vector.
@@ -67,7 +67,7 @@ impl Bench {
         2 * u64::from(self.config.max_batch())
     }
 
-    /// Sends a sum in as many parts as it takes, each over all ranks, with noise on the ranks' ports in between.
+    /// Sends a sum in parts until nothing is left, each over all ranks, with noise on the ranks' ports in between.
     fn send(&mut self, mut sum: u64) {
         let most = (1 << (LEAST_PLACE + 1 + self.config.units_per_rank().trailing_zeros())) - 1;
         loop {
@@ -158,7 +158,7 @@ fn sum(leading: u64, place: u32, random: &mut SplitMix64) -> u64 {
 fn every_divisor_gives_the_quotient() -> Outcome {
     let mut random = SplitMix64::new(1);
     let divisors = 1 << (DIVISOR_BITS - 1)..1 << DIVISOR_BITS;
-    // Up to what some elements can add up to.
+    // Up to the sum that some elements can reach.
     let sums: Vec<u64> = divisors
         .map(|leading| sum(leading, LEAST_PLACE + (random.next_u64() % 9) as u32, &mut random))
         .collect();

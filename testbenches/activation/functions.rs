@@ -1,7 +1,7 @@
 //! SiLU, GELU, quotients and exponentials of the core's activation unit: every number, beside a product, on cores with other lanes and ranks.
 //!
-//! Random programs (`ndp_core.rs`, `cycle_model.rs`, `random_configs.rs`) have them too, against the functional model.
-//! Here the expected bits are those of `ndp_oracle`, and cycles those of the document's formula.
+//! Random programs (`ndp_core.rs`, `cycle_model.rs`, `random_configs.rs`) also have them, against the functional model.
+//! Here the expected bits come from `ndp_oracle`, and the expected cycles from the document's formula.
 
 use crate::arithmetic::function_unit::{GELU, SILU};
 use crate::cores::ndp_core::core_mutants;
@@ -198,7 +198,7 @@ fn a_reset_amid_a_block_leaves_nothing_behind() -> Outcome {
     Ok(())
 }
 
-/// The cycles of an instruction alone are those of docs/activation-unit.md.
+/// An instruction by itself takes the cycles of docs/activation-unit.md.
 #[test]
 fn a_block_takes_the_cycles_of_the_document() -> Outcome {
     some(&["tiny", "variants", "shared-lanes", "parallel-multiplier"])
@@ -228,7 +228,7 @@ fn takes_the_cycles_of_the_document(name: &str) -> Outcome {
         for opcode in [Opcode::Silu, Opcode::Gelu, Opcode::Div, Opcode::Exp] {
             let words = block_words(&config, cols, batch) * gemv.slices_per_lane();
             let word = around + gemv.lanes() + u32::from(opcode == Opcode::Div);
-            // Exponentials in the lanes take six steps more than what has gone round.
+            // Exponentials in the lanes take six steps more than elements that have gone round.
             let expected = match opcode == Opcode::Exp && !gemv.shares_exponential() {
                 true => gemv.lanes() * words + 16,
                 false => word * words + 10,
@@ -261,7 +261,7 @@ pub const MUTANTS: [Mutant; 10] = [
     ),
     // A lane is left out.
     ("tiny", Mutation::new("mutant-chain", "chain_first3", |s| s.signal("chain_first4"))),
-    // Also for the second operands.
+    // The same for the second operands.
     ("tiny", Mutation::new("mutant-chain-other", "chain_second3", |s| s.signal("chain_second4"))),
     // Negative results become +0.
     ("tiny", Mutation::new("mutant-least", "16'hfe00", |s| s.lit(0))),

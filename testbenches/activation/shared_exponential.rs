@@ -2,7 +2,7 @@
 //! core.
 //!
 //! Random programs in `ndp_core.rs`, `cycle_model.rs` and `random_configs.rs`, and `functions.rs` element by element,
-//! also compare what a core computes with it. No expected value comes from the design or from `ndp_numerics`.
+//! also compare a core's results with it. No expected value comes from the design or from `ndp_numerics`.
 
 use crate::cores::ndp_core::core_mutants;
 use common::activation_driver::{argument, parabolas, power, recoded, term, wide, y};
@@ -117,7 +117,7 @@ fn wide_results_and_terms_are_those_of_the_contract() -> Outcome {
     Ok(())
 }
 
-/// Mutants of the unit; random programs find those of a core.
+/// Mutants of the unit; random programs find the mutants of its inputs in a core.
 const MUTANTS: [Mutant; 3] = [
     ("hermes", Mutation::new("mutant-term", "next term_q", |s| s.lit(1) | s.old())),
     ("hermes", Mutation::new("mutant-wide", "input packer wide_i", |s| s.lit(0))),

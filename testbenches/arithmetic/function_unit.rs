@@ -87,7 +87,7 @@ fn packed(magnitude: u64, exponent: i32, sign: u16) -> u16 {
     recoded(rounded(value) | sign << 15)
 }
 
-/// As [`packed`], for a wide value: 4 bits of exponent with a bias of 15, 12 of fraction.
+/// Like [`packed`], for a wide value: 4 bits of exponent with a bias of 15, 12 of fraction.
 fn packed_wide(magnitude: u64, exponent: i32) -> u16 {
     let value = magnitude as f64 * 2f64.powi(exponent - 29);
     let least = ((value.to_bits() >> 52) as i32 - 1023).max(-14);

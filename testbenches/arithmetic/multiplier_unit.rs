@@ -1,10 +1,10 @@
 //! One multiplier unit of the paper's size, with each kind of multiplier, against sums of products in 128-bit integers.
 //!
 //! Windows follow one another as in the machine; operands are on the ports only in the phase in which the unit may read
-//! them, with noise in all others. Random windows have gaps between them, in which the unit stops as far as it may.
-//! Compared are every digit of the exact sum, in its phase (unless a flag makes the sum irrelevant), and the flags; in
-//! windows whose products go to sums of their own, each of these sums, which are kept outside of the unit with their
-//! pending carries. Seeds are printed with every failure.
+//! them, with noise in all others. Random windows have gaps between them, in which the unit stops as far as it may. The
+//! test compares every digit of the exact sum, in its phase (unless a flag makes the sum irrelevant), and the flags. In
+//! windows whose products go to sums of their own, it compares each of these sums, which are kept outside of the unit
+//! with their pending carries. Seeds are printed with every failure.
 
 use common::Outcome;
 use common::exact::dot;
@@ -312,7 +312,7 @@ const MUTANTS: [Mutant; 6] = [
         "parallel-multiplier",
         Mutation::new("mutant-hidden", "next sig_w_q", |s| cat!(lit(0, 1), s.old().slice(0, 10))),
     ),
-    // Sign and exponent are those of the next product.
+    // Sign and exponent come from the next product.
     (
         "parallel-multiplier",
         Mutation::new("mutant-line", "sign_exp_q", |s| cat!(s.signal("sign"), s.signal("exp"))),

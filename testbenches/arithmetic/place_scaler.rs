@@ -66,7 +66,7 @@ const MUTANTS: [Mutant; 6] = [
             s.part(0)
         }),
     ),
-    // What is half way is cut off.
+    // Halves are cut off.
     (CONFIG, Mutation::new("mutant-scaler-half", "{15'h0, chosen[11]}", |s| s.lit(0))),
     // Numbers that round to infinity are NaN.
     (CONFIG, Mutation::new("mutant-scaler-overflow", "sum[15] | (&sum[14:10])", |s| s.part(0))),

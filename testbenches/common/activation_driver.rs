@@ -1,7 +1,7 @@
 //! Drives one lane of the activation unit at its ports, and has the contract of softmax for the testbench.
 //!
-//! Words of recoded FP16 values enter, elements leave one per step, and each output is looked at its path's number of
-//! steps later, whatever stalls and gaps there are; don't-care inputs are noise. The arithmetic is written from
+//! Words of recoded FP16 values enter, and elements leave one per step. The driver checks each output after its path's
+//! number of steps, whatever stalls and gaps there are; don't-care inputs are noise. The arithmetic is written from
 //! `docs/numerics.md`; only the random numbers come from `ndp_numerics`.
 
 use super::exact::{below, value};
@@ -139,7 +139,7 @@ pub struct Bench {
     counts: InputPort,
     /// The element is beyond the vector's end.
     pub blank: InputPort,
-    /// What follows the elements of each operand.
+    /// Inputs after the elements of each operand.
     pub chain: [InputPort; 2],
     /// The element of each operand that leaves.
     pub chained: [OutputPort; 2],
@@ -257,7 +257,7 @@ impl Bench {
             self.drive(self.counts, going.map(|e| e.counts.into()));
             self.drive(self.blank, going.map(|e| e.blank.into()));
             let late = way[LATE - 1].filter(|_| advance).map(|index| elements[index]);
-            // What follows the elements must not matter to them.
+            // The inputs after the elements must not affect the elements.
             self.chain.into_iter().for_each(|port| self.drive(port, None));
             self.drive(self.argument, late.map(|e| e.argument));
             self.drive(self.spoilt, late.map(|e| e.spoilt.into()));

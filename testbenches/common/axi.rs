@@ -1,6 +1,7 @@
-//! An AXI4 manager with random traffic, and what its subordinate has to answer, written from the standard (Arm IHI 0022) and `docs/axi.md`.
+//! An AXI4 manager with random traffic, and the expected answers of its subordinate, written from the standard (Arm IHI
+//! 0022) and `docs/axi.md`.
 //!
-//! Addresses and lanes of beats are the formulae of A3.4.1. Behind the subordinate is a memory of lines of 64 bytes; a
+//! Addresses and lanes of beats are the formulae of A3.4.1. The subordinate serves a memory of lines of 64 bytes; a
 //! place with a write in flight is not read, and vice versa, as AXI has no order between the two.
 
 use ndp_numerics::SplitMix64;
@@ -75,7 +76,7 @@ struct Beat {
     last: bool,
 }
 
-/// In how many of 256 cycles each channel is stalled by the manager or the memory.
+/// Number of cycles in 256 in which the manager or the memory stalls each channel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stalls {
     pub aw: u64,
@@ -117,7 +118,7 @@ struct Ports {
     r: [OutputPort; 5],
 }
 
-/// The manager, with what it expects.
+/// The manager, with the answers that it expects.
 pub struct Manager {
     pub space: Space,
     pub stalls: Stalls,
@@ -335,7 +336,7 @@ impl Manager {
         true
     }
 
-    /// Offers a read of unknown bytes; they come to `seen`.
+    /// Offers a read of unknown bytes, which are stored in `seen`.
     pub fn peek(&mut self, burst: Burst) -> bool {
         let expected = self.due_r.len();
         let begun = self.read(burst, &|_| [0; LINE as usize]);
@@ -371,7 +372,7 @@ impl Manager {
         self.write_beats(burst, beats, pristine)
     }
 
-    /// Offers a write of these beats: data, and strobes, of which those of the beat's lanes count.
+    /// Offers a write of these beats: data and strobes; only strobes of the beat's lanes count.
     pub fn write_beats(
         &mut self,
         burst: Burst,
@@ -448,7 +449,7 @@ impl Manager {
         }
     }
 
-    /// Before a rising edge: what is offered and taken at it.
+    /// Before a rising edge: offers and takes the transfers of this edge.
     ///
     /// # Errors
     /// The first wrong answer.

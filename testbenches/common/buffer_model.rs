@@ -1,6 +1,6 @@
 //! Contents of the GEMV unit's buffer, instruction by instruction: the oracle of the unit's testbenches. Works on
-//! vectors and exact sums, never on bits of words: which words a vector or its sums take follows from [`RowLayout`]
-//! alone. Products are summed by `exact`, which shares nothing with the design.
+//! vectors and exact sums, never on bits of words: only [`RowLayout`] determines the words of a vector or its sums.
+//! Products are summed by `exact`, which shares nothing with the design.
 
 use super::exact::{dot, result};
 use ndp_config::{GemvConfig, RowLayout};
@@ -131,7 +131,6 @@ impl BufferModel {
         Self { config: config.clone(), regions: Vec::new() }
     }
 
-    /// All known contents.
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
@@ -157,7 +156,7 @@ impl BufferModel {
     }
 
     fn vectors(&self, at: u32, n: u32, batch: u32) -> Block {
-        // If vectors are a word each, some of a block's vectors are a block too.
+        // If vectors are a word each, a part of a block's vectors is also a block.
         if block_words(&self.config, n, 1) == 1 {
             let part = self.regions.iter().find_map(|region| match &region.content {
                 Content::Vectors(block) if region.words.contains(&at) && block[0].len() == n as usize => {

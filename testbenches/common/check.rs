@@ -10,7 +10,7 @@ pub trait Checks {
     /// functional model.
     ///
     /// # Errors
-    /// As [`NdpCore::run_words`]; a program that the functional model refuses.
+    /// Errors of [`NdpCore::run_words`]; a program that the functional model refuses.
     fn check_program(
         &mut self,
         program: &Program,

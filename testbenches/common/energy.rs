@@ -8,7 +8,7 @@ use ndp_energy::{
 use ndp_sim::system::{Cause, EnergyBreakdown, EnergyCosts, EnergyPart, Event, Resource, SystemFigures};
 use std::error::Error;
 
-/// Events without what only RTL knows: the bits on the data buses of the DRAM.
+/// Events without the data that only RTL has: the bits on the data buses of the DRAM.
 pub fn without_bus(events: &[Event]) -> Vec<Event> {
     let mut events = events.to_vec();
     for program in events.iter_mut().filter_map(|event| event.program.as_mut()) {
@@ -54,7 +54,7 @@ pub fn all_energy_has_a_use(
         // A program with unknown bits pays for random ones, as all of them together do.
         assert_eq!(part(EnergyPart::Program(of)), energy, "{of:?}");
     }
-    // The logic: its cycles are those of the programs and of the rest of the time.
+    // The logic: its cycles are the cycles of the programs and of the rest of the time.
     let mut cycles = CoreUse::default();
     let mut all_cycles = 0;
     for program in events().filter_map(|event| event.program.as_ref()) {

@@ -1,8 +1,8 @@
 //! Drives the ports of the GEMV unit, cycle by cycle.
 //!
 //! Commands are started in order, one per cycle, each as soon as its part of the unit is free and no running command
-//! uses the same words: what the core's issue logic guarantees. Every stream stalls at random. Unused ports carry
-//! noise. Outputs are compared with [`BufferModel`], and every cycle is checked for the rules of the handshakes.
+//! uses the same words, as the core's issue logic guarantees. Every stream stalls at random. Unused ports carry noise.
+//! Outputs are compared with [`BufferModel`], and every cycle is checked for the rules of the handshakes.
 
 use super::buffer_model::{Block, BufferModel, Op};
 use ndp_config::{BEAT_ELEMS, DesignConfig, GemvConfig, RowLayout};
@@ -106,7 +106,7 @@ pub struct GemvDriver {
     pub buffer: BufferModel,
     /// Probability of a stall of any stream in any cycle.
     pub stall_percent: u64,
-    /// Offer a command's data before its start; the unit must not take them until then.
+    /// Offer a command's data before its start; the unit must not take them before the start.
     pub eager: bool,
     /// Offer no rows, or no weights.
     pub withhold: [bool; 2],

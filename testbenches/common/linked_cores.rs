@@ -31,7 +31,7 @@ struct Feed {
     asked: bool,
     look: u64,
     end: Option<u64>,
-    /// As `end`, by the cycle model.
+    /// Value of `end` that the cycle model predicts.
     predicted: Option<u64>,
 }
 
@@ -141,7 +141,7 @@ impl LinkedCores {
     }
 
     /// # Errors
-    /// As [`NdpCore::step`]; if a core breaks a rule of the link.
+    /// Errors of [`NdpCore::step`]; if a core breaks a rule of the link.
     pub fn step(&mut self) -> ndp_files::Result<()> {
         let heard = self.carry(None)?;
         for (n, (core, lanes)) in self.cores.iter_mut().zip(&heard).enumerate() {
@@ -166,7 +166,7 @@ impl LinkedCores {
         self.cores[index].place(program)
     }
 
-    /// Resets one core at any time while the others go on. Drops its program.
+    /// Resets one core at any time while the others continue. Drops its program.
     pub fn reset(&mut self, index: usize) -> ndp_files::Result<()> {
         self.predict();
         self.cores[index].reset()?;
@@ -206,7 +206,7 @@ impl LinkedCores {
         self.feeds[index].end
     }
 
-    /// As [`Self::ended`], by the cycle model, with [`CoreOptions::predict`].
+    /// Like [`Self::ended`], by the cycle model, with [`CoreOptions::predict`].
     pub fn predicted(&self, index: usize) -> Option<u64> {
         self.feeds[index].predicted
     }
@@ -281,7 +281,7 @@ impl LinkedCores {
     /// host's answers. Returns the cycle of each end, counted from the beginning.
     ///
     /// # Errors
-    /// As [`LinkedCores::step`]; no end after `limit` cycles.
+    /// Errors of [`LinkedCores::step`]; no end after `limit` cycles.
     pub fn run(
         &mut self,
         programs: Vec<Vec<u128>>,
@@ -325,10 +325,10 @@ impl LinkedCores {
         Ok(condition(self))
     }
 
-    /// Reads a register of a core while all of them go on.
+    /// Reads a register of a core while all of them run.
     ///
     /// # Errors
-    /// As [`LinkedCores::step`]; if no answer comes.
+    /// Errors of [`LinkedCores::step`]; if no answer comes.
     pub fn register(&mut self, index: usize, number: u64) -> ndp_files::Result<Burst> {
         let address = 1 << self.cores[index].config().dimm_burst_bits() | number;
         self.cores[index].submit(address, None);
@@ -353,7 +353,7 @@ impl LinkedCores {
         Ok(ndp_sim::core::LinkStatus::of(&self.register(index, ndp_sim::core::LinkStatus::REGISTER)?))
     }
 
-    /// Tells a core's link to go on after a fault (bit 0), or to clear failures (bit 1).
+    /// Makes a core's link continue after a fault (bit 0), or clear failures (bit 1).
     pub fn control(&mut self, index: usize, bits: u64) {
         let address = 1 << self.cores[index].config().dimm_burst_bits() | ndp_sim::core::LinkStatus::REGISTER;
         self.cores[index].submit(address, Some([bits, 0, 0, 0, 0, 0, 0, 0]));

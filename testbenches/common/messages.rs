@@ -6,7 +6,7 @@ use ndp_numerics::SplitMix64;
 /// First burst of a rank where messages come from; programs are below, the hosts' traffic is above.
 pub const SOURCES: u32 = 1 << 24;
 pub const TARGETS: u32 = 1 << 25;
-/// First burst of the DIMM of what is computed from received data.
+/// First burst of the DIMM for results of received data.
 const RESULTS: u32 = 1 << 24;
 
 pub fn below(random: &mut SplitMix64, bound: u64) -> u32 {

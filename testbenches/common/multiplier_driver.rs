@@ -7,7 +7,7 @@ use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, Rtl, rtl};
 use std::error::Error;
 
-/// Keys of the units, except those of the paper's design.
+/// Keys of the units, except the keys of the paper's design.
 pub const UNITS: [&str; 4] = [
     "",
     "multiplier = \"digit-serial\"\nacc_bits = 99\nacc_segments = 3",
@@ -222,7 +222,7 @@ impl Bench {
         noise & !(0xFFFF << at) | u128::from(recoded(bits)) << at
     }
 
-    /// Puts the operands of a phase on the ports, those of lane `i` perhaps in the phase before phase `i`.
+    /// Puts the operands of a phase on the ports; operands of lane `i` may come in the phase before phase `i`.
     pub fn load(&mut self, window: Option<&Window>, phase: usize) {
         let lane = (phase + self.lead()) % self.config.window_cycles() as usize;
         let w = self.operand(lane, window.and_then(|n| n.w.get(lane).copied()));
@@ -304,7 +304,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Compares what is due of a window's sum, and returns the first difference.
+    /// Compares the outputs due for a window's sum, and returns the first difference.
     fn compare(&self, index: usize, window: &Window, k: u32, fault: Option<Fault>) -> Option<Mismatch> {
         let segments = self.config.acc_segments();
         let (sum, flags) = dot(&window.w, &window.x);

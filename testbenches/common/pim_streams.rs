@@ -1,7 +1,7 @@
 //! Random command streams for a PIM channel: legal, nearly legal and malformed.
 //!
-//! A goal is repeated clock after clock until it is carried out, so that each rule is met one clock too early and in
-//! time; some are given only once. Campaigns of several goals open rows to compute with.
+//! A goal is repeated clock after clock until the channel executes it, so that each rule is met one clock too early and
+//! in time; some goals come only once. Campaigns of several goals open rows to compute with.
 
 use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_dram::hbm::{HbmCommand, Owner, Partitions, PseudoChannel};
@@ -227,7 +227,7 @@ impl Stream {
         command.encode()
     }
 
-    /// One clock of both sides.
+    /// Steps both sides by one clock.
     pub fn step(&mut self, sides: &mut Lockstep) -> ndp_files::Result<()> {
         let clock = sides.device.cycle();
         let (words, write) = self.draw(&sides.device);
@@ -278,7 +278,7 @@ impl Stream {
             *self.seen.entry(out.status[bus]).or_insert(0) += 1;
             let Some(goal) = &mut self.goals[bus] else { continue };
             goal.tries -= 1;
-            // What state forbids will not become legal by waiting.
+            // Waiting does not make commands legal that the state forbids.
             let hopeless = (1..32).contains(&out.status[bus]) && !(goal.tries > 1 && bus == 0);
             if out.status[bus] == 0 || goal.tries == 0 || hopeless {
                 self.goals[bus] = None;

@@ -25,7 +25,7 @@ fn size(config: &GemvConfig, batch: u32, words: u32, random: &mut SplitMix64) ->
         let stripe = config.stripe_elems();
         n = n.next_multiple_of(stripe) + below(random, 5) as u32 - 2;
     }
-    // Three tail stripes take more words than as many full ones.
+    // Three tail stripes take more words than three full ones.
     (n > 0 && n <= config.max_cols() && block_words(config, n, batch) <= words).then_some(n)
 }
 
@@ -59,7 +59,7 @@ fn held_scalars(driver: &GemvDriver, vectors: u32) -> Vec<(u32, u32)> {
     driver.buffer.regions().iter().filter_map(shape).collect()
 }
 
-/// Appends a product of rows with several heads, and what it needs.
+/// Appends a product of rows with several heads, and the commands that it needs.
 fn push_heads(driver: &mut GemvDriver, rows: u32, random: &mut SplitMix64) -> Option<usize> {
     let config = driver.config.clone();
     let config = &config;
@@ -116,7 +116,8 @@ fn apart(config: &GemvConfig, op: &Op) -> bool {
     reads.start.max(writes.start) >= reads.end.min(writes.end)
 }
 
-/// Appends a random command, and what it needs. Returns the number of commands, 0 if the drawn one is not possible.
+/// Appends a random command, and the commands that it needs. Returns the number of commands, 0 if the drawn one is not
+/// possible.
 fn push_random(driver: &mut GemvDriver, random: &mut SplitMix64) -> Option<usize> {
     let config = driver.config.clone();
     let config = &config;

@@ -39,7 +39,7 @@ pub struct Request {
     pub tag: u64,
 }
 
-/// In how many of 256 cycles each handshake is stalled by the bench.
+/// Number of cycles in 256 in which the bench stalls each handshake.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stalls {
     pub segment: u64,
@@ -48,7 +48,7 @@ pub struct Stalls {
     pub response: u64,
 }
 
-/// What has to come back: address, data (none for a write), tag, last, and the core cycle it was taken in.
+/// An expected response: address, data (none for a write), tag, last, and the core cycle it was taken in.
 type Due = (u64, Option<Burst>, u64, bool, u64);
 
 struct Ports {
@@ -186,9 +186,8 @@ impl Bench {
         std::array::from_fn(|_| self.random.next_u64())
     }
 
-    /// A warm reset: drops everything in flight; the device goes on. What was written and answered is kept; an
-    /// unanswered burst may be old, new or undefined. A path to the device finishes the transfers whose commands it
-    /// has.
+    /// A warm reset: drops everything in flight; the device goes on. Answered writes are kept; an unanswered burst may
+    /// be old, new or undefined. A path to the device finishes the transfers whose commands it has.
     pub fn reset(&mut self) {
         let unanswered = self.due_responses.iter().filter(|due| due.1.is_none());
         let unanswered: HashSet<u64> = unanswered.map(|due| due.0).collect();
@@ -242,7 +241,7 @@ impl Bench {
         self.quiet_since = self.model.cycle();
     }
 
-    /// Contents of burst `address` once all taken requests are done.
+    /// Contents of burst `address` after all taken requests.
     fn contents(&self, address: u64) -> Burst {
         self.memory.get(&address).copied().unwrap_or_else(|| self.pristine.read_burst(address))
     }

@@ -205,7 +205,7 @@ pub fn instructions(recording: &Recording, record: &Record) -> Result<(), Box<dy
 const BEFORE: usize = 8;
 
 pub fn commands(recording: &Recording, record: &Record) -> Result<(), Box<dyn Error>> {
-    // The model knows some commands before they are on the pins.
+    // The model has some commands before they are on the pins.
     let (clocks, origin) = (recording.clocks, recording.dram_origin);
     let end = clocks.rise_ps(Edge::Core, recording.end - 1) - clocks.rise_ps(Edge::Dram, origin);
     let seen = end / clocks.dram_ps() + 1;
@@ -251,7 +251,7 @@ fn command_of(command: &ModelCommand) -> Command {
     }
 }
 
-/// Compares when requests were taken and answered, and what registers showed.
+/// Compares when requests were taken and answered, and the registers' values.
 pub fn requests(
     recording: &Recording,
     model: &[(u64, Option<u64>, Option<Register>)],

@@ -52,7 +52,7 @@ pub fn design(name: &str, block: &str, mutants: &[Mutant]) -> ndp_files::Result<
     }
 }
 
-/// As [`design`], for an HBM2 memory.
+/// Like [`design`], for an HBM2 memory.
 pub fn hbm_design(name: &str, block: &str, mutants: &[Mutant]) -> ndp_files::Result<Rtl> {
     match of(name, mutants) {
         Some((of, mutations)) => Ok(mutant(&hbm_config(of)?, block, &mutations, name)),

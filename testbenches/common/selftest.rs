@@ -51,7 +51,7 @@ fn adder() -> Result<Rc<Module>, HdlError> {
     module.finish()
 }
 
-/// A counter on each of two clocks, and what the core's clock last saw of the DRAM's.
+/// A counter on each of two clocks, and the core clock's last sample of the DRAM clock's counter.
 fn clocks() -> Result<Rc<Module>, HdlError> {
     let counter = {
         let module = ModuleBuilder::new("selftest_counter", "cycles since reset");
@@ -119,7 +119,7 @@ fn channel(width: u32) -> Result<Rc<Module>, HdlError> {
     module.finish()
 }
 
-/// Counters in an array, each of which must stay below its limit.
+/// Counters in an array; each must stay below its limit.
 fn limits() -> Result<Rc<Module>, HdlError> {
     let counter = {
         let m = ModuleBuilder::new("selftest_limit", "steps since reset");
@@ -255,7 +255,7 @@ fn operators() -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// Replicated instances, each of which depends on the one before it in the same cycle.
+/// Replicated instances; each depends on the one before it in the same cycle.
 fn chain() -> Result<Rc<Module>, HdlError> {
     let link = {
         let m = ModuleBuilder::new("selftest_link", "adds what it has to what it gets");

@@ -15,7 +15,7 @@ pub trait Star: Sized {
 
     fn set_bridge_reset(&mut self, active: bool);
 
-    /// Resets one DIMM for some cycles; drops what it had to send or deliver.
+    /// Resets one DIMM for some cycles; drops its beats to send or deliver.
     fn reset_node(&mut self, node: usize, cycles: u64) -> ndp_files::Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! A host's own reads and writes of a part of the DRAM that no program uses, compared with what it wrote.
+//! A host's own reads and writes of a part of the DRAM that no program uses; reads are compared with earlier writes.
 
 use ndp_config::DesignConfig;
 use ndp_numerics::SplitMix64;
@@ -19,7 +19,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// The bursts that the traffic uses: in the upper half of the DIMM, past those of programs, which begin at 0.
+    /// The bursts that the traffic uses: in the upper half of the DIMM, past the bursts of programs, which begin at 0.
     pub const BURSTS: u64 = 512;
     /// Requests before the host waits for a response: a slow DRAM would let them pile up without bound.
     const OUTSTANDING: u64 = 64;
@@ -72,7 +72,7 @@ impl Traffic {
         }
     }
 
-    /// Compares the data of a read with what was written last.
+    /// Compares the data of a read with the last write.
     pub fn answered(&mut self, answer: &Answer) {
         // Answers of the core's registers and queue belong to the program.
         if answer.request.address >= self.first + Self::BURSTS {

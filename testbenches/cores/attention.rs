@@ -160,7 +160,8 @@ fn random_programs_at_full_width_do_what_they_say() -> Outcome {
     Ok(())
 }
 
-/// Attention of a batch whose query heads share key heads, against software: contexts and what the core has appended.
+/// Attention of a batch whose query heads share key heads, against software: contexts, and keys and values appended by
+/// the core.
 #[test]
 fn heads_of_queries_that_share_keys_are_attended_together() -> Outcome {
     for (name, heads, kv_heads, width) in [("tiny", 6, 2, 16), ("tiny", 12, 3, 32), ("hermes", 16, 2, 128)] {

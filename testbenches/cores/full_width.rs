@@ -1,6 +1,6 @@
 //! The paper's core at full width: bits, and cycles from DRAM to DRAM against the roofline, refresh counted.
 //!
-//! Row lengths that are and that are no multiple of the 2048 elements of a wave. `ndp bench` has all of the paper's.
+//! Row lengths that are and are not multiples of the 2048 elements of a wave. `ndp bench` has all of the paper's.
 
 use common::{Outcome, some};
 use ndp_config::DesignConfig;

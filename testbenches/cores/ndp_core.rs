@@ -1,7 +1,7 @@
 //! Does the core execute its programs correctly, whatever the host does at the same time, and without breaking a rule
 //! of the DRAM?
 //!
-//! Programs are random; the functional model, which is independent of the hardware, says what they do to DRAM.
+//! Programs are random; the functional model, which is independent of the hardware, gives their effect on DRAM.
 
 use crate::activation::functions;
 use crate::activation::shared_exponential;
@@ -19,7 +19,7 @@ use ndp_sim::core::{Burst, CoreOptions, HostStalls, NdpCore};
 use ndp_testkit::{ProgramOptions, RandomPrograms, malformed_word};
 use std::error::Error;
 
-/// The mutants of the core for all tests: those of one configuration are one library.
+/// The mutants of the core for all tests: mutants of one configuration are one library.
 pub fn core_mutants() -> Vec<Mutant> {
     [
         &functions::MUTANTS[..],
@@ -280,7 +280,7 @@ fn a_wrong_bit_in_dram_is_caught() -> Outcome {
     let words = program.words();
     let mut machine = ndp_isa::machine::Machine::new(&config, ndp_isa::machine::SparseMemory::new())?;
     machine.run(&program)?;
-    // One bit of what the program reads first: the result must differ from the model's somewhere.
+    // One bit of the program's first inputs: some result must differ from the model's.
     let mut differs = false;
     for (burst, _) in machine.memory().bursts().take(40) {
         let mut data = core.peek(burst);

@@ -60,7 +60,7 @@ impl std::ops::AddAssign for Compared {
     }
 }
 
-/// The next program that leaves some bursts of the DIMM untouched, and what it leaves in DRAM.
+/// The next program that leaves some bursts of the DIMM untouched, and its results in DRAM.
 fn program_beside(
     config: &DesignConfig,
     programs: &mut RandomPrograms,

@@ -1,7 +1,7 @@
 //! Does the AXI4 subordinate answer every burst as the standard and `docs/axi.md` say?
 //!
-//! First alone, with a model of the host port that answers late and in any order among ranks; then in front of the core
-//! of `tiny` with devices that check every timing rule, while programs run. Random bursts of all types, sizes and
+//! First by itself, with a model of the host port that answers late and in any order among ranks; then in front of the
+//! core of `tiny` with devices that check every timing rule, while programs run. Random bursts of all types, sizes and
 //! strobes, stalls on all five channels, resets during traffic, rates, mutants.
 
 use common::axi::{Burst, Kind, LINE, Line, Manager, Space, Stalls};
@@ -53,7 +53,7 @@ struct HostPort {
     register_writes: Vec<(u64, Line)>,
     requests: u64,
     registers_from: u64,
-    /// In how many of 256 cycles no request is taken, and the longest time of an answer.
+    /// Number of cycles in 256 in which no request is taken, and the longest time of an answer.
     stalls: u64,
     latency: u64,
     random: SplitMix64,
@@ -164,7 +164,7 @@ impl Alone {
         Ok(())
     }
 
-    /// Pages of DRAM, few so that bursts meet, and those of registers.
+    /// Pages of DRAM, few so that bursts meet, and pages of registers.
     fn pages(&self) -> Vec<u64> {
         let dram = self.manager.space.dram / 4096;
         vec![0, 1, 2, 77, dram - 1, dram, dram + 1, dram + 3]
@@ -317,8 +317,8 @@ fn streams_take_a_cycle_for_each_beat() -> Outcome {
 }
 
 /// Faults of the subordinate: a container that does not wrap, old bytes over new ones, lines and answers that go before
-/// all of it has come, the wrong error, a beat that is not held, each line's last beat as the burst's, and registers
-/// that are written in part.
+/// all of their data have come, the wrong error, a beat that is not held, each line's last beat as the burst's, and
+/// registers that are written in part.
 const MUTANTS: [Mutant; 8] = [
     ("axi-64", Mutation::new("mutant-wrap", "(wraps ? container : ..)", |s| s.with(1, lit(0xfff, 12)))),
     ("axi-64", Mutation::new("mutant-merge", "~mask_q & {64{read_valid_i}}", |s| s.part(1))),
@@ -423,7 +423,7 @@ impl Whole {
         Ok(())
     }
 
-    /// A reset; with `powered` the devices go on. Lines that were being written have the devices' contents.
+    /// A reset; with `powered` the devices continue. Lines that were being written have the devices' contents.
     fn reset(&mut self, powered: bool) {
         let lost = self.manager.reset(&mut self.model);
         self.resets.into_iter().for_each(|reset| self.model.set(reset, 0));
@@ -612,7 +612,7 @@ fn rate(name: &str, write: bool) -> Result<f64, Box<dyn Error>> {
     Ok((bursts * 16) as f64 / (whole.model.cycle() - begin) as f64)
 }
 
-/// Four places of a register's or burst's way take what the host port takes: a burst of DRAM in two cycles.
+/// Four places of a register's or burst's path keep up with the host port: a burst of DRAM in two cycles.
 #[test]
 fn streams_run_as_fast_as_the_host_port_or_the_channel() -> Outcome {
     for &(config, least) in some(&[("tiny", 0.45), ("axi-64", 0.6)]) {

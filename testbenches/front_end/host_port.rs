@@ -1,8 +1,9 @@
 //! Do all that share the host's port get their turn, whatever rhythm the ranks and the host have?
 //!
-//! The port alone, of the small preset: host, store and transfer all want a rank in every cycle, and ranks are ready in
+//! Only the port, of the small preset: host, store and transfer all want a rank in every cycle, and ranks are ready in
 //! a fixed rhythm, as when core and DRAM have clocks of a simple ratio. Then answers of all ranks and of the core wait
-//! for a slow host. Then what passes, with random addresses, tags and data. Last, the same starvation in a program.
+//! for a slow host. Then the test checks the port's transfers, with random addresses, tags and data. Last, the same
+//! starvation in a program.
 
 use common::Outcome;
 use common::rtl::{Mutant, Mutation, design};

@@ -1,7 +1,7 @@
 //! The issuer at its ports, with all parts idle: does it decode every instruction as the document says, and refuse all other words?
 //!
 //! Instructions of random programs, and transfers, each with some field at a limit or one bit changed. `ndp_isa`, which
-//! shares nothing with the hardware, says what they mean.
+//! shares nothing with the hardware, gives their meaning.
 
 use common::Outcome;
 use common::rtl::{design, design_config};

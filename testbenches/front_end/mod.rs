@@ -1,4 +1,4 @@
-//! What is between the host and the units.
+//! The blocks between the host and the units.
 
 pub mod axi;
 pub mod host_port;

@@ -373,7 +373,7 @@ fn stores_give_back_what_was_loaded_with_canonical_nans() -> Outcome {
             unit.push(Op::Load { dst: 3, block });
             unit.push(Op::Store { src: 3, cols: 1000, batch: 1 });
         }
-        // Specials at every place of a beat, and -1, whose fraction is a NaN's.
+        // Specials at every place of a beat, and -1, whose fraction equals a NaN's.
         for value in [INFINITY, INFINITY | 0x8000, NAN, 0xFC01, 0xBC00] {
             unit.push(Op::Load { dst: 3, block: vec![vec![value; 1000]] });
             unit.push(Op::Store { src: 3, cols: 1000, batch: 1 });

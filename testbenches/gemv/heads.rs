@@ -3,7 +3,7 @@
 //! Every number of heads with every batch it allows, on units with one, two and four ranks, eight and sixteen lanes;
 //! rows that end within a head, and numbers of rows that leave ranks without one; specials, which must not leave their
 //! head; resets, stalls, other commands in between; cycles; and injected errors. Random programs (`gemv_unit.rs`,
-//! `parameters.rs`) have heads too. Seeds are printed with every failure.
+//! `parameters.rs`) also have heads. Seeds are printed with every failure.
 
 use common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
 use common::gemv_driver::{Fault, GemvDriver};

@@ -1,8 +1,8 @@
 //! Do partial results of several modules and of a GPU add up to the exact result?
 //!
-//! The rows of an `axpy` are dealt out to modules, each a core with its own DRAM, and to a GPU, which is arithmetic
-//! here. Partial results travel as exact sums (`export`, `import`) or as FP16 (`store`, `merge`); the last module
-//! rounds. Expected values are sums in 128-bit integers.
+//! The rows of an `axpy` are divided among modules, each a core with its own DRAM, and a GPU, which is arithmetic here.
+//! Partial results travel as exact sums (`export`, `import`) or as FP16 (`store`, `merge`); the last module rounds.
+//! Expected values are sums in 128-bit integers.
 
 use common::{Outcome, exact};
 use ndp_config::{DesignConfig, WeightFormat};
@@ -73,7 +73,7 @@ impl Shape {
         }
     }
 
-    /// The rows dealt out, the GPU's part last. Some parts may be empty.
+    /// The rows of each module, the GPU's part last. Some parts may be empty.
     fn parts(self) -> Vec<Part> {
         let mut random = SplitMix64::new(self.seed);
         let mut parts = vec![Part::default(); (self.modules + u32::from(self.gpu)) as usize];
@@ -325,7 +325,7 @@ fn parts_meet_in_every_format_batch_and_tail() -> Outcome {
 fn exact_parts_do_not_depend_on_how_rows_are_dealt_out() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
     let one = Shape { rows: 30, cols: 200, batch: 2, modules: 1, gpu: false, any_bits: false, seed: 77 };
-    // The same rows for any number of modules: every row takes as many random numbers.
+    // The same rows for any number of modules: every row takes the same number of random numbers.
     let rows_of = |modules: u32| Shape { modules, ..one };
     let whole = meet(&config, one, Format::Exact, false)?.actual;
     for modules in 2..=4 {

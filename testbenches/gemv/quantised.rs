@@ -21,7 +21,7 @@ const TINY: &str = "testbenches/configs/int-tiny.toml";
 const FOUR_RANKS: &str = "testbenches/configs/int-four-ranks.toml";
 const LONG_STRIPES: &str = "testbenches/configs/int-long-stripes.toml";
 
-/// Runs random programs and compares what they leave in DRAM, and all cycles.
+/// Runs random programs and compares their results in DRAM, and all cycles.
 fn random_programs(config: &str, seed: u64, count: usize, (stalls, every): (u32, u64)) -> Outcome {
     let config = DesignConfig::load(config)?;
     let options = ProgramOptions { malformed_percent: 10 * (seed % 2) as u32, ..ProgramOptions::default() };
@@ -107,8 +107,8 @@ fn many_random_programs_do_so() -> Outcome {
     Ok(())
 }
 
-/// Rows of every length around the borders of places, beats and stripes, in bits of any kind: past a row's end lies
-/// anything but 0.
+/// Rows of every length around the borders of places, beats and stripes, in bits of any kind: the bits past a row's end
+/// are arbitrary.
 fn edges(config: &DesignConfig) -> Result<Program, Box<dyn Error>> {
     let (ranks, stripe) = (config.gemv().ranks(), config.gemv().stripe_elems());
     let mut text = format!(
@@ -153,7 +153,7 @@ const MUTANTS: [Mutant; 9] = [
     ("int-tiny", Mutation::new("mutant-int-scale", "group_q[4:1] + 4'h1", |s| s.with(1, lit(2, 4)))),
     // For weights of 8 bits: two places share a scale.
     ("int-tiny", Mutation::new("mutant-int-share", "group_q + 5'h1", |s| s.with(1, lit(2, 5)))),
-    // What lies past the row's end is multiplied.
+    // Elements past the row's end are multiplied.
     (
         "int-tiny",
         Mutation::new("mutant-int-clear", "(in_pair & (position_q == last_beat_i)) & ~position_q", |s| {

@@ -1,8 +1,8 @@
 //! Elements that are positive, the list of them, and products that take the rows of that list.
 //!
-//! Random programs (`ndp_core.rs`, `cycle_model.rs`, `random_configs.rs`) have selections too, against the functional
+//! Random programs (`ndp_core.rs`, `cycle_model.rs`, `random_configs.rs`) also have selections, against the functional
 //! model. Here the expected bits are computed again, from the document: a selection is a filter. The rows that a
-//! product takes show what a list says.
+//! product takes show the contents of a list.
 
 use crate::cores::ndp_core::core_mutants;
 use common::check::Checks;
@@ -84,7 +84,7 @@ impl Case {
         for first in (0..cols).step_by(BEAT_ELEMS as usize) {
             for vector in &self.values {
                 let beat = (first..first + BEAT_ELEMS).map(|k| vector.get(k as usize).copied());
-                // Past the vectors' end lies what must not be selected.
+                // Elements past the vectors' end must not be selected.
                 beats.extend(beat.map(|value| value.unwrap_or(0x3C00)));
             }
         }
@@ -191,7 +191,7 @@ fn below(random: &mut SplitMix64, bound: u32) -> u32 {
     (random.next_u64() % u64::from(bound)) as u32
 }
 
-/// Values of which a share is positive; zeros, infinities and NaNs of both signs among them.
+/// Values with a share of positive ones; zeros, infinities and NaNs of both signs among them.
 fn values(cols: u32, batch: u32, share: u32, random: &mut SplitMix64) -> Vec<Vec<u16>> {
     let positive = [0x0001, 0x03FF, 0x0400, 0x3C00, 0x7BFF, 0x7C00];
     let others = [0x0000, 0x8000, 0x8001, 0xBC00, 0xFBFF, 0xFC00, 0x7C01, 0x7E00, 0x7FFF, 0xFC01, 0xFFFF];
@@ -507,7 +507,7 @@ fn two_layers_in_one_program_are_those_of_a_list_of_the_host() -> Outcome {
 pub const MUTANTS: [Mutant; 8] = [
     // A store writes the buffer's old values beyond the vectors' end.
     ("tiny", Mutation::new("mutant-select-old", "store_reader_read_last", |s| s.lit(0))),
-    // Negative values are selected too.
+    // Negative values are also selected.
     (
         "tiny",
         Mutation::new(
@@ -528,11 +528,11 @@ pub const MUTANTS: [Mutant; 8] = [
             mux(s.signal("look_beat_q"), s.part(1), s.part(0))
         }),
     ),
-    // What lies past the vectors' end is selected.
+    // Elements past the vectors' end are selected.
     ("tiny", Mutation::new("mutant-select-end", "walker_last & (last_elem_i < 5'h1f)", |s| s.lit(0))),
     // NaN is positive.
     ("tiny", Mutation::new("mutant-select-nan", "~((&beat_i[14:10]) & ~(|beat_i[9:0]))", |s| s.lit(1))),
-    // The monitor skips a place after each mask, and goes on after a product.
+    // The monitor skips a place after each mask, and continues after a product.
     ("tiny", Mutation::new("mutant-monitor-place", "10'h1", |s| s.lit(2))),
     (
         "tiny",

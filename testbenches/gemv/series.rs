@@ -1,6 +1,6 @@
 //! Several products in one program: do they follow each other without a gap, and is every result right?
 //!
-//! The planner puts them side by side ([`ndp_isa::planner::Series`]). What they leave in DRAM is compared with the
+//! The planner puts them side by side ([`ndp_isa::planner::Series`]). Their results in DRAM are compared with the
 //! functional model, and every cycle with the cycle model.
 
 use crate::cores::ndp_core::core_mutants;
@@ -142,7 +142,7 @@ fn short_products_follow_each_other_without_a_gap() -> Outcome {
     Ok(())
 }
 
-/// Products of any kind and size, some of which do not fit half of the buffer.
+/// Products of any kind and size; some do not fit half of the buffer.
 fn any_products(config: &DesignConfig, random: &mut SplitMix64) -> Vec<Product> {
     let most = config.gemv().max_batch();
     (0..3 + below(random, 5))
@@ -180,7 +180,7 @@ fn products_of_any_kind_do_so_beside_stalls() -> Outcome {
 }
 
 pub const MUTANTS: [Mutant; 3] = [
-    // Rows come although the product waits for a load: its beats are behind the weights, and nothing ends.
+    // Rows come although the product waits for a load: the load's beats come after the weights, and nothing ends.
     (
         "tiny",
         Mutation::new("mutant-rows-early", "~rows_idle_i | load_blocks | list_blocks", |s| {

@@ -19,7 +19,7 @@ use std::io::Write;
 
 /// GB/s of the eight lanes of a link, 25 Gb/s each.
 const LINK_GBPS: f64 = 25.0;
-/// Largest skew of lanes: what the receiver holds, less two words.
+/// Largest skew of lanes: the receiver's capacity, less two words.
 const SKEW_BITS: u32 = (LinkConfig::DESKEW_WORDS - 2) * LinkConfig::LANE_BITS;
 /// Cycles without a delivery, among healthy links.
 const PATIENCE: u64 = 60_000;
@@ -233,7 +233,7 @@ fn every_boundary_of_words_and_every_skew_is_found() -> Outcome {
             network.send(stream(0, 1), 100);
             network.drain(PATIENCE)?;
         }
-        // Skew beyond what the receiver holds is reported as a fault.
+        // The receiver reports skew beyond its capacity as a fault.
         let mut network = Network::pair(&DesignConfig::preset(design)?, 99)?;
         let delays: Vec<u32> =
             (0..config.lanes()).map(|l| 300 + if l == 1 { SKEW_BITS + 26 } else { 0 }).collect();
@@ -304,7 +304,7 @@ fn a_long_cut_is_a_fault_and_retraining_goes_on_without_loss() -> Outcome {
         assert!(network.run_until(fault_cycles + 1_000, both)?, "{design}: no fault");
         report(&format!("{design}: fault {} cycles after the beginning of a cut", network.cycle() - start))?;
         assert!(network.nodes.iter().all(|node| node.status().cause & 1 == 1));
-        // The fault stays after the cut until a link is told to retrain; nothing is sent meanwhile, and nothing taken
+        // The fault stays after the cut until a link is told to retrain; until then nothing is sent, and nothing taken
         // once the buffer is full.
         network.run(40_000)?;
         assert!(both(&network));
@@ -332,8 +332,8 @@ fn a_dead_lane_is_a_fault_that_names_the_lane() -> Outcome {
             network.send(messages(0, 1), 3_000);
             network.send(messages(1, 0), 3_000);
             network.run(1_000)?;
-            // One direction only: the side that hears nothing tells the other, which hears it and gets no
-            // acknowledgement.
+            // One direction only: the side that receives nothing reports it to the other, which receives the report and
+            // gets no acknowledgement.
             network.cables[0].channels[0].set_dead(lane, true);
             let both = |n: &Network| n.nodes.iter().all(|node| node.status().fault);
             assert!(network.run_until(fault_cycles + 5_000, both)?, "{design}: no fault");
@@ -362,7 +362,7 @@ fn a_reset_of_one_side_in_mid_operation_starts_the_link_anew() -> Outcome {
         let mut network = pair(design, seed)?;
         let mut random = SplitMix64::new(seed);
         network.cables[0].set_ber(1e-6);
-        // The side that was reset begins a new flow; the other goes on with its own.
+        // The side that was reset begins a new flow; the other continues its own.
         let mut flows = [messages(0, 1), messages(1, 0)];
         for round in 1..=8_u32 {
             let node = (random.next_u64() % 2) as usize;
@@ -381,7 +381,7 @@ fn a_reset_of_one_side_in_mid_operation_starts_the_link_anew() -> Outcome {
                 let missing = network.missing_between(flow.source, flow.dest);
                 assert_eq!(missing, 0, "{design}, reset {round} of DIMM {node}, flow of {side}");
             }
-            // What was in the buffers of the side that was reset may be missing, once; nothing may from here on.
+            // Beats in the buffers of the side that was reset may be missing, once; nothing may be missing after this.
             network.inboxes.iter_mut().for_each(|inbox| inbox.lenient.fill(false));
         }
     }
@@ -454,7 +454,7 @@ fn a_bridge_drops_what_it_cannot_deliver_and_serves_the_others() -> Outcome {
         network.send(messages(0, 1), 500);
         network.drain(PATIENCE)?;
 
-        // DIMM 2's lanes break. What goes to it is lost, after the time to a fault; what goes elsewhere is not.
+        // DIMM 2's lanes break. Beats for it are lost, after the time to a fault; other beats are not.
         network.cables[2].channels.iter_mut().for_each(|channel| channel.set_dead(0, true));
         network.send(messages(0, 2), 3_000);
         network.send(messages(1, 0), 10);
@@ -470,7 +470,7 @@ fn a_bridge_drops_what_it_cannot_deliver_and_serves_the_others() -> Outcome {
     Ok(())
 }
 
-/// A bridge's link drops what comes during a fault: whole flits that begin then, and no others. The transmitter alone.
+/// During a fault, a bridge's link drops flits whole: those that begin in it, and no others. Only the transmitter.
 #[test]
 fn a_flit_is_dropped_whole_or_not_at_all_when_a_fault_comes_or_goes() -> Outcome {
     let config = link("tiny")?;

@@ -107,7 +107,7 @@ fn an_acknowledgement_counts_only_if_its_flit_is_intact() -> Outcome {
 }
 
 const MUTANTS: [Mutant; 2] = [
-    // An acknowledgement is that of the header that came last, intact or not.
+    // The acknowledgement is taken from the header that came last, intact or not.
     ("link-8x2", Mutation::new("mutant-unchecked", "said_q[7:0]", |s| s.signal("header_q").slice(20, 8))),
     // Flits are repeated whenever the time has passed.
     ("link-8x2", Mutation::new("mutant-repeat", "expires | (repeated_q & ~clear)", |s| s.lit(0))),
@@ -165,7 +165,7 @@ fn markers_in_the_payload_do_not_hide_the_frame() -> Outcome {
 }
 
 /// Cuts directions of a link for some cycles, each with a stream that may have markers at the same places of every
-/// flit. Returns the cycles from then on until both deliver.
+/// flit. Returns the cycles from the cut's end until both deliver.
 fn recover(
     network: &mut Network,
     config: &LinkConfig,

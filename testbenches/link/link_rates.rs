@@ -1,7 +1,7 @@
 //! `ndp bench link`: do its figures match the link, do they repeat, and does it report bad arguments?
 //!
-//! Rates without errors are compared with what the configuration allows; errors must lower the payload and cause flits
-//! to be sent again.
+//! Rates without errors are compared with the configuration's limits; errors must lower the payload and cause flits to
+//! be sent again.
 
 use common::{Outcome, whole};
 use ndp_config::DesignConfig;

@@ -1,7 +1,7 @@
 //! The crossbar of a bridge at its ports: does every flit come out where its route leads, whole and unchanged, and in its turn?
 //!
-//! Routes to all DIMMs are drawn, also those that lead nowhere. Then some inputs want one output without a pause, and
-//! have to be served in turn.
+//! Routes to all DIMMs are drawn, including routes that lead nowhere. Then some inputs want one output without a pause,
+//! and have to be served in turn.
 
 use common::Outcome;
 use common::rtl::{design, design_config};
@@ -19,7 +19,7 @@ const PATIENCE: u32 = 400;
 
 /// A beat: its data, then end of message, destination, source, label.
 type Beat = ([u32; 16], [u64; 4]);
-/// What waits at an input: flits, of each the beats.
+/// Flits waiting at an input, with their beats.
 type Flits = VecDeque<VecDeque<Beat>>;
 
 const FIELDS: [&str; 4] = ["last", "dest", "source", "label"];
@@ -48,7 +48,7 @@ struct Bench {
     random: SplitMix64,
 }
 
-/// What came out of each output, in order, and how many flits of each input were dropped.
+/// Beats from each output, in order, and the number of dropped flits of each input.
 type Run = (Vec<Vec<Beat>>, Vec<u64>);
 
 impl Bench {
@@ -83,7 +83,7 @@ impl Bench {
         self.random.next_u64() % limit
     }
 
-    /// A flit of the input, of so many beats. The lowest word of a beat names its input.
+    /// A flit of the input, with this number of beats. The lowest word of a beat names its input.
     fn flit(&mut self, input: usize, dest: u64, beats: u64) -> VecDeque<Beat> {
         let (source, label) = (self.below(NODES as u64), self.below(1 << 17));
         let beat = |_| {
@@ -105,7 +105,7 @@ impl Bench {
         while quiet < PATIENCE {
             quiet += 1;
             for p in 0..self.inputs.len() {
-                // What is offered stays.
+                // An offered beat stays.
                 let stands = self.below(256) < stalls;
                 let takes = self.below(256) >= stalls;
                 let Input { valid, data, fields, flit_last, .. } = self.inputs[p];

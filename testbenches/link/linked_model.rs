@@ -1,7 +1,7 @@
 //! Does the cycle model predict every cycle of cores with links: `send` and `receive` beside products, on a cable and around a bridge?
 //!
 //! The cores run random programs with messages between them, beside hosts that stall and have traffic of their own. The
-//! model of the whole system is given what the hosts and the channels did, and has to come to the same cycles of
+//! model of the whole system gets the actions of the hosts and the channels, and has to come to the same cycles of
 //! instructions, answers, commands of the DRAM, and every register of the links. There is no tolerance.
 
 use common::clocks::at;
@@ -24,13 +24,13 @@ use std::time::Duration;
 
 const LIMIT: u64 = 2_000_000;
 
-/// What happens to the lanes besides errors of single bits.
+/// Events on the lanes besides errors of single bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     None,
     /// Noise on some lanes for up to 60 cycles.
     Bursts,
-    /// Lanes that stop for a few cycles, and are later from then on.
+    /// Lanes that stop for a few cycles, and are later afterwards.
     Stalls,
     /// Noise on all lanes for up to 30,000 cycles, which may be a fault; hosts that tell links to go on, whether they have to or not.
     Cuts,
@@ -55,7 +55,7 @@ impl Trouble {
             if again {
                 linked.control(draw(cores) as usize, 1 + draw(3));
             }
-            // What the bridge is told is not recorded, but passed to a model beside it.
+            // The bridge's commands are not recorded, but passed to a model beside it.
             let links = if draw(10_000) == 0 { draw(1 << cores) } else { 0 };
             let beside = linked.prediction().is_some();
             if let Some(bridge) = linked.bridge().filter(|_| beside) {
@@ -92,7 +92,7 @@ struct Series {
     rounds: u32,
     messages: u32,
     stall_percent: u32,
-    /// Each host has a request in one of so many cycles; never if 0.
+    /// Mean number of cycles between requests of a host; no requests if 0.
     every: u64,
     ber: f64,
     skew: u32,
@@ -106,7 +106,7 @@ struct Session {
     topology: Topology,
     recordings: Vec<Recording>,
     memories: Vec<Vec<(u64, SparseMemory)>>,
-    /// Of each cable both directions.
+    /// Both directions of each cable.
     events: Vec<[Vec<ChannelEvent>; 2]>,
     rtl: Duration,
 }
@@ -377,7 +377,7 @@ fn whole_series(of: Series) -> Outcome {
     Ok(())
 }
 
-/// Systems with the model beside them: the ends of all programs, and the links' counters by then. With `resets` one
+/// Systems with the model beside them: the ends of all programs, and the links' counters at the end. With `resets` one
 /// core is reset in each round, and then runs another program.
 fn beside(of: Series, resets: bool) -> Outcome {
     let (mut ends, mut failed) = (0, 0);
@@ -595,7 +595,7 @@ fn a_deviation_is_caught() -> Outcome {
         }
     }
     assert!(compare(&mut session).is_err(), "longer delays were not found");
-    // One error less, and one earlier. What meets an idle flit may change nothing, so only one of all has to be found.
+    // One error less, and one earlier. An error in an idle flit may change nothing, so only one of all has to be found.
     for earlier in [None, Some(1000)] {
         let found = (0..events.len()).any(|at| {
             session.events[0][0].clone_from(&events);

@@ -2,7 +2,7 @@
 //! reported?
 //!
 //! Two cores on a cable, or three around a bridge, in lockstep with channels that make errors. Programs are random; the
-//! functional model, which knows nothing of links, says what messages and programs do to the DRAM of each.
+//! functional model, which has no links, gives the effect of messages and programs on the DRAM of each.
 
 use crate::cores::ndp_core::core_mutants;
 use common::linked_cores::LinkedCores;
@@ -85,7 +85,7 @@ fn counts(machine: &Machine<SparseMemory>) -> [u32; 3] {
     [machine.link().sent, machine.link().received, machine.link().failed]
 }
 
-/// Bursts that were compared, the cycle of each program's end, the links' states then.
+/// Number of compared bursts, the cycle of each program's end, and the states of the links at the end.
 type Checked = (u64, Vec<u64>, Vec<LinkStatus>);
 
 fn check(
@@ -145,7 +145,7 @@ struct Series {
     rounds: usize,
     messages: u32,
     stall_percent: u32,
-    /// Each host has a request in one of so many cycles.
+    /// Mean number of cycles between requests of a host.
     every: u64,
     ber: f64,
     malformed_percent: u32,
@@ -292,7 +292,7 @@ fn advance(linked: &mut LinkedCores, cycles: u64) -> Outcome {
     Ok(())
 }
 
-/// Whether DIMM 1 has at [`TARGETS`] what DIMM 0 has at [`SOURCES`], in so many bursts of the DIMM.
+/// Whether `bursts` bursts of DIMM 0 at [`SOURCES`] equal those of DIMM 1 at [`TARGETS`].
 fn arrived(linked: &LinkedCores, bursts: u32) -> bool {
     let [from, to] = [SOURCES, TARGETS].map(|first| u64::from(2 * first));
     (0..u64::from(bursts)).all(|k| linked.cores[0].peek(from + k) == linked.cores[1].peek(to + k))
@@ -322,7 +322,7 @@ fn a_cut_of_10_us_and_bursts_of_errors_change_nothing() -> Outcome {
 fn a_dead_lane_ends_transfers_with_a_fault_that_names_them() -> Outcome {
     let mut linked = pair(7)?;
     let fault_cycles = u64::from(tiny()?.link().fault_cycles());
-    // Beside them both cores compute, and come to their ends.
+    // Beside them both cores compute and finish.
     let work = ".matrix 0x100 rows=40 cols=256 seed=1 kind=normal\nzero dst=0, count=2\n\
                 dot src=0, dst=4, cols=256, count=40, address=0x100\nsignal 9\n";
     let barrier = "barrier\nsignal 5\n";
@@ -349,7 +349,7 @@ fn a_dead_lane_ends_transfers_with_a_fault_that_names_them() -> Outcome {
     advance(&mut linked, 1_000)?;
     assert!(linked.ended(0).is_some() && linked.ended(1).is_some());
     assert_eq!([linked.link_status(0)?.sends_failed, linked.link_status(1)?.receives_failed], [2, 2]);
-    // What was left of the message is dropped after the repair, and the next one is whole.
+    // The rest of the message is dropped after the repair, and the next one is whole.
     linked.cables[0].channels[0].set_dead(2, false);
     for _ in 0..2 {
         (0..2).for_each(|index| linked.control(index, 3));
@@ -380,7 +380,7 @@ fn what_nobody_sends_or_takes_is_given_up() -> Outcome {
     let failures = LinkStatus::SEND_TIMEOUT | LinkStatus::UNTAKEN;
     assert_eq!((status.failures, status.first_failed), (failures, Some((2, 1, false))));
     assert!(linked.ended(0).is_some() && status.holds, "{status:?}");
-    // The next receive gets rid of it.
+    // The next receive discards it.
     start(&mut linked, ["", &receive(300, 3)])?;
     advance(&mut linked, 2_000)?;
     assert!(!linked.link_status(0)?.holds);
@@ -459,7 +459,7 @@ fn a_reset_amid_a_transfer_leaves_a_link_that_works() -> Outcome {
         start(&mut linked, [&send(1500, 100 + round, round.into()), &receive(1500, 100 + round)])?;
         advance(&mut linked, 300 + random.next_u64() % 4_000)?;
         linked.reset(node)?;
-        // The other side comes to an end by itself.
+        // The other side ends by itself.
         advance(&mut linked, u64::from(tiny()?.link().transfer_cycles()) + 12_000)?;
         let other = linked.link_status(1 - node)?;
         assert!(linked.ended(1 - node).is_some() && !other.send_busy && !other.receive_busy, "{other:?}");
@@ -481,7 +481,7 @@ fn a_reset_amid_a_transfer_leaves_a_link_that_works() -> Outcome {
 }
 
 pub const MUTANTS: [Mutant; 3] = [
-    // The halves of what one rank sends change places.
+    // The halves of one rank's data change places.
     (
         "tiny",
         Mutation::new("mutant-swap", "input sender beat0_data_i", |s| {
@@ -495,7 +495,7 @@ pub const MUTANTS: [Mutant; 3] = [
             s.signal("rx_label_i").slice(1, 15).eq(s.part(1).slice(0, 15))
         }),
     ),
-    // What a message has beyond the range that was made for it is written too.
+    // Data of a message past the end of the receiver's range are also written.
     ("tiny", Mutation::new("mutant-room", "drive room", |s| s.lit(1))),
 ];
 
@@ -532,8 +532,8 @@ fn errors_in_the_hardware_are_caught() -> Outcome {
     Ok(())
 }
 
-/// What one of the paper's two cores sends the other: `count` bursts in each of four ranks, and the receiver's part.
-/// Both sides of a core go through the rows of different banks.
+/// Message from one of the paper's two cores to the other: `count` bursts in each of four ranks, and the receiver's
+/// part. Both sides of a core go through the rows of different banks.
 fn moves(from: u32, count: u32) -> [String; 2] {
     let (to, target) = (1 - from, TARGETS + 512);
     let data = format!(".random {:#x} bursts=64 seed={from} kind=bits\n", 4 * SOURCES);
@@ -548,8 +548,8 @@ fn paper_pair() -> Result<LinkedCores, Box<dyn Error>> {
     Ok(linked)
 }
 
-/// What the paper's core moves over its link: one message of `one_way` bursts in each rank, `each_way` both ways at
-/// once, then neurons one by one.
+/// Rates of the paper's core over its link: one message of `one_way` bursts in each rank, `each_way` both ways at once,
+/// then neurons one by one.
 fn paper_rates(one_way: u32, each_way: u32) -> Outcome {
     let mut linked = paper_pair()?;
     let bytes = |count: u32| f64::from(count) * 4.0 * 64.0;

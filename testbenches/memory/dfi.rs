@@ -1,9 +1,9 @@
 //! A rank with a DFI port: is the device initialised as JESD79-4 says, and does every burst come and go at the times of
 //! the DFI specification?
 //!
-//! The port's RTL lies between the pins of `rank_port` and a PHY, written here from DFI 4.0 and JESD79-4, that drives
-//! the device model from the mode registers that it was given. Read data come back at random times up to the latest
-//! one. Mutants.
+//! The port's RTL lies between the pins of `rank_port` and a PHY, written here from DFI 4.0 and JESD79-4. The PHY
+//! drives the device model with the mode registers that the port has set. Read data come back at random times up to the
+//! latest one. Mutants.
 
 use common::rank::{Bench, DataPath, Request, Segment, Stalls};
 use common::rtl::{Mutant, Mutation, design, design_config};
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 const COMMAND_CLOCKS: u64 = 1;
 const DESELECTED: CommandPins = CommandPins { cs_n: true, act_n: true, bank_group: 0, bank: 0, address: 0 };
 
-/// What a PHY sees at the port in a clock.
+/// A PHY's inputs from the port in a clock.
 #[derive(Clone, Copy)]
 struct Seen {
     pins: CommandPins,
@@ -33,7 +33,7 @@ struct Seen {
     rddata_en: bool,
 }
 
-/// What was found, for the test to read when the bench has gone.
+/// The bench's findings, for the test to read when the bench has gone.
 #[derive(Default)]
 struct Findings {
     errors: Vec<String>,

@@ -78,7 +78,7 @@ fn random_traffic_comes_back_intact_and_breaks_no_rule() -> Outcome {
             let outcome = bench.drain().and_then(|()| bench.verdict());
             outcome.map_err(|e| format!("{config}, stalls: {name}, seed {seed}: {e}"))?;
             assert_eq!(bench.responses, 3000);
-            // What was written is read back through the other stream.
+            // Written data are read back through the other stream.
             for start in (0..pairs(&device) * ROW_PAIR).step_by(16) {
                 bench.segments.push_back(Segment { address: start, bursts: 16, tag: start / 16 % 16 });
             }
@@ -90,7 +90,7 @@ fn random_traffic_comes_back_intact_and_breaks_no_rule() -> Outcome {
     Ok(())
 }
 
-/// Rows stay open and timers run in the device: what the controller forgets of them must not break a rule.
+/// Rows stay open and timers run in the device: the controller loses their state, and must not break a rule.
 #[test]
 fn a_warm_reset_amid_traffic_breaks_no_rule_and_loses_no_data() -> Outcome {
     for &config in first(2, &RESET) {
@@ -263,7 +263,7 @@ fn any_two_bank_groups_stream_at_full_rate_and_one_at_half() -> Outcome {
         let expected = if one == other { 12.17 } else { 24.3 };
         assert!((found / expected - 1.0).abs() < 0.01, "bank groups {one} and {other}: {found} GB/s");
     }
-    // A controller that looks at bit 0 alone breaks no rule, but does not reach that.
+    // A controller that checks only bit 0 breaks no rule, but does not reach that.
     let found = alternating("mutant-group-bit", [0, 2])?;
     assert!(found < 20.0, "{found} GB/s");
     Ok(())
@@ -274,7 +274,7 @@ fn a_stream_within_a_bank_group_has_half_the_rate() -> Outcome {
     for &config in some(&MEASURED) {
         let (mut next, device) = (0, dram(config)?);
         let found = rate(config, 23, 4, |bench| single_reads(bench, &mut next, 2, 1))?;
-        // A refresh costs what it costs the other stream, less the tCCD_L that would have passed anyway.
+        // A refresh costs as much as in the other stream, less the tCCD_L that would have passed anyway.
         let gap = stream::refresh_gap_cycles(&device) - u64::from(device.t_ccd_l());
         let formula = stream::one_group_peak_gbps(&device) * (1.0 - gap as f64 / f64::from(device.t_refi()));
         let bound = stream::one_group_refresh_bound_gbps(&device);
@@ -347,7 +347,7 @@ fn neither_source_waits_longer_than_the_bound() -> Outcome {
     for &config in first(2, &CONFIGS) {
         let device = dram(config)?;
         let bounds = wait_bounds(&device);
-        // Lone requests among segments, each in another row of the same bank; then the other way round.
+        // Lone requests among segments, each in another row of the same bank; then lone segments among requests.
         let mut bench = open(config, &device, 31)?;
         let (rows, pairs) = (1 << device.row_bits(), pairs(&device));
         while bench.request_waits.len() < 150 {
@@ -407,7 +407,7 @@ fn two_saturated_sources_take_turns() -> Outcome {
         let (new_beats, new_responses) = (bench.beats - before.0, bench.responses - before.1);
         beats = if new_responses > 0 { 0 } else { beats + new_beats };
         responses = if new_beats > 0 { 0 } else { responses + new_responses };
-        // Both sources are saturated by then.
+        // After this time both sources are saturated.
         if cycle > 1_000 {
             longest = (longest.0.max(beats), longest.1.max(responses));
         }
@@ -440,7 +440,7 @@ fn a_source_whose_sink_stalls_does_not_stop_the_other() -> Outcome {
     Ok(())
 }
 
-/// A device like that of `hermes`, but with other times: the controller then breaks those rules.
+/// A device like `hermes`', but with other times: the controller then breaks those rules.
 fn stricter(changes: &str) -> Result<DramConfig, Box<dyn Error>> {
     Ok(DesignConfig::from_toml(&format!("name = \"stricter\"\n[dram]\njedec = false\n{changes}"))?
         .dram()
@@ -529,7 +529,7 @@ const MUTANTS: [Mutant; 9] = [
             s.with(0, s.signal("entry0_i").bit(8).eq(lit(0, 1)))
         }),
     ),
-    // Bank groups 0 and 2 count as one for reads and writes: only bit 0 of their number is looked at.
+    // Bank groups 0 and 2 count as one for reads and writes: the controller compares only bit 0 of their number.
     ("hermes-x8", Mutation::new("mutant-group-bit", "(entry0_i[8] == 1'h1) & ~entry0_i[0]", |s| s.part(1))),
 ];
 

@@ -57,7 +57,7 @@ fn a_tick_ends_with_the_cores_edge_and_a_reset_holds_both_clocks() -> Outcome {
     Ok(())
 }
 
-/// Rises and falls of a clock in a wave file, in ps, and whether it is up then.
+/// Rises and falls of a clock in a wave file, in ps, and whether it is up after each.
 fn changes(wave: &mut wellen::simple::Waveform, name: &str) -> Result<Vec<(u64, bool)>, Box<dyn Error>> {
     let times = wave.time_table().to_vec();
     let signal = wave.hierarchy().lookup_var(&["selftest_clocks"], name);
@@ -98,7 +98,8 @@ fn waves_show_both_clocks_at_their_times_and_change_nothing() -> Outcome {
 #[test]
 fn waves_of_other_periods_keep_the_order_of_edges_that_meet() -> Outcome {
     let folder = tempfile::tempdir()?;
-    // Edges of the second pair coincide with every second one of the other clock, those of the others now and then.
+    // Edges of the second pair coincide with every second one of the other clock, edges of the other pairs only
+    // sometimes.
     let pairs = [
         Clocks::new(1000, 833),
         Clocks::new(1250, 625).with_phase(0),

@@ -1,4 +1,4 @@
-//! The simulation models themselves, and what finds errors in them.
+//! The simulation models themselves, and the checks that find errors in them.
 
 pub mod clocks;
 pub mod coverage;

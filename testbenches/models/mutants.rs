@@ -1,6 +1,6 @@
 //! Mutants of the description in models, and the tests that `ndp verify mutate` lists for each block.
 //!
-//! `hdl/language/tests/mutants.rs` tests what a mutant is.
+//! `hdl/language/tests/mutants.rs` tests the mutants themselves.
 
 use crate::models::native::random_pins;
 use crate::program::{fails, json};
@@ -26,7 +26,7 @@ fn mutated(config: &str, block: &str, mutants: &[Mutant], number: u32) -> Result
     Ok(rtl.map_err(|lines| lines.join("\n"))?)
 }
 
-/// What a block without a clock answers to random operands.
+/// Answers of a block without a clock to random operands.
 fn answers(rtl: &Rtl) -> Result<Vec<u64>, Box<dyn Error>> {
     let mut model = Model::open(rtl, &OpenOptions::default())?;
     let of = |direction| rtl.ports.iter().filter(move |port| port.direction == direction);

@@ -1,10 +1,9 @@
 //! Does a native model behave as the Verilated one? Every output is compared, after every change of an input and every
 //! edge of a clock.
 //!
-//! The emitter is trusted: nearly all other tests run on what it writes. So blocks with arrays run in lockstep with
+//! The emitter is trusted: nearly all other tests run on its output. So blocks with arrays run in lockstep with
 //! Verilator here, from the same random contents, with resets and random values on all pins, legal or not; a core runs
-//! random programs; and errors in what the emitter writes have to be found. Mutants of the Verilog are always
-//! Verilated.
+//! random programs; and errors in the emitter's output have to be found. Mutants of the Verilog are always Verilated.
 
 use common::check::Checks;
 use common::rtl::{design_config, hbm_config};
@@ -30,7 +29,7 @@ fn random_pins_from(
     seed: u64,
     random_contents: Option<u32>,
 ) -> Result<u64, Box<dyn Error>> {
-    // Most of what is on the pins breaks what blocks assume, in both models alike.
+    // Most random values on the pins break the blocks' assumptions, in both models alike.
     let options =
         OpenOptions { form: Form::Both, random_contents, count_failures: true, ..OpenOptions::default() };
     let mut model = Model::open(rtl, &options)?;
@@ -137,11 +136,11 @@ fn a_core_does_while_it_executes_programs() -> Outcome {
     Ok(())
 }
 
-/// Errors in what the emitter writes: the block, what is replaced, and by what.
+/// Errors in the emitter's output: the block, the replaced text, and the new one.
 const ERRORS: [(&str, &str, &str); 13] = [
     // Lanes that are not enabled are written.
     ("operators", "select(n", "select(~n"),
-    // Changes of what a region reads are missed.
+    // Changes of a region's inputs are missed.
     ("link_receiver", "moved |= ", "moved &= "),
     // One vector of an array is left out.
     ("operators", "l += 16", "l += 32"),
@@ -154,7 +153,7 @@ const ERRORS: [(&str, &str, &str); 13] = [
     ("operators", "if (!s.p_rst_ni)", "if (false)"),
     ("operators", " ? n", " == 0 ? n"),
     ("operators", "mul_high(n", "~(n"),
-    // One bit is another one in the beginning, and all of them are.
+    // One bit of the initial contents is inverted; then all contents differ.
     ("operators", "options.seed)});", "options.seed)}); s.r0[0] ^= 1;"),
     ("rank_group", "(options.seed)", "(options.seed + 1)"),
 ];
@@ -185,7 +184,7 @@ fn errors_of_the_emitter_are_caught() -> Outcome {
 
 #[test]
 fn two_instances_of_a_module_are_no_array_if_one_follows_from_the_other() -> Outcome {
-    // A ring oscillator's shape without its loop: each instance passes on what the one before it gives.
+    // A ring oscillator's shape without its loop: each instance passes on the output of the one before it.
     let netlist = ndp_hdl_language::Netlist::of(SelfTest.elaborate("chain")?.top())?;
     assert!(
         netlist.graph.lanes.is_empty() || netlist.registers.iter().all(|register| register.group.is_none())

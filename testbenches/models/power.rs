@@ -1,7 +1,7 @@
 //! Power of a lane: its mapped netlist is replayed with waves of its RTL, which it has to repeat in every cycle. An
 //! idle lane takes a small part of the power of a working one, if its clocks are gated.
 //!
-//! What a replay counts is compared with other simulators in `synth/tests/power.rs`.
+//! `synth/tests/power.rs` compares the counts of a replay with other simulators.
 
 use crate::cells;
 use crate::program::json;

@@ -1,7 +1,7 @@
 //! Do simulation models check the properties of a design? They have to in each form of model, at the edge of the
 //! violation, and in arrays.
 //!
-//! `hdl/language/tests/properties.rs` tests what the language prints and refuses.
+//! `hdl/language/tests/properties.rs` tests the language's output and refusals.
 
 use common::Outcome;
 use common::rtl::{Mutation, mutant};
@@ -36,7 +36,7 @@ fn forms() -> Result<Vec<OpenOptions>, Box<dyn Error>> {
 #[test]
 fn a_failure_is_a_panic_that_names_instance_property_and_cycle() -> Outcome {
     for options in forms()? {
-        // Counter 6 reaches its limit of 8 after as many cycles; the next edge sees it.
+        // Counter 6 reaches its limit of 8 after 8 cycles; the next edge sees it.
         let (cycle, said) = first_failure(&options, 1 << 6)?.ok_or("no failure")?;
         let expected = "selftest/limits: in cycle 10 (0 of the DRAM) this does not hold: \
                         counter6.below: the count is below the limit";
@@ -45,7 +45,7 @@ fn a_failure_is_a_panic_that_names_instance_property_and_cycle() -> Outcome {
         let (cycle, said) = first_failure(&options, 1 << 17)?.ok_or("no failure")?;
         assert_eq!(cycle, 20);
         assert!(said.ends_with("counter17.below: the count is below the limit"), "{said}");
-        // What surroundings have to keep.
+        // Assumptions that the environment has to keep.
         let (cycle, said) = first_failure(&options, 0)?.ok_or("no failure")?;
         assert_eq!(cycle, 1);
         assert!(said.ends_with("this does not hold: some: some counter counts"), "{said}");
@@ -64,7 +64,7 @@ fn nothing_is_checked_during_reset_and_failures_can_be_counted() -> Outcome {
         model.tick();
         assert_eq!(model.property_failures(), 1);
         model.set(pin, 0b11);
-        // Counter 0 fails at each edge after two cycles, counter 1 from the fourth on.
+        // Counter 0 fails at each edge after two cycles, counter 1 starting at the fourth.
         let mut counts = Vec::new();
         for _ in 0..6 {
             model.tick();

@@ -21,7 +21,7 @@ const AIM: &str = "aim-tiny";
 const GROUPS: &str = "hbm2-tiny";
 const SERIAL: &str = "aim-commands";
 const PAPER: &str = "librapim";
-/// Clocks of a quiet wait after which nothing binds any more.
+/// Clocks of a quiet wait after which no rule delays a command.
 const APART: u64 = 300;
 
 fn config(name: &str) -> Result<HbmConfig, Box<dyn Error>> {
@@ -48,7 +48,7 @@ fn report(line: &str) -> Outcome {
     Ok(())
 }
 
-/// Gives `command` in every clock until it is carried out, with `data` if it writes; returns what it reads.
+/// Gives `command` in every clock until the channel executes it, with `data` if it writes; returns the data of a read.
 fn insist(
     sides: &mut Lockstep,
     command: HbmCommand,
@@ -155,7 +155,7 @@ fn streams(design: &str, seed: u64, count: u64, clocks: u64, rows: &[u32]) -> Re
         for _ in 0..clocks / 2 + stream.below(clocks) {
             stream.step(&mut sides).map_err(|e| format!("{design}, seed {seed}, stream {n}: {e}"))?;
         }
-        // Sometimes so long that a refresh is overdue.
+        // Sometimes long enough for a refresh to be overdue.
         if n % 100 == 99 {
             wait(&mut sides, overdue(&c)).map_err(|e| format!("{design}, seed {seed}, stream {n}: {e}"))?;
             stream.restart();
@@ -295,7 +295,7 @@ fn refresh(c: &HbmConfig) -> HbmCommand {
 const DATA: [[u64; 2]; 2] =
     [[0x3C00_4000_4200_4400, 0xBC00_3800_3400_0001], [0x7BFF_0400_C500_0000, 0x1234_5678_1357_2468]];
 
-/// A rule: what comes long before, what comes when, the last command, the first clock in which it is legal, and the
+/// A rule: commands long before, commands by clock, the last command, the first clock in which it is legal, and the
 /// answer one clock earlier.
 struct Case {
     before: Vec<HbmCommand>,
@@ -531,7 +531,7 @@ fn contents(sides: &mut Lockstep, row: u32) -> Result<Vec<[[u64; 2]; 2]>, Box<dy
     Ok(all)
 }
 
-/// Contents and sums after the refusal are those without it.
+/// A refusal changes no contents or sums.
 #[test]
 fn the_five_refusals_leave_everything_as_it_was() -> Outcome {
     for design in [TINY, AIM] {
@@ -701,7 +701,7 @@ pub const MUTANTS: [Mutant; 14] = [
     (TINY, Mutation::new("mutant-boundary", "row_i[5:3] < boundary_q", |s| s.part(1).ge(s.part(0)))),
     // The multipliers take a row that was opened for the host.
     (TINY, Mutation::new("mutant-owner", "~pim1_next", |s| s.lit(0))),
-    // A refused row command is carried out all the same.
+    // A refused row command is executed anyway.
     (TINY, Mutation::new("mutant-trace", "any_row & ~(|row_status)", |s| s.part(0))),
     // A write right after a read.
     (TINY, Mutation::new("mutant-turn-around", "ins & (|rtw_q)", |s| s.with(1, lit(0, 1)))),

@@ -10,9 +10,9 @@ use serde_json::Value;
 use std::error::Error;
 use std::path::PathBuf;
 
-/// With the default's slow NPU: one array of 4 x 4.
+/// Command with the default's slow NPU: one array of 4 x 4.
 const SLOW_SHORT: &str = "generate pim --channel model --prompt It --prompt Mr --prompt A --prompt Sh --tokens 4,2 --temperature 0";
-/// With the paper's.
+/// Command with the paper's NPU.
 const SHORT: &str = "generate pim --channel model --hardware librapim --prompt It --prompt Mr --prompt A --prompt Sh --tokens 4,2 \
     --temperature 0";
 /// As short as possible with tokens that are decided about.
@@ -27,7 +27,7 @@ fn energy(value: &Value) -> Result<[u64; 3], Box<dyn Error>> {
     Ok([number(value, "low_fj")?, number(value, "fj")?, number(value, "high_fj")?])
 }
 
-/// The sum of the amounts of an object, or of what `of` finds in each entry of a list.
+/// The sum of the amounts of an object, or of the results of `of` for each entry of a list.
 fn energies<'a>(values: impl IntoIterator<Item = &'a Value>) -> Result<[u64; 3], Box<dyn Error>> {
     let mut sum = [0; 3];
     for value in values {
@@ -41,8 +41,8 @@ fn rows_of<'a>(report: &'a Value, table: &str, mode: &Value) -> Vec<&'a Value> {
     rows.filter(|row| row["mode"] == mode["mode"]).collect()
 }
 
-/// Energies by channel, command, part and operation add up to the total, and the counts are what the channels were
-/// given.
+/// Energies by channel, command, part and operation add up to the total, and the counts are the numbers of commands
+/// that the channels were given.
 fn all_energy_has_a_use(report: &Value, mode: &Value) -> Outcome {
     let found = &mode["energy"];
     let total = energy(&found["total"])?;
@@ -95,7 +95,7 @@ fn all_modes_are_in_one_table_and_the_scheduler_moves_both() -> Outcome {
             ["clocks", "npu_busy", "npu_idle"].map(|key| number(mode, key).unwrap_or(0));
         assert_eq!(clocks, npu + idle);
         assert_eq!((number(mode, "texts_differ")?, number(mode, "protocol_violations")?), (0, 0));
-        // What passed over the buses is what was compared, and what the channels report.
+        // The bytes on the buses equal the compared ones, and the channels' reports.
         all_energy_has_a_use(&report, mode)?;
         let weights = number(&mode["bytes"], "weights")?;
         assert_eq!(weights, 32 * number(mode, "columns_checked")?);

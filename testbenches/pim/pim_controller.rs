@@ -1,9 +1,10 @@
 //! The controller of a PIM channel: does it ever break a rule, is all returned data right, and do reads and MACs
 //! overlap?
 //!
-//! The channel is the device model, with the Verilated channel beside it in some runs: any refusal fails. What is read
-//! is compared with a map of columns, what is computed with exact sums of `rust/numerics`. Rates are measured, printed
-//! and asserted: with banks cut in two both reach at least 95 % of what each reaches alone; joined, their times add up.
+//! The channel is the device model, with the Verilated channel beside it in some runs: any refusal fails. Reads are
+//! compared with a map of columns, sums with exact sums of `rust/numerics`. The test measures rates, prints them and
+//! asserts: with banks cut in two both reach at least 95 % of the rate that each reaches by itself; joined, their times
+//! add up.
 
 use common::rtl::{Mutant, Mutation, hbm_config, hbm_design};
 use common::{Outcome, amount, some};
@@ -37,14 +38,14 @@ fn report(line: &str) -> Outcome {
     Ok(())
 }
 
-/// What the host knows: contents, buffer, sums, and what has to be read.
+/// The host's data: contents, buffer, sums, and the reads to come.
 struct Bench {
     config: HbmConfig,
     system: Controlled,
     random: SplitMix64,
     cells: HashMap<HbmPlace, Column>,
     buffer: Vec<Column>,
-    /// By slot: what was read for a MAC that takes it.
+    /// Data read for a MAC that takes them, by slot.
     shared: Vec<VecDeque<Column>>,
     sums: Vec<ExactSum>,
     expected: [Vec<Column>; 3],
@@ -252,7 +253,7 @@ impl Bench {
         }
     }
 
-    /// With slots below `slots`.
+    /// Draws an operation with slots below `slots`.
     fn random_operation(&mut self, rows: &[u32], slots: u32) -> Operation {
         match self.below(8) {
             0 => {
@@ -287,7 +288,7 @@ fn random_work(design: &str, of: &HbmConfig, boundary: u16, rtl: bool, seed: u64
     work(&mut bench, design, boundary, seed)
 }
 
-/// The same for a channel that differs from what the controller was made for.
+/// Random work on a channel that differs from the controller's configuration.
 fn random_work_on(design: &str, device: &HbmConfig, boundary: u16, seed: u64) -> Outcome {
     random_work(design, device, boundary, false, seed)
 }
@@ -474,13 +475,12 @@ fn clocks(design: &str, boundary: u16, stripes: u32, runs: u32) -> Result<u64, B
     Ok(bench.check()? - start)
 }
 
-/// Reads and MACs, alone and together, over equal times; of the MACs also what they take at the pace that full reads
-/// leave them.
+/// Reads and MACs, each by itself and together, over equal times; also the MACs at the pace that full reads leave them.
 fn rates(design: &str, boundary: u16) -> Result<[f64; 4], Box<dyn Error>> {
     let (stripes, runs) = (200, 200);
     let reads = clocks(design, boundary, stripes, 0)?;
     let macs = clocks(design, boundary, 0, runs)?;
-    // As much of each as takes the same time alone.
+    // As many of each as take the same time by themselves.
     let time = reads.max(macs);
     let (stripes, runs) =
         ((u64::from(stripes) * time / reads) as u32, (u64::from(runs) * time / macs) as u32);
@@ -557,7 +557,7 @@ fn cut_banks_do_both_at_once_and_joined_ones_one_after_the_other() -> Outcome {
 pub const MUTANTS: [Mutant; 7] = [
     // Data are awaited of a read that the channel has refused.
     (SERIAL, Mutation::new("mutant-refused-read", "asks_q & ~(|column_status_i)", |s| s.part(0))),
-    // MACs do not wait for what is loaded into the buffer.
+    // MACs do not wait for loads into the buffer.
     (TINY, Mutation::new("mutant-load", "~(|slot_left_q)", |s| s.lit(1))),
     // Accesses of the first two banks do not wait for their rows.
     (TINY, Mutation::new("mutant-record", "(|bank0_column_flags) | (|bank1_column_flags)", |s| s.lit(0))),
@@ -565,9 +565,9 @@ pub const MUTANTS: [Mutant; 7] = [
     (TINY, Mutation::new("mutant-late", "line_q[3] | line_q[4]", |s| s.part(1))),
     // Any row will do.
     (TINY, Mutation::new("mutant-row-hit", "drive right0_0", |s| s.lit(1))),
-    // A slot is filled anew before it was taken.
+    // A slot is filled again before it was taken.
     (TINY, Mutation::new("mutant-promise", "~early | soon_i", |s| s.lit(1))),
-    // MACs do not wait for what is read for them.
+    // MACs do not wait for their reads.
     (TINY, Mutation::new("mutant-there", "~current_q[19]", |s| s.lit(1))),
 ];
 
@@ -652,7 +652,7 @@ fn a_wrong_bit_in_the_channel_is_caught() -> Outcome {
     Ok(())
 }
 
-/// The pictures in `docs` are of these commands, and show what they are meant to.
+/// The pictures in `docs` show these commands, each with its intended effect.
 #[test]
 fn the_documented_diagrams_are_those_of_the_rtl() -> Outcome {
     let c = config(PAPER)?;

@@ -2,7 +2,7 @@
 //! offloading, and is an error found?
 //!
 //! Channels in RTL, every clock compared with the device model, with the host of `rust/librapim/src/host`; the same
-//! with the controller in RTL between them. More prompts and modes run on the device model alone in
+//! with the controller in RTL between them. More prompts and modes run on the device model only, in
 //! `rust/librapim/tests/host`.
 
 use common::rtl::hbm_design;
@@ -256,7 +256,7 @@ fn four_channels_in_rtl_share_the_work() -> Outcome {
 /// Prompts and tokens of an iteration, and its nanoseconds.
 type Asked = (Vec<Chunk>, Vec<Chunk>, u64);
 
-/// Requests that come and go, a prompt that is cut, one that waits for room: what each iteration takes with these
+/// Requests that come and go, a prompt that is cut, one that waits for room: work and time of each iteration with these
 /// channels. Without `is_text` only their lengths are known.
 fn iterations(
     mode: Mode,
@@ -376,7 +376,7 @@ fn products_are_exact(config: &HbmConfig, channels: impl Fn() -> Opened) -> Outc
     Ok(())
 }
 
-/// RTL whose answers are changed: what data are exclusive-ored with, by the word on the column bus.
+/// RTL with one wrong answer: flips bit 62 of the data `latency` clocks after the first column command `opcode`.
 struct Faulty {
     lockstep: Lockstep,
     opcode: u32,

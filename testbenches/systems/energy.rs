@@ -19,7 +19,7 @@ fn sum(of: &Value) -> u64 {
     members.or_else(|| of.as_array().map(|all| all.iter().map(fj).sum())).unwrap_or_default()
 }
 
-/// Ranks, parts and banks of a DIMM come to the same total, which is not 0.
+/// The totals of ranks, parts and banks of a DIMM are equal and not 0.
 fn check_dimm(dimm: &Value) -> Outcome {
     let total = fj(&dimm["total"]);
     let ranks = dimm["ranks"].as_array().ok_or("ranks")?;
@@ -33,7 +33,7 @@ fn check_dimm(dimm: &Value) -> Outcome {
     Ok(())
 }
 
-/// An object without what only RTL has: bits on buses, their energy, and sums with it.
+/// An object without the data that only RTL has: bits on buses, their energy, and sums with it.
 fn counts(energy: &Value) -> Vec<Value> {
     let ranks = energy["session"]["ranks"].as_array().into_iter().flatten();
     ranks
@@ -201,7 +201,7 @@ fn counters_of_a_timeline_add_up_to_the_energy_of_each_rank() -> Outcome {
                 .filter(|event| event["ph"] == "C" && event["pid"] == *process && event["name"] == name);
             let values: Vec<f64> = counters.filter_map(|event| event["args"]["value"].as_f64()).collect();
             assert_eq!(values.len() as u64, cycles.div_ceil(SAMPLE_CLOCKS));
-            // Each value is whole fJ over the time of its sample, the last of which is shorter.
+            // Each value is whole fJ over the time of its sample; the last sample is shorter.
             let clocks = |index: usize| SAMPLE_CLOCKS.min(cycles - index as u64 * SAMPLE_CLOCKS);
             let joules = values
                 .iter()

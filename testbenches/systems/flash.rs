@@ -99,7 +99,7 @@ impl Case {
         Ok(system)
     }
 
-    /// Generates the text; checks what has to hold of figures and events in every run.
+    /// Generates the text; checks invariants of figures and events that hold in every run.
     fn run(&self, model: &Model) -> Result<(Generation, SystemFigures, Vec<Event>), Box<dyn Error>> {
         self.complete(self.open(model)?, model)
     }
@@ -140,7 +140,7 @@ fn accounts_agree(figures: &SystemFigures, events: &[Event]) -> Outcome {
     assert_eq!(writes().map(|event| event.end_ns - event.begin_ns).sum::<u64>(), flash.port_cycles);
     for write in writes() {
         let same = |event: &&Event| (event.position, event.layer) == (write.position, write.layer);
-        // Never is more written than the SSD has read: all bundles of a layer take as many bytes of a channel.
+        // No more is written than the SSD has read: all bundles of a layer take the same number of bytes of a channel.
         let over = |event: &&Event| same(event) && event.what == "bundles" && event.access.is_some();
         let written = |by: u64| -> u64 {
             events.iter().filter(over).filter(|event| event.begin_ns <= by).map(|event| event.bytes).sum()
@@ -313,7 +313,7 @@ fn predicted_neurons_are_read_before_they_are_computed() -> Outcome {
     let expected = generate(&model, &mut software, PROMPT.as_bytes(), &text(case.tokens), |_| {})?;
     let (found, figures, events) = case.complete(case.open(&model)?.with_predictor(live()?)?, &model)?;
     assert_eq!((&found.text, &found.logits_digests), (&expected.text, &expected.logits_digests));
-    // The SSD begins when the host has predicted, while Q, K and V are computed.
+    // The SSD begins after the host's prediction, while Q, K and V are computed.
     let read = events.iter().find(|event| event.place == Resource::Ssd).ok_or("nothing was read")?;
     let same = |event: &&Event| (event.position, event.layer) == (read.position, read.layer);
     let host = events.iter().filter(same).filter(|event| event.place == Resource::Host);
@@ -442,7 +442,7 @@ fn a_placement_says_what_is_in_the_dimms_at_first() -> Outcome {
     let flash = system.into_inner().figures().flash.clone().ok_or("no figures of the SSD")?;
     let expected = generate(&model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), &text(3), |_| {})?;
     assert_eq!((&found.text, &found.logits_digests), (&expected.text, &expected.logits_digests));
-    // Two thirds of what is not on the GPU, which has a fifth.
+    // Two thirds of the neurons outside the GPU, which has a fifth.
     assert!(flash.resident_share() > 0.5, "{flash:?}");
     let first = flash.tokens[0];
     let (mut needed, mut loaded) = (0, 0);
@@ -550,7 +550,7 @@ fn a_placement_that_fills_the_dimms_is_run() -> Outcome {
          --fast --links bandwidth --tokens 2 --json"
     ))?;
     assert!(report["policies"][0]["tokens_per_second"].as_f64().is_some_and(|rate| rate > 0.0));
-    // As many slots as there are residents, but for a row of all ranks in each MLP.
+    // As many slots as there are residents, except for a row of all ranks in each MLP.
     let flash = &report["policies"][0]["flash"];
     let [slots, bundle] = ["slots", "bundle_bytes"].map(|key| bytes(&flash[key]));
     let attention = 4 * 512 * 3 * 512 * 2;

@@ -28,7 +28,7 @@ fn positions() -> usize {
     amount(24)
 }
 
-/// Some tokens of a golden text together, then one alone: the logits after both have to be the stored ones.
+/// Some tokens of a golden text together, then a single one: the logits after both have to be the stored ones.
 fn logits_are_stored(
     model: &Model,
     backend: &mut LoneCore,
@@ -52,7 +52,7 @@ fn logits_are_stored(
 fn logits_equal_the_stored_golden() -> Outcome {
     let [all, active] = [Neurons::All, Neurons::Active].map(|neurons| stored_logits("tiny", neurons));
     let (all, active) = (all?, active?);
-    // What is left out are products with zeros: less work for the same outputs, by other instructions.
+    // Only products with zeros are left out: less work for the same outputs, by other instructions.
     assert_eq!(all.total().outputs_checked, active.total().outputs_checked);
     for (class, figures) in all.classes() {
         let less = active.classes()[class];
@@ -60,7 +60,7 @@ fn logits_equal_the_stored_golden() -> Outcome {
         assert!(if after_relu { less.macs < figures.macs } else { less.macs == figures.macs }, "{class:?}");
     }
     let opcodes = |backend: &LoneCore| backend.sums().opcodes.keys().copied().collect::<Vec<_>>();
-    // Attention has an AXPY in any case; lists are those of active neurons.
+    // Attention has an AXPY in any case; lists name active neurons.
     let dense =
         [Opcode::Load, Opcode::Store, Opcode::Append, Opcode::Zero, Opcode::Dot, Opcode::Axpy, Opcode::Round];
     assert_eq!(opcodes(&all), dense);

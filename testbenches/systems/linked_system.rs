@@ -93,7 +93,7 @@ impl NeuronMap for Wanderers {
     }
 }
 
-/// The text has to be that of exact sums.
+/// The text has to equal the one of exact sums.
 fn run(
     model: &Model,
     options: &SystemOptions,
@@ -242,7 +242,7 @@ fn rounded_parts_go_over_links_too() -> Outcome {
 #[test]
 fn a_link_that_fails_for_a_while_changes_no_bit() -> Outcome {
     failing(some(&[
-        // Longer than until the link is called faulty: the host tells it to go on, and sends messages again.
+        // Long enough for the link to become faulty: the host makes it continue, and sends messages again.
         (2, "cut@20000:0=40000"),
         (2, "burst@20000:0=300 burst@24000:1=50 burst@31000:0=2000"),
     ]))
@@ -292,7 +292,7 @@ fn a_wrong_bit_in_a_neuron_that_moves_is_noticed() -> Outcome {
     let links = LinkOptions::default();
     let mut system =
         open(&model, &options(2)?, &links, Wanderers { dimms: 2, turn: 0 })?.with_fault(Fault::Moves);
-    // What moves while the second token is computed is needed for the third.
+    // Neurons that move while the second token is computed are needed for the third.
     let longer = GenerateOptions { tokens: 6, ..OPTIONS };
     let generation = generate(&model, &mut system, PROMPT.as_bytes(), &longer, |_| {});
     let Err(source) = generation else {

@@ -19,9 +19,9 @@ use serde_json::Value;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-/// Of the text that Hermes' parents come from.
+/// Options of the text that Hermes' parents come from.
 const PROFILE: GenerateOptions = GenerateOptions { tokens: 128, temperature_percent: 70, seed: 9 };
-/// LLM in a flash: of active, and of inactive neurons.
+/// LLM in a flash: rates among active, and among inactive neurons.
 const FALSE_NEGATIVES: f64 = 0.05;
 const FALSE_POSITIVES: f64 = 0.07;
 const MODELS: [&str; 2] = ["model", "model-llama"];
@@ -219,7 +219,7 @@ impl Job {
         Ok(SystemBackend::open(&DesignConfig::preset(config)?, &unit, &asked, places, &self.model)?)
     }
 
-    /// Text, logits and predictions are those of the software, cycles those of the model.
+    /// Text, logits and predictions equal the software's, cycles the model's.
     fn check<P: NeuronMap>(&self, mut system: SystemBackend<P>) -> Result<SystemBackend<P>, Box<dyn Error>> {
         system = system.with_predictor(self.live.clone())?;
         let found = generate(&self.model, &mut system, PROMPT, &TOKENS, |_| {})?;

@@ -264,7 +264,7 @@ fn one_wrong_bit_on_the_way_ends_the_generation() -> Outcome {
     Ok(())
 }
 
-/// Places that follow from what was active, so that the host asks the cores.
+/// Places that follow from the neurons' activity, so that the host asks the cores.
 struct Learners(StaticPlaces);
 
 impl NeuronMap for Learners {
@@ -332,7 +332,7 @@ fn rounding_on_the_way_is_checked_to_the_bit_and_its_differences_are_counted() -
     assert_eq!(generation.logits_digests, expected.logits_digests);
     assert_eq!(exact.differences.compared, 0);
     let (fp16, generation) = run(GpuNumerics::Exact, MergeFormat::Fp16)?;
-    // The first token comes out of the prompt's pass, which the GPU computes alone.
+    // The first token comes out of the prompt's pass, which only the GPU computes.
     assert_eq!(generation.logits_digests[0], expected.logits_digests[0]);
     assert!(fp16.differences.different > 0, "{:?}", fp16.differences);
     // 2 bytes for each value that two of three cores send, not the 16 of an exact sum. Cores also add them faster.
@@ -370,8 +370,8 @@ fn a_live_predictor_decides_what_is_computed() -> Outcome {
     assert_eq!(all.total(), 3 * shape.neurons());
     assert!(all.false_negatives > 0 && all.true_positives > 0 && all.false_positives > 0, "{all:?}");
     assert_eq!(found.tokens().len(), 3);
-    // Each predicted neuron is computed, also those that turn out inactive; the MLP's active ones a second time, in
-    // FC2. Q, K and V have the same neurons.
+    // Each predicted neuron is computed, even if it turns out inactive; the MLP's active ones a second time, in FC2. Q,
+    // K and V have the same neurons.
     let computed = figures.gpu_neurons + figures.dimms.iter().map(|dimm| dimm.neurons).sum::<u64>();
     let (attention, mlp) = (found.evaluation().attention, found.evaluation().mlp);
     let predicted = attention.true_positives + attention.false_positives;

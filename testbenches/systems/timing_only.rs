@@ -121,7 +121,7 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     assert_eq!((time.ns, time.unexplained_ns, time.tokens), (ns, 0, rest.len() as u64));
     let of_data = Breakdown::new(with_data.figures(), with_data.events());
     assert_eq!(time.critical_path_ns, of_data.critical_path_ns);
-    // The energy is also the same, but for the bits on the bus, which only RTL has.
+    // The energy is also the same, except for the bits on the bus, which only RTL has.
     let events = energy::without_bus(with_data.events());
     let of_events = energy::all_energy_has_a_use(&config, with_data.figures(), &events)?;
     assert_eq!(timed.energy(), Some(of_events));
@@ -150,7 +150,7 @@ fn same_times(case: Case) -> Result<SystemFigures, Box<dyn Error>> {
 fn same_times_of_devices(case: Case) -> Result<(SystemFigures, Breakdown), Box<dyn Error>> {
     let ([data, timed], time) = both(case)?;
     assert!(data.outputs_checked > 1000 && data.mismatches == 0 && data.critical_cycles > 10_000);
-    // Only what was compared differs, and what predicted the cycles of RTL.
+    // Only the comparisons differ, and the predicted cycles of RTL.
     let without = |figures: &SystemFigures| {
         let mut figures =
             SystemFigures { outputs_checked: 0, differences: Default::default(), ..figures.clone() };
@@ -236,7 +236,7 @@ fn the_scheduler_s_predictions_run_beside_the_devices() -> Outcome {
 
 #[test]
 fn a_gate_and_rotated_keys_take_the_time_that_they_take_with_data() -> Outcome {
-    // Only cores of one configuration keep what a gate lets through.
+    // Only cores of one configuration keep the outputs of a gate.
     let llama = Case { model: "golden/model-llama", tokens: 4, ..CASE };
     let hermes = Case { config: "hermes", dimms: 2, ..llama };
     for &case in some(&[
@@ -256,7 +256,7 @@ fn a_gate_and_rotated_keys_take_the_time_that_they_take_with_data() -> Outcome {
 
 #[test]
 fn gates_and_shared_keys_take_their_time_on_every_device() -> Outcome {
-    // Two layers of LLaMA2-70B's form, at a sixteenth of its width. A small buffer does not hold what a gate keeps.
+    // Two layers of LLaMA2-70B's form, at a sixteenth of its width. A small buffer does not hold a gate's outputs.
     let [tiny, hermes] = ["tiny", "hermes"].map(DesignConfig::preset);
     let (tiny, hermes) = (tiny?, hermes?);
     let system = SystemConfig::preset("hermes")?.with_dimms(2)?;

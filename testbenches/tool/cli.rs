@@ -35,12 +35,12 @@ fn a_product_takes_its_operands_from_files_and_leaves_its_results_in_one() -> Ou
     let down = "golden/checkpoints/llama/model.safetensors:model.layers.0.mlp.down_proj.weight";
     let report = product(down, &first, &second, "")?;
     assert_eq!((&report["mismatches"], &report["outputs_checked"]), (&0.into(), &64.into()));
-    // The tensor alone needs no name; an AXPY takes a factor for each row.
+    // The only tensor needs no name; an AXPY takes a factor for each row.
     let report = product(head, &second, &path("l.npy"), "")?;
     assert_eq!(report["outputs_checked"], 96);
     let report = product(matrix, &path("l.npy"), &path("t.npy"), "--mode axpy --weights int8")?;
     assert_eq!((&report["mismatches"], &report["outputs_checked"]), (&0.into(), &64.into()));
-    // The files have what the model multiplies: the header of version 1 and 96 numbers.
+    // The files have the model's operands: the header of version 1 and 96 numbers.
     let bytes = std::fs::read(&first)?;
     assert_eq!((&bytes[..6], bytes.len() % 64), (&b"\x93NUMPY"[..], 2 * 96 % 64));
 
@@ -453,7 +453,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     // Modelled cores do the same, except for the time of the simulation and the bits on data buses.
     let modelled = path("modelled.html");
     let mut again = json_of(&format!("{line} --backend cycles --html {modelled}"))?;
-    // Waves are of RTL, whose cycles are the same.
+    // Waves come only from RTL, whose cycles are the same.
     let page = std::fs::read_to_string(modelled)?;
     let commands: Vec<_> = page.lines().filter(|line| line.starts_with("<pre class=\"command\">")).collect();
     assert_eq!(
@@ -462,7 +462,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     );
     assert!(commands[1].contains("--waves"), "{}", commands[1]);
     assert_eq!((&report["backend"], &again["backend"]), (&"rtl".into(), &"cycles".into()));
-    // No RTL, so the compiler is not asked for its version.
+    // No RTL, so the tool does not ask for the compiler's version.
     assert_eq!((&again["tools"]["verilator"], &again["tools"]["compiler"]), (&"none".into(), &"none".into()));
     for report in [&mut report, &mut again] {
         assert!(report["simulation"]["seconds"].as_f64() > Some(0.0));

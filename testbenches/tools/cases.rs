@@ -163,7 +163,7 @@ fn a_failure_is_on_standard_error_beside_json() {
     assert!(calls > 0);
 }
 
-/// All forms come from one value, and the page of `ndp schema` says what is in it.
+/// All forms come from one value, and the page of `ndp schema` describes it.
 fn all_forms<'a>(cases: impl IntoIterator<Item = &'a PathBuf>) {
     let mut schema = Schema::default();
     for case in cases {

@@ -34,7 +34,7 @@ fn a_quick_run_writes_every_file_and_keeps_what_it_has_computed() {
     let html = fs::read_to_string(format!("{out}/figures.html")).unwrap();
     assert!(html.matches("<svg").count() >= rows.len() / 2 && html.contains("What is assumed"));
     assert!(fs::read_to_string(format!("{out}/hermes-fig-17-1.svg")).unwrap().starts_with("<svg"));
-    // The documents have what is computed today.
+    // The documents match today's figures.
     for (name, page, least) in [
         ("hermes", include_str!("../../docs/generated/figures-hermes.md"), 6),
         ("energy", include_str!("../../docs/generated/figures-energy.md"), 3),
@@ -49,7 +49,7 @@ fn a_quick_run_writes_every_file_and_keeps_what_it_has_computed() {
             );
         }
     }
-    // A system's token costs what `ndp compare` says.
+    // A system's token takes the time and energy that `ndp compare` reports.
     let bar = &json["energy"][0];
     assert_eq!(
         (&bar["figure"], &bar["system"], &bar["model"]),
@@ -69,7 +69,7 @@ fn a_quick_run_writes_every_file_and_keeps_what_it_has_computed() {
     assert_eq!(energy.lines().count(), 1 + json["energy"].as_array().unwrap().len());
     assert!(energy.lines().all(|line| columns(line) == columns(energy.lines().next().unwrap())), "{energy}");
 
-    // Kept numbers are used as they are; `--fresh` writes them anew. Changed ones are computed again.
+    // Kept numbers are used as they are; `--fresh` replaces them. Changed ones are computed again.
     let kept: Vec<_> =
         fs::read_dir(format!("{out}/kept")).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(kept.len(), rows.len());

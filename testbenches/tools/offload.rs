@@ -70,7 +70,7 @@ fn systems_of_the_paper_are_beside_each_other() {
             assert!(system != "NPU+AiM" || steps.iter().all(|step| step["times"] == 1.0));
         }
     }
-    // What an issue of commands costs affects only what depends on it.
+    // The cost of issuing commands affects only modes that depend on it.
     let json_of = |hardware: &str| json(&[&grid[..], &["--hardware", hardware]].concat());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("shared.toml");

@@ -103,7 +103,7 @@ fn powerinfers_predictors_take_the_gpu_s_memory_first_and_its_program_is_written
         let row = text.split_once(&format!("{place}_bytes:")).unwrap().1.split_once("<= ").unwrap().1;
         assert_eq!(row.lines().next().unwrap().parse(), Ok(megabytes));
     }
-    // Predictors that the GPU has no room for are the CPU's.
+    // Predictors without room on the GPU go to the CPU.
     let crowded = with(&["--predictor-percent", "30"]);
     assert!(bytes(&crowded, "predictor_cpu_bytes") > 0 && crowded["gpu_bytes"].as_u64() < Some(40_000_000));
     let error = refused(&[&arguments[..], &["--cpu-gb", "8"]].concat());

@@ -72,7 +72,7 @@ fn every_engine_gives_the_same_bytes() {
         4
     );
 
-    // A shell that runs the lines does what GNU parallel does, but in order.
+    // A shell that runs the lines works like GNU parallel, but in order.
     run("parallel", "--engine parallel --chunk 3");
     let lines = std::fs::read_to_string(program.path("parallel/parallel.txt")).unwrap();
     assert_eq!(lines.lines().count(), 3);
@@ -331,7 +331,7 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
     assert!(said.contains("22 are to run"), "{said}");
     program.succeeds(&line("whole"));
     let (killed, mut whole) = (results(&program.path("killed")), results(&program.path("whole")));
-    // What the kill has cut has a name of its own.
+    // A file that the kill has cut short has a name of its own.
     whole.retain(|name, _| killed.contains_key(name));
     assert_eq!(whole.len(), 24 + 3);
     assert!(whole.iter().all(|(name, bytes)| killed[name] == *bytes));
@@ -350,7 +350,7 @@ fn reports_name_the_front_the_reference_and_what_keys_change() {
     assert_eq!(rows.len(), 4);
     let cycles = |row: usize| rows[row]["metrics"]["cycles.cycles"].as_f64().unwrap();
     let least = (0..4).map(cycles).fold(f64::INFINITY, f64::min);
-    // The front has the rows themselves, with what their commands refused.
+    // The front has the rows themselves, with their commands' refusals.
     let best: Vec<&Value> = rows.iter().filter(|row| row["metrics"]["cycles.cycles"] == least).collect();
     let front: Vec<&Value> = found["front"].as_array().unwrap().iter().collect();
     assert!(!front.is_empty() && front == best, "{front:?}");
