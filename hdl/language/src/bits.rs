@@ -166,7 +166,7 @@ impl Bits {
         }
     }
 
-    /// One bit.
+    /// The bit `index`.
     #[track_caller]
     pub fn bit(&self, index: u32) -> Self {
         self.slice(index, 1)
@@ -220,13 +220,13 @@ impl Bits {
         cat([repeat(width - self.width, self.msb()), *self])
     }
 
-    /// All bits set.
+    /// Whether all bits are set.
     #[track_caller]
     pub fn all(&self) -> Self {
         self.unary(UnaryOp::All, 1)
     }
 
-    /// Any bit set.
+    /// Whether any bit is set.
     #[track_caller]
     pub fn any(&self) -> Self {
         self.unary(UnaryOp::Any, 1)
@@ -329,7 +329,7 @@ pub fn lit(value: u128, width: u32) -> Bits {
     Bits::new(width, Node::Literal(value))
 }
 
-/// All-zero literal.
+/// A literal with all bits 0.
 #[track_caller]
 pub fn zeros(width: u32) -> Bits {
     lit(0, width)

@@ -43,7 +43,7 @@ pub enum PropertyKind {
     Assert,
     /// The environment, which drives the inputs, keeps it.
     Assume,
-    /// It happens at some time.
+    /// It holds in some cycle.
     Cover,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct PropertyBody {
 pub(crate) struct RegBody {
     pub id: usize,
     pub next: Vec<Bits>,
-    /// At most one; `check` refuses more.
+    /// Enables; `check` refuses more than one.
     pub enable: Vec<Bits>,
     pub reset: Option<u128>,
     /// Reset values by the number of the active mutant.
@@ -117,7 +117,7 @@ pub(crate) struct Inner {
     pub memory_macro: Option<MemoryInfo>,
     /// Expressions depend on the number of the active mutant.
     pub has_mutants: bool,
-    /// How it is printed for a prover.
+    /// Form printed for a prover.
     pub prover: Option<Prepared>,
     /// Names of the further clock domains.
     pub domains: Vec<String>,

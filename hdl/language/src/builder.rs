@@ -25,8 +25,8 @@ pub struct ModuleBuilder {
 type Contents = &'static RefCell<Inner>;
 
 impl ModuleBuilder {
-    /// Starts a module. `name` has the parameters that distinguish it in a design; `doc` says in a sentence what it
-    /// does. The line of the call becomes [`Module::source`].
+    /// Starts a module. `name` has the parameters that distinguish it in a design; `doc` states its purpose in a
+    /// sentence. The line of the call becomes [`Module::source`].
     #[track_caller]
     pub fn new(name: impl Into<String>, doc: impl Into<String>) -> Self {
         // Only compared, never printed: the numbers differ between runs if threads build modules.
@@ -54,8 +54,8 @@ impl ModuleBuilder {
         made
     }
 
-    /// A comment for the next signal, memory or instance, also in the Verilog. In a [`block`](macro@crate::block) it is
-    /// a doc comment before the `let`.
+    /// A comment for the next signal, memory or instance; it also goes into the Verilog. In a
+    /// [`block`](macro@crate::block) it is a doc comment before the `let`.
     pub fn about(&self, comment: &str) -> &Self {
         self.inner.borrow_mut().about = comment.trim().to_owned();
         self
@@ -140,7 +140,7 @@ impl ModuleBuilder {
         self.declare(name, width, Kind::Free { constant: false }).1
     }
 
-    /// As [`Self::any_sequence`], with one value for the whole run.
+    /// Like [`Self::any_sequence`], with one value for the whole run.
     #[track_caller]
     pub fn any_constant(&self, name: impl Into<String>, width: u32) -> Bits {
         self.declare(name, width, Kind::Free { constant: true }).1
@@ -544,7 +544,7 @@ impl InstanceBuilder {
         self.inner.borrow_mut().instances[self.index].crossings.push(crossing);
     }
 
-    /// Puts the instance into a domain: its `clk_i` and `rst_ni` are those of the domain.
+    /// Puts the instance into a domain: its `clk_i` and `rst_ni` are the domain's.
     pub fn in_domain(self, domain: &Domain) -> Self {
         self.inner.borrow_mut().instances[self.index].own_domain.push(domain.clone());
         self

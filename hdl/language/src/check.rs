@@ -68,7 +68,7 @@ fn lanes_of(word_bits: u32, enables: u32) -> u32 {
     if word_bits.is_multiple_of(enables) { enables } else { 1 }
 }
 
-/// Every expression of the module: what it drives, the width required there (if fixed), the expression.
+/// Every expression of the module: the target that it drives, the width required there (if fixed), the expression.
 fn expressions(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
     let target = |id: usize| (inner.declarations[id].name.clone(), Some(inner.declarations[id].width));
     let mut all = Vec::new();
@@ -145,7 +145,7 @@ fn check_names(inner: &Inner) -> Result<(), HdlError> {
     Ok(())
 }
 
-/// Longest vector: what every Verilog-2005 tool must accept.
+/// Longest vector that every Verilog-2005 tool must accept.
 const MAX_WIDTH: u32 = 1 << 16;
 /// Deepest memory: more than any tool could simulate.
 const MAX_DEPTH: u32 = 1 << 28;

@@ -20,7 +20,7 @@ struct Search<'a> {
     inner: &'a Inner,
     drives: HashMap<usize, &'a Bits>,
     known: HashMap<usize, Known>,
-    /// By the address of their node: expressions share parts.
+    /// Values by the address of their node: expressions share parts.
     values: HashMap<usize, Known>,
 }
 

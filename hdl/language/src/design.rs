@@ -14,7 +14,7 @@ impl Design {
     /// Collects the hierarchy below `top`.
     ///
     /// # Errors
-    /// [`HdlError::ModuleClash`] if one name stands for two definitions.
+    /// [`HdlError::ModuleClash`] if two definitions have one name.
     pub fn new(top: &Rc<Module>) -> Result<Self, HdlError> {
         let mut seen = BTreeMap::new();
         let mut modules = Vec::new();
@@ -115,7 +115,7 @@ fn collect(
         if Rc::ptr_eq(&known, module) {
             return Ok(());
         }
-        // A child may be what differs, which says more.
+        // If a child differs, its name says more.
         module.instances().iter().try_for_each(|(_, child)| collect(child, seen, out))?;
         if known.verilog == module.verilog {
             return Ok(());

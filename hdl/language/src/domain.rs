@@ -28,7 +28,7 @@ pub struct ClockCrossing {
     pub instance: String,
     /// The port at which it is read.
     pub port: String,
-    /// Why it may cross.
+    /// Reason why it may cross.
     pub kind: Crossing,
     /// The module's clock that it follows; `None` if it is an input of the module that only this reads.
     pub from: Option<String>,

@@ -5,14 +5,14 @@
 //! and `<domain>_rst_ni`, and its parents pass one of their domains on to each of them
 //! ([`InstanceBuilder::pass_domain`](crate::InstanceBuilder::pass_domain)). Nothing is passed on by name.
 //!
-//! Checked: every register, memory and instance input is driven from its own domain, through wires and combinational
-//! paths of instances too; an input port is read in one domain and an output port comes from one; a signal that crosses
-//! is connected with [`InstanceBuilder::crossing`](crate::InstanceBuilder::crossing), which takes a [`Crossing`] and a
-//! reason; a Gray code comes straight from registers and goes only to synchronisers.
+//! Checked: every register, memory and instance input is driven from its own domain, even through wires and
+//! combinational paths of instances; an input port is read in one domain and an output port comes from one; a signal
+//! that crosses is connected with [`InstanceBuilder::crossing`](crate::InstanceBuilder::crossing), which takes a
+//! [`Crossing`] and a reason; a Gray code comes straight from registers and goes only to synchronisers.
 //!
-//! Not checked: whether the code is one, whether a word is stable, and that the ports of the top are driven in their
-//! domain. Each reset has to be released in step with its own clock, and the resets of all domains have to be active
-//! together for some cycles of the slowest one.
+//! Not checked: whether a Gray code is one, whether a word is stable, and whether the parent drives each port of the
+//! top in its domain. Each reset has to be released in step with its own clock, and the resets of all domains have to
+//! be active together for some cycles of the slowest one.
 
 use crate::bits::Node;
 use crate::body::{Inner, InstanceBody, Kind, port_of};
@@ -232,7 +232,7 @@ fn crossing(inner: &Inner, signal: String, from: Option<usize>, to: Option<usize
     HdlError::ClockCrossing { module: inner.name().to_owned(), signal, from: clock(from), to: clock(to) }
 }
 
-/// Everything that is clocked: its name, its domain, what drives it.
+/// Every clocked element: its name, its domain, its driver.
 fn sinks(inner: &Inner) -> Vec<(String, Option<usize>, &Bits)> {
     let mut all = Vec::new();
     for reg in &inner.regs {

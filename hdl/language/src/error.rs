@@ -27,7 +27,7 @@ pub enum HdlError {
         module: String,
         /// Signal or port that is driven.
         signal: String,
-        /// What does not fit, with the limits.
+        /// The problem, with the limits.
         what: String,
     },
     /// A wire, register or output without a driver.
@@ -79,7 +79,7 @@ pub enum HdlError {
         instance: String,
         /// Module of the instance.
         child: String,
-        /// Port name asked for.
+        /// Requested port.
         port: String,
         /// `input` or `output`.
         direction: &'static str,
@@ -104,7 +104,7 @@ pub enum HdlError {
         /// Clock of the signal.
         to: String,
     },
-    /// A name that is no Verilog identifier or is a keyword.
+    /// A name that is not a Verilog identifier or is a keyword.
     #[error(
         "module {module}: '{name}' is not a legal name (lower-case letter first, then a-z, 0-9, _; no keyword of Verilog or SystemVerilog)"
     )]

@@ -1,5 +1,5 @@
-//! Keywords, which no name may be: those of Verilog-2005 and, because Verilator and newer tools read `.v` files as
-//! such, of SystemVerilog-2017 (IEEE 1800-2017, annex B). Checked by `check`, which also forbids upper case.
+//! Keywords, which no name may be: all of Verilog-2005 and, because Verilator and newer tools read `.v` files as such,
+//! of SystemVerilog-2017 (IEEE 1800-2017, annex B). Checked by `check`, which also forbids upper case.
 
 #[rustfmt::skip]
 pub(crate) const KEYWORDS: &[&str] = &[

@@ -1,10 +1,10 @@
 //! Hardware description language in Rust, on top of `rust-hdl-core`.
 //!
-//! A [`ModuleBuilder`] collects ports, wires, registers, memories and instances whose expressions ([`Bits`]) know their
-//! widths. [`ModuleBuilder::finish`] refuses what rust-hdl would pass on silently: width mismatches, signals driven
-//! twice or never, unconnected ports, combinational loops, illegal or repeated names. The rest is lowered to rust-hdl's
-//! AST and printed once per distinct module ([`Design`]), or elaborated to a graph of operations on words for other
-//! simulators ([`Netlist`]).
+//! A [`ModuleBuilder`] collects ports, wires, registers, memories and instances whose expressions ([`Bits`]) have known
+//! widths. [`ModuleBuilder::finish`] refuses errors that rust-hdl would pass on silently: width mismatches, signals
+//! driven twice or never, unconnected ports, combinational loops, illegal or repeated names. The rest is lowered to
+//! rust-hdl's AST and printed once per distinct module ([`Design`]), or elaborated to a graph of operations on words
+//! for other simulators ([`Netlist`]).
 //!
 //! A block is a function with the attribute [`block`](macro@block), which gives ports and signals the names of their
 //! variables and makes a structure of the inputs and one of the outputs:

@@ -50,14 +50,14 @@ const NUMBER: &str = "integer mutant;\ninitial if (!$value$plusargs(\"mutant=%d\
 
 /// Keeps Verilator from inlining a module.
 const MODULE_PRAGMA: &str = "    /* verilator no_inline_module */\n";
-/// Keeps Verilator from replacing an input by what drives it.
+/// Keeps Verilator from replacing an input by its driver.
 const PORT_PRAGMA: &str = " /* verilator public_flat_rd */";
 
 pub(crate) fn without_pragmas(text: &str) -> String {
     text.replace(MODULE_PRAGMA, "").replace(PORT_PRAGMA, "")
 }
 
-/// Adds the module's heading and ports, and tidies what rust-hdl's printer leaves.
+/// Adds the module's heading and ports, and tidies the output of rust-hdl's printer.
 fn finish_text(inner: &Inner, ports: &[Port], printed: &str) -> String {
     let mut text: String = wrap(&inner.doc, 100).iter().map(|line| format!("// {line}\n")).collect();
     for line in printed.lines() {
@@ -187,13 +187,13 @@ pub(crate) struct Printer {
     /// Names of helper wires by text: a text that is hoisted twice has one wire.
     names_of: BTreeMap<String, String>,
     emitted: usize,
-    /// Tables of constants: name, bits of the index, and what it is a function of.
+    /// Tables of constants: name, and text of the function.
     roms: Vec<(String, String)>,
-    /// Names of which some bits are read.
+    /// Names with bits that are read.
     sliced: BTreeSet<String>,
     /// Signal being driven, for the names of helper wires.
     pub target: String,
-    /// What [`split`](crate::split) knows of expressions.
+    /// Facts about expressions from [`split`](crate::split).
     pub(crate) split: Split,
 }
 

@@ -1,4 +1,4 @@
-//! A finished module: ports, Verilog text, children, and what a parent needs to know of its contents.
+//! A finished module: ports, Verilog text, children, and properties of its contents that a parent needs.
 
 use crate::Bits;
 use crate::body::{Inner, Kind};
@@ -18,7 +18,7 @@ pub enum Direction {
     Output,
 }
 
-/// One port.
+/// A port of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Name, ending in `_i` or `_o`.
@@ -27,7 +27,7 @@ pub struct Port {
     pub direction: Direction,
     /// Width in bits.
     pub width: u32,
-    /// One line for the port table.
+    /// Line for the port table.
     pub doc: String,
 }
 
@@ -43,7 +43,7 @@ pub enum End {
 /// Comments in the text for one tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pragmas {
-    /// None.
+    /// No pragmas.
     None,
     /// Verilator's, which keep code that instances share ([`crate::ModuleBuilder::share_code`]).
     Verilator,
@@ -61,7 +61,7 @@ pub struct MemoryInfo {
 /// A signal or memory of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignalInfo<'a> {
-    /// Its name.
+    /// Name of the signal or memory.
     pub name: &'a str,
     /// File and line of its description; for a memory, of the written data.
     pub place: String,
@@ -95,7 +95,7 @@ impl Module {
         &self.name
     }
 
-    /// What the module does.
+    /// The module's purpose.
     pub fn doc(&self) -> &str {
         &self.doc
     }

@@ -19,7 +19,7 @@ use std::str::FromStr;
 
 pub use crate::mutation::{Mutation, Scope};
 
-/// What a mutation does to an expression, or to what it drives.
+/// Change of an expression or of the target that it drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Change {
     Operator(BinaryOp),
@@ -48,7 +48,7 @@ enum Change {
 pub struct Mutant {
     /// File and line of the module's description.
     module: String,
-    /// What the expression drives.
+    /// Target that the expression drives.
     root: String,
     /// Numbers of the children down to the change.
     path: Vec<usize>,
@@ -413,7 +413,7 @@ pub enum Edit {
 
 /// Changes of modules: a [`Mutant`] or a [`Mutation`].
 pub trait Changes {
-    /// Its edits of a module.
+    /// The change's edits of a module.
     ///
     /// # Errors
     /// A change that does not fit, in words.
@@ -543,7 +543,7 @@ impl Rewriter<'_> {
         new
     }
 
-    /// The same expression of rewritten parts.
+    /// The expression with rewritten parts.
     fn below(&mut self, bits: &Bits) -> Bits {
         let old: Vec<&Bits> = bits.children().collect();
         let new: Vec<Bits> = old.iter().map(|child| self.rewritten(child)).collect();
@@ -571,7 +571,7 @@ pub(crate) fn rebuilt(
         for (instance, child) in inner.instances.iter_mut().zip(children) {
             instance.module = child;
         }
-        // The original keeps the rules; what a mutant leaves unread does not matter.
+        // The original keeps the rules; signals that a mutant leaves unread do not matter.
         match check::check(module.body()) {
             Ok(report) => assembled(inner, report),
             Err(_) => module.clone(),

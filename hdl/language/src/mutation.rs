@@ -17,11 +17,11 @@ pub struct Mutation {
     /// What changes: an expression as in the Verilog, or a root: `drive WIRE`, `next REGISTER`, `enable REGISTER`,
     /// `reset REGISTER`, `input INSTANCE PORT`. Two dots stand for any text.
     pub at: &'static str,
-    /// What it becomes.
+    /// The new expression.
     pub to: fn(&Scope<'_>) -> Bits,
 }
 
-/// What a [`Mutation`] can build its expression from.
+/// Expressions from which a [`Mutation`] can build the new one.
 #[derive(Debug)]
 pub struct Scope<'a> {
     inner: &'a Inner,
@@ -40,7 +40,7 @@ impl Scope<'_> {
         lit(value, self.old.width())
     }
 
-    /// A part of it, in the order in which they are printed.
+    /// Part `number` of the expression, in the order of printing.
     pub fn part(&self, number: usize) -> Bits {
         self.old.children().nth(number).copied().unwrap_or_else(|| {
             self.unknown.borrow_mut().push(format!("part {number}"));
@@ -48,7 +48,7 @@ impl Scope<'_> {
         })
     }
 
-    /// The same expression with another part.
+    /// The expression with another part in place of part `number`.
     pub fn with(&self, number: usize, part: impl Into<Bits>) -> Bits {
         let mut parts: Vec<Bits> = self.old.children().copied().collect();
         let (known, part) = (self.part(number), part.into());

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 /// Drivers of an instance of a block: a field for each of its input ports.
 pub trait Inputs {
-    /// What the instance drives.
+    /// Signals that the instance drives.
     type Out;
 
     /// Connects an instance.
@@ -27,7 +27,7 @@ pub trait Inputs {
     }
 }
 
-/// What drives an input port of an instance, or several.
+/// Drivers of one or several input ports of an instance.
 pub trait Drives {
     /// Drives the input `port`; for a bundle, all that begin with it. Braces in the name stand for a number.
     fn drive(self, instance: InstanceBuilder, port: &str);
@@ -208,7 +208,7 @@ pub trait Bundle: Copy {
     /// Parameter of the widths.
     type With<'a>;
 
-    /// Makes each field from its name, its width and two meanings: that of the output port and that of the input port.
+    /// Makes each field from its name, its width and two meanings: for the output port and for the input port.
     fn make(with: Self::With<'_>, make: impl FnMut(&'static str, u32, [&str; 2]) -> Bits) -> Self;
 
     /// The outputs of an instance whose names begin with `prefix`.
@@ -306,7 +306,7 @@ pub trait Bundle: Copy {
         })
     }
 
-    /// These values if `select` is set, otherwise the others.
+    /// Chooses these values if `select` is set, otherwise the others.
     #[track_caller]
     fn or_else(self, select: impl Into<Bits>, others: Self) -> Self {
         let (select, place) = (select.into(), Location::caller());

@@ -25,7 +25,7 @@ type Table = Option<(Bits, Vec<u128>)>;
 pub(crate) struct Split {
     /// Number of expressions of the hardware that contain it.
     uses: HashMap<*const Node, u32>,
-    /// Expressions, and what is printed in their place in a line that is split.
+    /// Expressions, and their replacements in a line that is split.
     reduced: HashMap<*const Node, (Bits, Bits)>,
     lengths: HashMap<*const Node, (Bits, usize)>,
     /// Multiplexers that are tables.

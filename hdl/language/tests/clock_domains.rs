@@ -275,7 +275,7 @@ fn reader(besides: bool) -> Rc<Module> {
     m.finish().unwrap()
 }
 
-/// Sends what `sent` makes of a register to another clock, where `child` reads it.
+/// Sends the result of `sent` for a register to another clock, where `child` reads it.
 fn sender(child: &Rc<Module>, sent: impl Fn(&Bits) -> Bits) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("dut", "Sends a value to another clock.");
     let dram = m.clock_domain("dram");

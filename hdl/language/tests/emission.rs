@@ -260,7 +260,7 @@ fn a_module_knows_where_it_is_described() {
     assert!(!registers().verilog().contains("emission.rs"));
 }
 
-/// What `statements` print in a bench around `module`, line by line.
+/// Output of `statements` in a bench around `module`, line by line.
 fn simulated(module: &Module, statements: &str) -> Vec<String> {
     let mut bench = String::from("module bench;\nreg clk_i = 0;\nalways #5 clk_i = !clk_i;\n");
     for port in module.ports().iter().filter(|p| p.name != "clk_i") {
@@ -313,7 +313,7 @@ fn a_memory_returns_what_was_written() {
         statements +=
             &format!("write_i = 1; write_addr_i = {addr}; data_i = {}; @(negedge clk_i);\n", 40 + 3 * addr);
     }
-    // Not written, although address and data are there.
+    // Not written, although address and data are valid.
     statements += "write_i = 0; write_addr_i = 2; data_i = 99; @(negedge clk_i);\n";
     for addr in (0..6).rev() {
         statements += &format!("read_addr_i = {addr}; @(negedge clk_i); $display(\"%0d\", data_o);\n");

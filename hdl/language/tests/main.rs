@@ -1,4 +1,4 @@
-//! Tests of the hardware description layer: what it emits, what that means, what it refuses.
+//! Tests of the hardware description layer: its emitted text, the text's meaning, and its refusals.
 
 #![allow(clippy::unwrap_used)]
 

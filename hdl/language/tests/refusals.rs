@@ -1,6 +1,6 @@
 //! Designs that the language must refuse: one for each rule and way to break it, with the message that names the place.
 //!
-//! `emission.rs` and `semantics.rs` test what it accepts.
+//! `emission.rs` and `semantics.rs` test accepted designs.
 
 use ndp_hdl_language::{
     Bits, Design, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, named, one_hot_mux,
@@ -85,7 +85,7 @@ fn a_name_that_no_signal_of_a_list_has_is_refused() {
     let expected = "module dut: y_o: no signal is named `stor`, expected one of load, store";
     let list = |a: &Bits| [("load", a.bit(0)), ("store", a.bit(1))];
     assert_eq!(refused_expression(|a, _| named(&list(a), "stor")), expected);
-    // Neither among others nor alone.
+    // Neither among others nor by itself.
     assert_eq!(refused_expression(|a, _| any_named(&list(a), &["load", "stor"])), expected);
     assert_eq!(refused_expression(|a, _| any_named(&list(a), &["stor"])), expected);
 }

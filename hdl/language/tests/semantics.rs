@@ -93,7 +93,7 @@ struct Generator<'a> {
     operations: &'a mut Vec<u32>,
 }
 
-/// Number of alternatives in [`Generator::expression`] that are no leaf.
+/// Number of alternatives in [`Generator::expression`] that are not leaves.
 const OPERATIONS: u32 = 26;
 
 impl Generator<'_> {

@@ -19,7 +19,7 @@ const NAMED: [(&str, usize, &str); 13] = [
     ("instance", 1, ""),
 ];
 
-/// Makes a function the description of a module: `#[block(m, "title", "what it does")]`.
+/// Makes a function the description of a module: `#[block(m, "title", "purpose")]`.
 ///
 /// `m` is the module's builder, which the function begins with and finishes. Between title and purpose there may be
 /// arguments for the title, a format string. With `#[block(m)]` the function builds and finishes itself, or gets `m` as
@@ -36,7 +36,7 @@ const NAMED: [(&str, usize, &str); 13] = [
 /// `let layout = Layout::inputs(&m, ..)`, or `Layout::inputs_as(&m, "cols_", ..)`, which is `cols`; likewise
 /// `Layout::outputs(..)` and `Layout::outputs_as(..)`. Ports that other functions declare are connected by name.
 ///
-/// Where outputs are read before the inputs are known, the instance comes first:
+/// Where code reads outputs before the inputs are known, the instance comes first:
 /// `let queue = fifo::Out::from(m.instance(..))`, and later `queue.connect(fifo::In { .. })`.
 #[proc_macro_attribute]
 pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
@@ -168,7 +168,7 @@ struct Port {
     output: bool,
     /// Name of the port, or prefix of the names of a bundle's ports. Braces stand for a number.
     name: String,
-    /// Name of the field for a bundle without a prefix, or with a prefix that other ports have too.
+    /// Name of the field for a bundle without a prefix, or with a prefix that other ports share.
     field: Option<String>,
     kind: String,
 }

@@ -55,7 +55,7 @@ struct Elaboration {
     modules: Vec<String>,
     /// Titles of modules that cannot form an array.
     single: BTreeSet<String>,
-    /// Such a title, found just now.
+    /// Title that this elaboration adds to `single`.
     circle: Option<String>,
 }
 

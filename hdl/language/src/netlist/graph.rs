@@ -33,7 +33,7 @@ pub enum Binary {
     Lt,
 }
 
-/// What a node does.
+/// Operation of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A word.
@@ -48,26 +48,26 @@ pub enum Op {
     Input {
         /// Number of the port.
         port: u32,
-        /// Which word.
+        /// Number of the word.
         limb: u32,
     },
     /// Word `limb` of a register.
     State {
         /// Number of the register.
         register: u32,
-        /// Which word.
+        /// Number of the word.
         limb: u32,
     },
     /// Word `limb` of a memory's word; 0 beyond the end.
     Read {
         /// Number of the memory.
         memory: u32,
-        /// Which word.
+        /// Number of the word.
         limb: u32,
         /// The address.
         addr: Id,
     },
-    /// One lane of a vector.
+    /// A lane of a vector.
     Lane(Id, u32),
     /// A vector of scalars and lanes of other vectors.
     Gather(Arc<[Id]>),
@@ -114,11 +114,11 @@ impl Op {
 /// A node.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it does.
+    /// Operation.
     pub op: Op,
     /// A bit, not a word.
     pub bit: bool,
-    /// The array of instances for each of which it has a value; `None` for a single value.
+    /// The array of instances that each have a value of it; `None` for a single value.
     pub group: Option<u32>,
     /// Group number shared by the selects that choose the words of one value.
     pub choice: u32,

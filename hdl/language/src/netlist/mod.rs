@@ -1,10 +1,10 @@
-//! A design as a graph of operations on words, without modules: what a simulator has to compute.
+//! A design as a graph of operations on words, without modules: the operations that a simulator has to compute.
 //!
 //! Values are split into words of 32 bits, lowest first; single bits are nodes of their own kind. Instances of a module
 //! that is marked with [`crate::ModuleBuilder::replicated`] form an array if they are in one parent: each node of the
-//! array has a value for each instance, unless it depends only on what is common to all. The operations have the
-//! meaning of the Verilog of [`crate::Module::verilog`]; an evaluator of the graph shares nothing with a simulator of
-//! that text.
+//! array has a value for each instance, unless it depends only on values common to all. The operations have the meaning
+//! of the Verilog of [`crate::Module::verilog`]; an evaluator of the graph shares nothing with a simulator of that
+//! text.
 
 mod elaborate;
 mod graph;
@@ -57,15 +57,15 @@ pub struct MemoryArray {
     pub written: Vec<Id>,
     /// The address that is written.
     pub addr: Id,
-    /// What is written.
+    /// Written words.
     pub data: Vec<Id>,
 }
 
 /// A property that simulation checks: assertions and assumptions.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Instances from the top down and the property's name, separated by dots; for an array those of its first
-    /// instance.
+    /// Instances from the top down and the property's name, separated by dots; for an array the instances lead to its
+    /// first one.
     pub name: String,
     /// The property in words.
     pub why: String,
@@ -82,7 +82,7 @@ pub struct Check {
 /// A design without modules.
 #[derive(Debug)]
 pub struct Netlist {
-    /// All operations.
+    /// Operations of the design.
     pub graph: Graph,
     /// Ports of the top.
     pub ports: Vec<Port>,
@@ -90,7 +90,7 @@ pub struct Netlist {
     pub outputs: Vec<(u32, Vec<Id>)>,
     /// Registers. One of an array has its name in the first instance.
     pub registers: Vec<Register>,
-    /// Memories, likewise.
+    /// Memories. One of an array has its name in the first instance.
     pub memories: Vec<MemoryArray>,
     /// Properties.
     pub checks: Vec<Check>,

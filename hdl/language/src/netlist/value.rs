@@ -4,7 +4,7 @@ use super::graph::{Graph, Id, low_mask};
 use super::{limb_bits, limbs};
 use std::rc::Rc;
 
-/// One bit, or words of 32 bits of which the last one has zeros above the width.
+/// One bit, or words of 32 bits; the last word has zeros above the width.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     pub width: u32,
@@ -32,7 +32,7 @@ impl Graph {
         Value::new(width, limbs)
     }
 
-    /// The words; a bit is a word too.
+    /// The words; a single bit counts as a word.
     pub(super) fn words(&mut self, value: &Value) -> Vec<Id> {
         match value.width {
             1 => vec![self.flag(value.limbs[0])],

@@ -12,7 +12,7 @@ fn tool(variable: &str, names: &[&str]) -> PathBuf {
     named.or_else(|| names.iter().find_map(in_path)).unwrap_or_else(|| names[0].into())
 }
 
-/// Runs `program` in `folder` and returns what it printed; panics if it is missing, fails or prints a warning.
+/// Runs `program` in `folder` and returns its output; panics if it is missing, fails or prints a warning.
 pub fn run(program: &str, package: &str, arguments: &[&str], folder: &Path) -> String {
     let path = match program {
         "verilator" => tool("VERILATOR", &["verilator"]),
