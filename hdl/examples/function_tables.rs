@@ -147,7 +147,7 @@ fn fit(q: fn(f64) -> f64, exponent: i32, first: u64, count: u64) -> Entry {
         })
         .collect();
     let p = |place: f64| q(number(place)) * f64::exp2(f64::from(P_BITS + 1 + scale));
-    // A parabola through three places of the interval: the two at its ends are Chebyshev's.
+    // A parabola through three places of the interval; the two outer ones are Chebyshev's.
     let (a, b, c) = (0.067, 0.5, 0.933);
     let (pa, pb, pc) = (p(a), p(b), p(c));
     let (ab, bc) = ((pb - pa) / (b - a), (pc - pb) / (c - b));
@@ -168,7 +168,7 @@ fn fit(q: fn(f64) -> f64, exponent: i32, first: u64, count: u64) -> Entry {
         }
         let reach = 1 << random.below(12);
         let base = if round % 7 == 6 { start } else { best };
-        // Along Chebyshev's polynomials, each of which moves the whole interval by as much as its factor.
+        // Along Chebyshev's polynomials; each moves the whole interval by as much as its factor.
         let mut moves = || random.below(2 * reach + 1) - reach;
         let (a, b, c) = (moves(), moves(), moves());
         let tried = Entry {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 type Elaborate<C> = fn(&C) -> Result<Rc<Module>, HdlError>;
 
-/// Blocks of a core that can be elaborated alone, the largest first.
+/// Blocks of a core that can be elaborated by themselves, the largest first.
 const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("ndp_core", front_end::ndp_core::ndp_core),
     ("ndp_core_axi", front_end::ndp_core_axi::ndp_core_axi),
@@ -140,7 +140,7 @@ pub fn hbm_blocks(config: &HbmConfig) -> impl Iterator<Item = &'static str> {
 /// the pair of channels if they share command buses.
 ///
 /// # Errors
-/// If a preset is not valid, which no preset is.
+/// If a preset is invalid, which none is.
 pub fn packages() -> ndp_config::Result<Vec<(&'static str, &'static str)>> {
     let mut packages: Vec<_> = DesignConfig::PRESETS.into_iter().map(|preset| (preset, "ndp_core")).collect();
     for preset in HbmConfig::PRESETS {
@@ -151,7 +151,7 @@ pub fn packages() -> ndp_config::Result<Vec<(&'static str, &'static str)>> {
     Ok(packages)
 }
 
-/// Bits of the tags of a rank that is elaborated alone: of segments and of requests. The core's segments need one bit.
+/// Bits of the tags of a rank elaborated by itself: of segments and of requests. The core's segments need one bit.
 const RANK_TAGS: (u32, u32) = (4, 9);
 
 fn meant(block: &str, blocks: &[&str]) -> String {
@@ -166,7 +166,7 @@ pub enum BuildError {
     /// No block of that name.
     #[error("unknown block '{block}'{}", meant(block, BLOCKS))]
     UnknownBlock { block: String },
-    /// No block of that name among those of HBM-PIM.
+    /// HBM-PIM has no block with this name.
     #[error("unknown block '{block}' of an HBM memory{}", meant(block, HBM_BLOCKS))]
     UnknownHbmBlock { block: String },
     /// A controller of one channel, in a memory that has no command buses for one channel.
@@ -191,7 +191,7 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
     Ok(Design::new(&elaborate(config)?)?)
 }
 
-/// As [`build`], for a block of HBM-PIM.
+/// Like [`build`], for a block of HBM-PIM.
 ///
 /// # Errors
 /// [`BuildError::UnknownHbmBlock`] for a name that is not in [`HBM_BLOCKS`]; [`BuildError::SharedBuses`] for a block

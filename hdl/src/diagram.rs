@@ -63,8 +63,8 @@ fn blocks(top: &Module) -> (Vec<Block>, BTreeMap<(usize, usize), u64>) {
     (blocks, lines)
 }
 
-/// The order in which few bits go backwards: first pure sources, last pure sinks, between them what drives most of the
-/// rest (P. Eades, X. Lin, W. F. Smyth, Information Processing Letters 47, 1993).
+/// The order in which few bits go backwards: first pure sources, last pure sinks, between them the drivers of most of
+/// the rest first (P. Eades, X. Lin, W. F. Smyth, Information Processing Letters 47, 1993).
 fn order(count: usize, lines: &BTreeMap<(usize, usize), u64>) -> Vec<usize> {
     let mut left: BTreeSet<usize> = (0..count).collect();
     let (mut first, mut last) = (Vec::new(), Vec::new());

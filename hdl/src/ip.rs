@@ -1,9 +1,9 @@
 //! Files for hardware package managers besides the Verilog: FuseSoC's core file or Bender's manifest, the licence, and
 //! for the core of `tiny` a self-checking bench.
 //!
-//! The bench and its data are those of `examples/icarus`: inputs and expected outputs of a program, made by the
-//! functional model. They fit one configuration, so other packages have no simulation target. Packages of several
-//! configurations can be in one design: all module names of a package begin with the package's.
+//! The bench and its data come from `examples/icarus`: inputs and expected outputs of a program, made by the functional
+//! model. They fit one configuration, so other packages have no simulation target. Packages of several configurations
+//! can be in one design: all module names of a package begin with the package's.
 
 use crate::package::Source;
 use ndp_config::DesignConfig;
@@ -41,15 +41,15 @@ fn has_bench(source: &Source) -> bool {
     source.block == "ndp_core" && tiny.map(without_name) == Some(without_name(source.keys.clone()))
 }
 
-/// Name of the package for dependents: the wrapper's with that of the configuration.
+/// Name of the package for dependents: the wrapper's with the configuration's.
 pub(crate) fn package_name(source: &Source) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     let config: String = source.config.chars().map(legal).collect();
     format!("{}{}_{config}", source.prefix, source.block)
 }
 
-/// The files that turn Verilog files into a package. `files` lists children first, the wrapper last; `constraints` is a
-/// file too.
+/// The files that turn Verilog files into a package. `files` lists children first, the wrapper last; `constraints` is
+/// also a file.
 pub(crate) fn files(
     manager: Manager,
     source: &Source,

@@ -26,7 +26,7 @@ pub struct Source {
     pub block: String,
     /// Prefix of each module's name.
     pub prefix: String,
-    /// With Verilator's pragmas, for simulation.
+    /// Whether to print Verilator's pragmas, for simulation.
     pub sim: bool,
     pub manager: Option<Manager>,
     /// The configuration, every key of it.
@@ -38,7 +38,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The source of a block of a core. `argument` is what `--config` was.
+    /// The source of a block of a core. `argument` is the value of `--config`.
     ///
     /// # Errors
     /// If the configuration cannot be written as TOML.
@@ -108,7 +108,7 @@ impl Source {
             "dram_clk_i" => dram,
             "clk_i" if ["rank_controller", "dfi_port", "dfi_sequencer"].contains(&&*self.block) => dram,
             "clk_i" => own,
-            // A FIFO alone: either side may be the faster one.
+            // In a single FIFO either side may be the faster one.
             _ => own.min(dram),
         }
     }
@@ -117,7 +117,7 @@ impl Source {
         format!("configuration {}, block {}", self.config, self.block)
     }
 
-    /// The command that writes the folder anew, `DIR` being the folder.
+    /// The command that writes the folder again, `DIR` being the folder.
     fn command(&self) -> String {
         let config = self.preset.clone().unwrap_or_else(|| format!("DIR/{RESOLVED}"));
         let prefix =

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs a bench of `benches` on packages, each a configuration and a block, of which the last one may have an error.
+/// Runs a bench of `benches` on packages. A package is a configuration and a block; the last one may have an error.
 /// Returns whether it passed, and its output. `argument` sets its length: a macro (`-DCLOCKS=600`) or an argument of
 /// the run (`+some`).
 fn run(bench: &str, argument: &str, packages: &[(&str, &str)], error: Option<&Mutation>) -> (bool, String) {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use toml::Table;
 
-/// Presets whose core is that of `hermes` except for its rank ports, which are linted alone.
+/// Presets whose core equals `hermes` except for its rank ports; only these are linted.
 const OTHER_RANKS: [&str; 5] = ["hermes-2400", "hermes-2666", "hermes-2933", "hermes-x8", "hermes-x16"];
 
 fn lint(design: &Design) {
@@ -341,7 +341,7 @@ fn very_much_of_what_the_limits_allow_elaborates() {
     elaborate_random_configurations(2, 1000, 1);
 }
 
-/// Configurations drawn from all that is legal, or from what is small; each series of tests has its own seeds.
+/// Configurations drawn from all legal ones, or from small ones; each series of tests has its own seeds.
 fn random_configurations(series: u64, count: u64, extent: Extent) -> impl Iterator<Item = RandomConfig> {
     (0..count).map(move |index| RandomConfig::of(10_000 * series + index, extent))
 }

@@ -239,7 +239,7 @@ fn a_number_that_has_drifted_is_named() {
         fs::write(&path, text.replacen(from, to, 1)).unwrap();
     };
     assert_eq!(complaint(folder.path()), "");
-    // A number, its file and line, and what is expected.
+    // A number, its file and line, and the expected number.
     change("README.md", "0.993<!--products.most-->", "0.994<!--products.most-->");
     let text = complaint(folder.path());
     let line = fs::read_to_string(root().join("README.md")).unwrap();
@@ -348,7 +348,7 @@ fn targets() -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// What a line with a command for cargo names: the package, and targets such as `bin gen-rtl`.
+/// The package, and targets such as `bin gen-rtl`, in a line with a command for cargo.
 fn named_by(line: &str) -> Option<(&str, Vec<String>)> {
     let command =
         ["cargo ", "$(CARGO) ", "cargo_test,"].iter().find_map(|name| Some(line.split_once(name)?.1))?;

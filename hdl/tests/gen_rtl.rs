@@ -141,7 +141,7 @@ fn check_finds_changed_missing_and_additional_files() {
     for part in [&differs, "files.f is missing", "other.v does not belong to this design"] {
         assert!(message.contains(part), "{message}");
     }
-    // A new run repairs it, and removes what an earlier one had left.
+    // A new run repairs it, and removes files that an earlier one had left.
     assert!(tiny(out, &[]).status.success());
     assert!(tiny(out, &["--check"]).status.success());
     assert_eq!(names(out), before);
@@ -221,7 +221,7 @@ fn files_of_the_user_are_not_replaced_whatever_their_names() {
         refused(&tiny(folder.path(), &block));
         assert_eq!(fs::read_to_string(folder.path().join("own")).unwrap(), "mine\n");
     }
-    // The configuration that is read, although it has the head of a generated one.
+    // The configuration of this run, although it has the head of a generated one.
     let own = generated.path().join("params.toml");
     let before = fs::read_to_string(&own).unwrap();
     let message = refused(&gen_rtl(&[

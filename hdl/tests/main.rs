@@ -1,4 +1,4 @@
-//! Tests of the generator: what it accepts, elaborates and writes.
+//! Tests of the generator: accepted options, elaboration, and written files.
 
 #![allow(clippy::unwrap_used)]
 

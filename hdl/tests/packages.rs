@@ -258,7 +258,7 @@ fn fusesoc_runs_the_targets() {
         assert!(success, "{target}: {printed}");
         assert_eq!(printed.lines().any(|line| line == "PASS"), target == "sim", "{printed}");
     }
-    // A wrong result makes the command fail, too.
+    // A wrong result also makes the command fail.
     let expected = folder.path().join("ip/tb/expected.hex");
     let text = fs::read_to_string(&expected).unwrap();
     let (first, rest) = text.split_once('\n').unwrap();

@@ -73,7 +73,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let left = m.reg(lane_bits + 1).reset(0);
     let around = config.activation_lanes_per_rank() * lanes + function_unit::LATENCY;
     let around_left = m.reg(bits_for(around)).reset(0);
-    // If exponentials go round, they do so when the maximum is known; otherwise they leave then.
+    // If exponentials go round, they do so when the maximum is known; otherwise they leave at that time.
     let (goes_round, ready) = match shared {
         false => {
             let goes_round = m.wire(around_left.any());

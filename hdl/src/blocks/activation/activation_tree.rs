@@ -1,7 +1,7 @@
 //! Comparator tree and adder tree of the activation unit over the lanes of one rank (Hermes, section IV-A2).
 //!
-//! Both are binary trees, two levels between registers. They take something from every lane in every cycle and never
-//! stop; who takes their results knows when these mean something.
+//! Both are binary trees, two levels between registers. They take a value from every lane in every cycle and never
+//! stop; the readers of their results have to know when these are valid.
 
 use super::prelude::*;
 

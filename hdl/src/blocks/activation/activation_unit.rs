@@ -86,7 +86,7 @@ pub fn activation_unit(config: &GemvConfig) -> Block {
     argued.drive(sums.argued);
     divided.drive(sums.divided);
 
-    // What the lanes need two steps after an element has left goes through as many registers.
+    // Signals that the lanes need two steps after an element has left pass two registers.
     let advance = sequencer.advance.q();
     let later = |name: &str, value: Bits| {
         (0..2).fold(value, |value, step| m.hold(format!("{name}{step}_q"), value, advance))

@@ -3,8 +3,8 @@
 
 use super::prelude::*;
 
-/// Cycles from a value to its result in the shared unit: those of the function unit, beside which it is in the chain of
-/// the lanes.
+/// Cycles from a value to its result in the shared unit. They equal the cycles of the function unit, beside which it is
+/// in the chain of the lanes.
 pub(crate) const LATENCY: u32 = exponential::LATENCY + fp16_packer::LATENCY;
 pub(crate) const TERM_LATENCY: u32 = exponential::LATENCY + 1;
 

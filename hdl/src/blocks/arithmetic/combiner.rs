@@ -7,7 +7,7 @@ use super::prelude::*;
 
 /// Results that can wait at the output; the rounder's latency must fit in it twice for full rate.
 const QUEUED_RESULTS: u32 = 8;
-/// Rows whose tail starts the combiner can queue: those that a group knows, and those whose sums it has.
+/// Number of rows whose tail starts the combiner can queue: rows waiting in a group, and rows whose sums it has.
 const QUEUED_ROWS: u32 = 32;
 
 bundle! {

@@ -3,7 +3,7 @@
 use super::fp16_packer::{EXPONENT_BITS, MAGNITUDE_BITS};
 use super::prelude::*;
 
-/// Cycles from operands to what [`super::fp16_packer`] rounds.
+/// Cycles from operands to the input of [`super::fp16_packer`].
 pub(crate) const LATENCY: u32 = 2;
 /// Bits below the significand: guard, round, and one for all lost bits.
 const EXTRA_BITS: u32 = 3;

@@ -3,7 +3,7 @@
 use super::fp16_packer::{EXPONENT_BITS, MAGNITUDE_BITS, WIDE_FRACTION_BITS};
 use super::prelude::*;
 
-/// Cycles from operands to what [`super::fp16_packer`] rounds.
+/// Cycles from operands to the input of [`super::fp16_packer`].
 pub(crate) const LATENCY: u32 = 2;
 /// Bits of a reciprocal: 2^15 < r <= 2^16.
 pub(crate) const RECIPROCAL_BITS: u32 = 17;
@@ -28,7 +28,7 @@ pub fn fp16_multiplier() -> Block {
     };
     let (a_field, b_field) = (a.slice(10, 5), b.slice(10, 5));
     let (a_special, b_special) = (a_field.all(), b_field.all());
-    // The significand of a recoded NaN is 0, that of an infinity is not.
+    // The significand of a recoded NaN is 0; an infinity's is not.
     let significand_of = |value: &Bits, field: &Bits, special: &Bits| {
         cat!(field.any() & !special, value.low(SIGNIFICAND_BITS - 1))
     };

@@ -1,6 +1,6 @@
 //! Tables of the function unit, printed by `hdl/examples/function_tables.rs`; do not edit.
 
-/// SiLU: constant, slope, curve and scale of each interval, four in each binade from 2^-12 on.
+/// SiLU: constant, slope, curve and scale of each interval, four in each binade at 2^-12 and above.
 #[rustfmt::skip]
 pub(super) const SILU_LOW: [[u32; 4]; 32] = [
     [16775168, 512, 0, 0], [16774656, 512, 0, 0], [16774144, 512, 0, 0], [16773632, 512, 0, 0],
@@ -98,7 +98,7 @@ pub(super) const SILU_HIGH: [[u32; 4]; 320] = [
     [13056027, 1629733, 95845, 21], [11521903, 1438235, 84583, 21], [10168044, 1269238, 74644, 21], [8973268, 1120098, 65873, 21],
 ];
 
-/// GELU: constant, slope, curve and scale of each interval, four in each binade from 2^-12 on.
+/// GELU: constant, slope, curve and scale of each interval, four in each binade at 2^-12 and above.
 #[rustfmt::skip]
 pub(super) const GELU_LOW: [[u32; 4]; 32] = [
     [16773948, 817, 0, 0], [16773131, 817, 0, 0], [16772314, 817, 0, 0], [16771497, 817, 0, 0],

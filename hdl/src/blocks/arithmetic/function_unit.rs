@@ -100,7 +100,7 @@ fn coefficients(m: &ModuleBuilder, a: &Operand, gelu: &Bits) -> ([Bits; 4], Bits
     (parts, place)
 }
 
-/// Takes a value in each cycle; its result comes `LATENCY` cycles later. The two flags must stay until then.
+/// Takes a value in each cycle; its result comes `LATENCY` cycles later. The two flags must stay until the result.
 #[block(m, "function_unit", "SiLU, GELU and quotients of FP16 values.")]
 pub fn function_unit() -> Block {
     let gelu = m.input(1, "GELU; otherwise SiLU");

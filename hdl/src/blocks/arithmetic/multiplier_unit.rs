@@ -133,8 +133,8 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
     };
     let elements = |v: &Bits| each(lanes, |i| v.slice(i * FP16_BITS, FP16_BITS));
     let w_now = decode(&m, "w", &m.wire("w_now", one_hot_mux(turn, elements(&w))));
-    // In a phase without an operand nothing may be sent: the scalar's sign would be that of a negative zero, whose
-    // carries nobody waits for.
+    // In a phase without an operand nothing may be sent: the scalar would act as a negative zero, whose carries nobody
+    // waits for.
     let shared = broadcast & !phase.slice(lanes - lead, window - lanes).any();
     let x_now = m.wire(mux(shared, scalar, one_hot_mux(turn, elements(&x))));
     let x_now = decode(&m, "x", &x_now);

@@ -26,13 +26,13 @@ fn tree_node(digit_bits: u32) -> Block {
     m.output(flags, "flags of both sums together");
 }
 
-/// A tree over `leaves` (a power of two) digit streams. Latency: `log2(leaves)` cycles, also of the strobes.
+/// A tree over `leaves` (a power of two) digit streams. Latency: `log2(leaves)` cycles, for the strobes as well.
 pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Block {
     tapped_tree(leaves, digit_bits, 1)
 }
 
-/// Chooses by the logarithm of the number of heads: `values` belong to the last `values.len()` logarithms, the last one
-/// also to any other.
+/// Chooses by the logarithm of the number of heads: `values` belong to the last `values.len()` logarithms; the last
+/// value also belongs to any other logarithm.
 fn of_heads(heads: &Bits, most: u32, values: &[Bits]) -> Bits {
     let first = u128::from(log2(most)) + 1 - values.len() as u128;
     let last = &values[values.len() - 1];
@@ -78,7 +78,7 @@ pub fn tapped_tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
     m.output(flags = streams[0].1, "whole sum: flags; valid with the last digit");
     if heads > 1 {
         let count = m.input(heads = bits_for(log2(heads)), "logarithm of the number of heads");
-        // From the level of two nodes up to that of `heads`.
+        // From the level of two nodes up to the level of `heads` nodes.
         inner.reverse();
         inner_strobes.reverse();
         let strobes = m.wire("tap_strobes", of_heads(&count, heads, &inner_strobes));

@@ -1,7 +1,7 @@
 //! Resolves the pending carries of kept sums for an export.
 //!
-//! A sum in the buffer is a number plus a carry above each of its digits but the last, and the carries depend on what
-//! was added last. What leaves the core has none: one form for each number, and 0 for what its flags decide.
+//! A sum in the buffer is a number plus a carry above each of its digits but the last, and the carries depend on the
+//! last addition. A sum that leaves the core has none: one form for each number, and 0 for bits that its flags decide.
 
 use super::multiplier_unit::{StoredSum, sum_bits};
 use super::prelude::*;

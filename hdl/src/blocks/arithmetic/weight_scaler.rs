@@ -20,7 +20,7 @@ bundle! {
 }
 
 impl Scale {
-    /// Decodes a scale; registers hold what the next cycle needs.
+    /// Decodes a scale; registers hold the decoded scale for the next cycle.
     pub(crate) fn new(m: &ModuleBuilder, name: &str, scale: &Bits, step: &Bits) -> Self {
         let field = scale.slice(FRACTION_BITS, EXPONENT_BITS);
         let normal = m.wire(format!("{name}_normal"), field.any());

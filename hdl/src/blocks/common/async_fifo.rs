@@ -1,9 +1,9 @@
 //! FIFO between two clocks.
 //!
 //! Each side has a pointer, one bit longer than an address, and sends it to the other side in Gray code: one bit
-//! changes per step, so a synchroniser (two flip-flops) that catches it in between yields the old or the new value.
-//! What a side sees of the other is late but never wrong: full and empty end a little later than they could. Both
-//! resets must be active together. Valid and ready come from registers.
+//! changes per step, so a synchroniser (two flip-flops) that catches it in between yields the old or the new value. The
+//! pointer that a side sees is late but never wrong: full and empty end a little later than they could. Both resets
+//! must be active together. Valid and ready come from registers.
 
 use super::prelude::*;
 use super::synchroniser::synchroniser;

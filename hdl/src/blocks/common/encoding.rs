@@ -11,7 +11,7 @@ pub(crate) const fn log2(value: u32) -> u32 {
     value.trailing_zeros()
 }
 
-/// Number of the line that is set, 0 if none is; line 0 is not read.
+/// Number of the line that is set, 0 if none is; line 0 has no effect.
 pub(crate) fn number_of(count: u32, line: impl Fn(u32) -> Bits) -> Bits {
     let bit = |bit: u32| any_of((0..count).filter(|number| number >> bit & 1 == 1).map(&line));
     cat((0..bits_for(count - 1)).rev().map(bit))

@@ -36,7 +36,7 @@ pub fn two_clock_words(depth: u32, width: u32) -> Block {
     storage(ModuleBuilder::new(name, "Words that one clock writes and another reads."), depth, width)
 }
 
-/// As [`two_clock_words`], as an SRAM macro: synthesis replaces it by a black box and counts its bits separately.
+/// Like [`two_clock_words`], as an SRAM macro: synthesis replaces it by a black box and counts its bits separately.
 pub fn two_clock_sram(depth: u32, width: u32) -> Block {
     let name = format!("two_clock_sram_{depth}x{width}");
     let m = ModuleBuilder::new(name, "SRAM that one clock writes and another reads.");

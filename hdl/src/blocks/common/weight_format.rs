@@ -1,4 +1,4 @@
-//! Formats of weights as signals: FP16, or numbers of 8 or 4 bits of which 32 share an FP16 scale.
+//! Formats of weights as signals: FP16, or numbers of 8 or 4 bits with an FP16 scale for each 32.
 //!
 //! A place is 32 weights of a row. FP16 weights have a burst for each place. Quantised weights have for every 32 places
 //! of a row on a rank one burst with their scales, then bursts of numbers, two (8 bits) or four (4 bits) places each.
@@ -47,7 +47,7 @@ pub(crate) fn quantised_bursts(m: &ModuleBuilder, places: &Bits, int4: &Bits) ->
 }
 
 /// Bursts of quantised weights that these tail stripes add to the full waves of their rows, modulo the width of
-/// `tails`. What a stripe adds to a row of `waves` stripes does not depend on the row.
+/// `tails`. The number that a stripe adds to a row of `waves` stripes does not depend on the row.
 pub(crate) fn quantised_tails(
     m: &ModuleBuilder,
     config: &GemvConfig,

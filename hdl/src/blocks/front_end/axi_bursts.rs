@@ -13,7 +13,7 @@ const FIXED: u128 = 0;
 const WRAP: u128 = 2;
 pub(super) const SLVERR: u128 = 2;
 pub(super) const DECERR: u128 = 3;
-/// No burst leaves its 4 KiB.
+/// Bits of an address within 4 KiB, which no burst leaves.
 const PAGE_BITS: u32 = 12;
 const WAITING: u32 = 4;
 
@@ -23,7 +23,7 @@ pub struct AxiShape {
     pub line_bits: u32,
     pub data_bits: u32,
     pub id_bits: u32,
-    /// Bits of a line's number, the uppermost of which selects the registers.
+    /// Bits of a line's number; the uppermost one selects the registers.
     pub line_number_bits: u32,
     pub register_bits: u32,
     /// Lines in flight in each direction, a power of two.
@@ -82,7 +82,7 @@ pub(super) struct Burst {
     pub comes_len: Bits,
 }
 
-/// The next address of an offset: the bits of `moves` go on to the next multiple of `step`.
+/// The next address of an offset: the bits of `moves` advance to the next multiple of `step`.
 pub(super) fn next_byte(offset: &Bits, step: &Bits, moves: &Bits) -> Bits {
     let aligned = offset & !step.minus_one();
     let onward = aligned + step;
@@ -95,7 +95,7 @@ pub(super) fn place(number: &Bits, places: u32) -> Bits {
 }
 
 /// Ports of an address channel (`s_axi_<channel>...`), a queue for it, and the walk over the beats of the oldest burst,
-/// which goes on with `advances`.
+/// which advances with `advances`.
 pub(super) fn bursts(
     m: &ModuleBuilder,
     shape: &AxiShape,

@@ -1,9 +1,9 @@
 //! Writes of an AXI4 manager: gathers the beats of a burst that follow each other in a line, and answers a burst when
 //! all its lines are written.
 //!
-//! A line with all strobes is one write. One of DRAM with some strobes is read, merged and written; one of a register
-//! is refused. Answers come in the order of the bursts, whatever order those of the lines come in. One beat per cycle
-//! while strobes are complete.
+//! A line with all strobes is one write. A line of DRAM with some strobes is read, merged and written; a line of a
+//! register is refused. Answers come in the order of the bursts, whatever the order of the lines' answers. One beat per
+//! cycle while strobes are complete.
 
 use super::prelude::*;
 

@@ -50,7 +50,8 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
             format!("rank {g}: a beat arrives; its place is reserved"),
         );
         let data = m.input(format!("beat{g}_data_i"), BEAT_BITS, format!("rank {g}: the beat"));
-        // Of `first_rank .. first_rank + count` those congruent to `g` modulo the ranks, and the first of them.
+        // Numbers in `first_rank .. first_rank + count` that are congruent to `g` modulo the ranks: the first one's
+        // burst, and how many there are.
         let (own_first, own_count) = if ranks == 1 {
             (first_burst, count)
         } else {

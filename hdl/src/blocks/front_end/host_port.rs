@@ -1,5 +1,5 @@
-//! The host's access to the DIMM: ordinary reads and writes pass through to the ranks, those of the upper half of the
-//! address space are for the core itself (docs/isa.md, "Addresses that the host sees").
+//! The host's access to the DIMM: ordinary reads and writes pass through to the ranks; the upper half of the address
+//! space belongs to the core itself (docs/isa.md, "Addresses that the host sees").
 //!
 //! It shares the ranks' request ports with the core's stores and with transfers: among those whose rank has room, the
 //! one whose last turn is the longest ago goes first. Responses carry the request's tag; they come in order from one
@@ -9,8 +9,8 @@ use super::prelude::*;
 use crate::blocks::link::transfer_unit::{CONTROL_BITS, TransferRequest};
 
 pub(crate) const HOST_TAG_BITS: u32 = 8;
-/// Bits of a request's tag at the ranks: the host's, whether it is a store's, and with a link whether it is a
-/// transfer's.
+/// Bits of a request's tag at the ranks: the host's tag, whether a store made it, and with a link whether a transfer
+/// made it.
 pub(crate) fn request_tag_bits(config: &DesignConfig) -> u32 {
     HOST_TAG_BITS + 1 + u32::from(config.core().link())
 }
@@ -129,8 +129,8 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let before = m.fit(before, burst_bits, "addresses count modulo the rank");
     let row_burst = m.wire(store_addr.low(burst_bits) + before);
 
-    // One request per cycle goes to the ranks, of those whose rank has room: a rank's ready depends only on what it
-    // holds.
+    // One request per cycle goes to the ranks, chosen among requests whose rank has room: a rank's ready depends only
+    // on its own contents.
     let split = |address: &Bits| match rank_log2 {
         0 => (lit(1, 1), address.low(burst_bits)),
         bits => (one_hot(&address.low(bits), ranks), address.slice(bits, burst_bits)),

@@ -1,4 +1,4 @@
-//! Decodes an instruction and finds its errors as far as the word alone tells (docs/isa.md).
+//! Decodes an instruction and finds the errors that show in the word itself (docs/isa.md).
 
 use super::command_decoder::command_decoder;
 use super::prelude::*;
@@ -103,7 +103,7 @@ pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
     INSTRUCTIONS.iter().map(|(name, ..)| *name)
 }
 
-/// Combinational; its users register what they need.
+/// Combinational; its users register the outputs that they need.
 #[block(m, "instruction_decoder_c{}_a{}{}", config.gemv().col_bits(), config.dimm_burst_bits(),
     link_suffix(config),
     "Splits an instruction into its fields and finds its first error.")]

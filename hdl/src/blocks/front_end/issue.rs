@@ -91,11 +91,11 @@ bundle! {
     }
 }
 
-/// Output of the decoder for an instruction, kept starting in the next cycle.
+/// Outputs of the decoder for an instruction, in registers starting in the next cycle.
 struct Decoded {
     /// Kind of the instruction.
     kinds: Vec<(&'static str, Bits)>,
-    /// It is one of the activation unit.
+    /// It is an instruction of the activation unit.
     activates: Bits,
     error: Bits,
     listed: Bits,
@@ -122,9 +122,9 @@ struct Decoded {
 
 /// Words of the vectors in the buffer, and beats of all vectors of the batch.
 struct Sizes {
-    /// Of vectors with an element for each column.
+    /// Size of vectors with an element for each column.
     cols: Bits,
-    /// Of vectors with an element for each row.
+    /// Size of vectors with an element for each row.
     rows: Bits,
     beats: Bits,
     /// The sizes are valid, and the ranges follow from them.

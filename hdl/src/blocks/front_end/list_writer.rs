@@ -1,8 +1,8 @@
 //! Writes the numbers of selected elements into the list memory, and counts them.
 //!
-//! A number is the sum of the element's and that of the first row, or a list's entry for the element. Entries are
-//! written one by one. The written entry is never past the one that is read for it, unless the target begins inside the
-//! source after its first entry; so a list can be worked on in place.
+//! A number is the element's plus the first row's, or a list's entry for the element. Entries are written one by one.
+//! The written entry is never past the one that is read for it, unless the target begins inside the source after its
+//! first entry; so a list can be worked on in place.
 
 use super::prelude::*;
 

@@ -8,7 +8,7 @@ use ndp_hdl_language::Direction;
 /// Prefixes of the core's ports that the subordinate uses.
 const HOST: [&str; 2] = ["host_", "response_"];
 
-/// The core behind AXI4; all other ports are those of [`ndp_core`].
+/// The core with AXI4 in place of its host port; all other ports equal [`ndp_core`]'s.
 #[block(m)]
 pub fn ndp_core_axi(config: &DesignConfig) -> Block {
     let (core_module, axi_module) = (ndp_core(config)?, axi_subordinate(config)?);

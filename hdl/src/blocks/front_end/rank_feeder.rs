@@ -3,7 +3,7 @@
 //! A rank holds of each row its full waves and, if the row's tail reaches it, a tail stripe; rows follow each other
 //! without gaps. So the first burst of a row is `base + beats_per_stripe * (waves * row + tails before the row)`, and
 //! the tails before it can be counted without a loop, because they go round the ranks. Rows of quantised weights are
-//! shorter, but each tail stripe adds a fixed number of bursts there, too. A segment ends at a multiple of 16 bursts,
+//! shorter, but there each tail stripe also adds a fixed number of bursts. A segment ends at a multiple of 16 bursts,
 //! so that it never leaves an open row.
 
 use super::prelude::*;

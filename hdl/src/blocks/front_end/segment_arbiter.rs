@@ -1,4 +1,4 @@
-//! Chooses between the segments of loads and lists and those of a product, for one rank.
+//! Chooses between the segments of loads and lists and the segments of a product, for one rank.
 //!
 //! The reader's go first: they are few, and a product waits for their data. But a segment that needs another row of the
 //! banks that the previous one left open keeps the rank waiting for precharge and activate, with nothing to hide them.

@@ -1,8 +1,8 @@
 //! Places each beat of weights that a rank delivers.
 //!
-//! It knows the order in which a rank sends a matrix: row by row, in a row the full waves and then the tail stripe if
-//! the rank has one, which depends on where the row's tail starts. It gives each beat its position among the tiles,
-//! cuts the row's end, fills up with zeros, and describes the finished stripe to [`super::window_sequencer`].
+//! A rank sends a matrix in this order: row by row, in a row the full waves and then the tail stripe if the rank has
+//! one, which depends on where the row's tail starts. The block gives each beat its position among the tiles, cuts the
+//! row's end, fills up with zeros, and describes the finished stripe to [`super::window_sequencer`].
 //!
 //! A beat of quantised weights is taken in two halves, which are a place each (INT8) or two (INT4). Before every 32
 //! places of a row comes a beat with their scales, which is taken as soon as its stripe is planned.
@@ -118,7 +118,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     });
     let pop = m.wire(ready & !beyond & beat_ready);
     let step = m.wire(ready & (beyond | beat_ready));
-    // What lies beyond the row's end is blanked in one step.
+    // Places past the row's end are blanked in one step.
     let stripe_end = pair_end.map_or(at_end, |pair_end| at_end | pair_end);
     let last_step = m.wire(beyond | stripe_end);
     let finish = m.wire(step & last_step);

@@ -5,7 +5,7 @@
 
 use super::prelude::*;
 
-/// Results of a job are sent in the cycles after `rounded_valid_i`, those of head 0 first.
+/// Results of a job are sent in the cycles after `rounded_valid_i`, beginning with head 0.
 #[block(m, "head_sender_h{}", config.max_heads(), "Queues the results of all heads of a job.")]
 pub fn head_sender(config: &GemvConfig) -> Block {
     let heads = config.max_heads();

@@ -1,4 +1,4 @@
-//! The parts that work for one DRAM rank: its tiles, their tree, and what feeds and drains them.
+//! The parts that work for one DRAM rank: its tiles, their tree, and the blocks that feed and drain them.
 //!
 //! Groups share only rows, commands and the ports of the buffer: each takes the weights of its own rank at its own pace
 //! and queues complete rows for `combiner`, so a rank that lags delays the others only when a queue is full. Windows
@@ -90,7 +90,7 @@ type Places = (Placed, Bits, Bits, Option<(PlacedNext, Bits)>);
 
 /// Signals at the ports of the slices, and whether others can use these.
 struct SlicePorts {
-    /// For each of the slices that share a lane.
+    /// Read enable for each of the slices that share a lane.
     re: Vec<Bits>,
     raddr: Bits,
     waddr: Bits,
@@ -111,8 +111,8 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// With heads the scalars of a row for each rank come first, then the rows; what a rank without a row stores is
-    /// never used.
+    /// With heads the scalars of a row for each rank come first, then the rows; scalars that a rank without a row
+    /// stores are never used.
     #[block(m)]
     fn rows_ahead(&self, start: Bits, row: RowPush, takes_part: Bits) -> Result<RowsAhead, HdlError> {
         let Self { m, kind, headed, .. } = self;
@@ -196,8 +196,8 @@ impl Group<'_> {
         Ok((placed, place, first, Some((PlacedNext { pair, ..next }, unpacker.second.q()))))
     }
 
-    /// Recodes and masks what is placed: beats of FP16 weights and of sums as they come, or two places of quantised
-    /// weights at a time.
+    /// Recodes and masks the data to be placed: beats of FP16 weights and of sums as they come, or two places of
+    /// quantised weights at a time.
     #[block(m)]
     fn placing(
         &self,

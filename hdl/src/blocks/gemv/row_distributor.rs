@@ -4,7 +4,7 @@
 //! vector's scalar `a[b][k]`. These lie in the buffer as a vector block, beat by beat for all vectors; the beats of 32
 //! rows are read into one half of a small memory while the rows of the other half are handed out.
 //!
-//! With several heads a row has as many scalars for each vector, and lies in one rank. So scalars are sent for a group
+//! With several heads a row has one scalar per vector and head, and lies in one rank. So scalars are sent for a group
 //! of rows at a time, one row in each rank: for each vector and head a transfer with a scalar for every rank, then the
 //! rows.
 

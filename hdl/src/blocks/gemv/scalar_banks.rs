@@ -1,13 +1,13 @@
 //! The scalars of the rows that a rank works on in an AXPY.
 //!
-//! A job needs one scalar for each head, all at once. So scalars are dealt out to banks, as many as there can be heads:
-//! scalar `v = vector * heads + head` of a row goes to bank `v mod banks`, and a job's scalars are neighbours in one
-//! word of all banks. They are extracted by halving, and spread over the segments of the tiles.
+//! A job needs one scalar for each head, all at once. So scalars are distributed over banks, one for each possible
+//! head: scalar `v = vector * heads + head` of a row goes to bank `v mod banks`, and a job's scalars are neighbours in
+//! one word of all banks. They are extracted by halving, and spread over the segments of the tiles.
 
 use super::prelude::*;
 
 /// Bits of the place of a row's scalars. Three rows are in flight: the one being planned, the complete stripe's and the
-/// computing one's; a fourth can be stored meanwhile.
+/// computing one's; a fourth can be stored at the same time.
 pub(crate) const fn scalar_slot_bits() -> u32 {
     2
 }

@@ -6,7 +6,7 @@
 
 use super::prelude::*;
 
-/// Values waiting for, or on their way to, the writer: as many as a read takes cycles, so that one can go per cycle.
+/// Number of values waiting for, or on their way to, the writer: the cycles of a read, so that one can go per cycle.
 const QUEUED_VALUES: u32 = 4;
 
 pub(crate) fn element_bits(config: &GemvConfig) -> u32 {
@@ -30,7 +30,7 @@ pub fn selector(config: &GemvConfig) -> Block {
     let beat = m.input(BEAT_BITS, "recoded values, two cycles after the request was taken");
     let item_ready = m.input(1, "the value is taken");
 
-    // A place is looked at, then its selected elements are read.
+    // First a place's mask is checked, then its selected elements are read.
     let flag = |name: &str| m.reg(name, 1).reset(0);
     let (active, looks, reads) = (flag("active_q"), flag("looks_q"), flag("reads_q"));
     let mask = m.reg(BEAT_ELEMS).reset(0);

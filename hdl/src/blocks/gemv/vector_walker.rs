@@ -27,7 +27,7 @@ pub fn vector_walker(config: &GemvConfig) -> Block {
     let last_rank = m.wire(rank.eq_lit((ranks - 1).into()));
     let last_wave = m.wire(wave.plus_one().eq(layout.waves));
     let tail_end = m.wire(rank.plus_one().eq(layout.tail));
-    // `rank_q` counts the tail's stripes once the waves are done.
+    // After the waves, `rank_q` counts the tail's stripes.
     let ends_in_waves = all!(last_rank, last_wave, layout.tail.is_zero());
     let row_end = m.wire(mux(in_waves, ends_in_waves, tail_end));
     let stripe_done = m.wire(step & position.eq_lit((positions - 1).into()));

@@ -1,7 +1,7 @@
 //! Turns beats of quantised weights into FP16 weights: two places of 32 in a cycle (INT4), or one (INT8).
 //!
-//! [`super::fill_sequencer`] decides what a beat is: scales, which stay here, or numbers, of which a half is taken in a
-//! cycle. The scaled weights come out a cycle later, together with the controls of their place.
+//! [`super::fill_sequencer`] decides the kind of a beat: scales, which stay here, or numbers, which are taken in
+//! halves, one in a cycle. The scaled weights come out a cycle later, together with the controls of their place.
 
 use super::fill_sequencer::{Placed, PlacedNext};
 use super::prelude::*;
@@ -21,7 +21,7 @@ pub fn weight_unpacker(config: &GemvConfig) -> Block {
     let step = m.wire(place & quantised);
     let kept = m.hold("scales_q", beat, scales);
     let numbers = m.wire(mux(half, beat.high(BEAT_BITS / 2), beat.low(BEAT_BITS / 2)));
-    // Places by pairs; the first one of a pair comes with the second one, or alone.
+    // Places by pairs; the first one of a pair comes with or without the second one.
     let pairs = each(SCALED_PLACES / 2, |pair| kept.slice(pair * 2 * FP16_BITS, 2 * FP16_BITS));
     let at = one_hot(&group.high(group.width() - 1), SCALED_PLACES / 2);
     let pair = m.wire("scale_pair", one_hot_mux(m.wire("at", at), &pairs));

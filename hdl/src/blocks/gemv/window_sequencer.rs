@@ -1,4 +1,4 @@
-//! Decides what a rank's tiles compute in each window, when their digits come, and where their sums lie.
+//! Decides which job a rank's tiles compute in each window, when their digits come, and where their sums lie.
 //!
 //! A job is one stripe of weights against one vector of the batch and takes one window. The weights of a stripe stay
 //! for all vectors; then the next stripe steps up if it is complete. A DOT job that would end a row waits until there
@@ -98,7 +98,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let age = |name: &str, value: &Bits| flag(name).enable(turn).next(value).q();
     let serial = config.product_windows() == 1;
     let loading = age("loading_q", &read.q());
-    // Operands of a parallel multiplier are in flight for a cycle, those of bit-serial lanes for a window.
+    // Operands of a parallel multiplier are in flight for a cycle, operands of bit-serial lanes for a window.
     let left = |name: &str, loading: &Bits| if serial { age(name, loading) } else { m.flag(name, loading) };
     let leaving = left("leaving_q", &loading);
     let loading_sums = age("loading_sums_q", &adds.q());

@@ -91,7 +91,7 @@ pub fn link_controller(config: &LinkConfig) -> Block {
     m.output(counter = monitor.counter, "value of the counter selected one cycle ago");
 }
 
-/// What the receiver tells the transmitter of the other side changes only after an intact flit.
+/// The receiver changes its fields for the other side's transmitter only after an intact flit.
 fn stays_until_heard(m: &ModuleBuilder, good: &Bits, said: &Bits) {
     let checked = m.ghost("checked_q", 1).reset(0).next(lit(1, 1));
     let heard = m.ghost("heard_q", 1).reset(0).next(good);

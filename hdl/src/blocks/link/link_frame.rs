@@ -20,7 +20,7 @@ pub(super) const TAG: u32 = 2 * NODE + BEAT + 1 + LABEL;
 pub(super) const IDLE: u128 = 0;
 /// A flit with payload.
 pub(super) const DATA: u128 = 1;
-/// A side after reset, which knows nothing of the other.
+/// A side after reset, before it has received anything from the other side.
 pub(super) const INIT: u128 = 2;
 pub(super) const ANSWER: u128 = 3;
 

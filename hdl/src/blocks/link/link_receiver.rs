@@ -30,8 +30,8 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let header_q = m.hold("header_q", first, at[0].msb());
     let header = Header::unpack(header_q);
 
-    // What it says of the other direction is looked at up to four cycles after `good`. The header of a short flit is
-    // overwritten before that.
+    // The transmitter reads the fields for the other direction up to four cycles after `good`. The header of a short
+    // flit is overwritten before that.
     let said = cat!(header.limit, header.nack_round, header.nack, header.ack);
     let said_q = m.hold("said_q", said, good);
 

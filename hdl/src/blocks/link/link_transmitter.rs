@@ -1,9 +1,9 @@
 //! Sending side of a link: takes beats, keeps flits until they are acknowledged, frames them, repeats them.
 //!
 //! The buffer is the queue: every beat is written to it, and every flit is sent from it, the first time and again.
-//! Three sequence numbers divide it: `acked`, `next` to send, `tail` to be filled. To repeat is to set `next` back to
-//! `acked`: whenever the other side asks, and once if it says nothing. A flit slot without payload to send carries an
-//! idle flit, whose header has the same acknowledgements and credits.
+//! Three sequence numbers divide it: `acked`, `next` to send, `tail` to be filled. A repeat sets `next` back to
+//! `acked`: whenever the other side requests it, and once if the other side sends nothing. A flit slot without payload
+//! to send carries an idle flit, whose header has the same acknowledgements and credits.
 
 use super::link_crc::{link_crc, on_the_wire};
 use super::prelude::*;
@@ -168,7 +168,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
         raddr: place,
         re: chooses | loads,
         waddr: cat!(tail.low(slot_bits), beat),
-        // With a full buffer the place at the tail is that of the oldest flit.
+        // With a full buffer the place at the tail still holds the oldest flit.
         we: takes & !drops,
         wdata: tx.data,
     }

@@ -6,7 +6,7 @@ use super::prelude::*;
 pub(crate) const COUNT_BITS: u32 = 24;
 /// Bits of the slot that identifies a message.
 pub(crate) const SLOT_BITS: u32 = 16;
-/// Bits of the bursts of a message: as many as are counted in each of four ranks.
+/// Bits of a message's number of bursts, which is four times the number in each rank.
 pub(crate) const TRANSFER_BITS: u32 = COUNT_BITS + 2;
 
 bundle! {

@@ -1,7 +1,7 @@
 //! Sends a range of DRAM over the link: reads bursts ahead by requests to the ranks, restores their order, and hands
 //! them to the link as one message. Beats wait in a queue for each rank, with places reserved before a burst is
-//! requested: responses are always taken. A message that cannot go on ends between two flits, so the link is never left
-//! within one.
+//! requested: responses are always taken. A message that cannot continue ends between two flits, so the link is never
+//! left within one.
 
 use super::prelude::*;
 use super::transfer_walker::transfer_walker;

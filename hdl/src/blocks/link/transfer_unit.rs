@@ -1,6 +1,6 @@
 //! The core's end of a DIMM-link: executes `send` and `receive`, has the link's controller, and the host's registers
 //! for both (docs/isa.md, "Transfers"). Sender and receiver work side by side and share one request per cycle to the
-//! ranks, taking turns. They are independent of what the core computes.
+//! ranks, taking turns. They are independent of the core's products.
 
 use super::link_controller::link_controller;
 use super::prelude::*;
@@ -9,7 +9,7 @@ use super::transfer_sender::{patience, transfer_sender};
 
 /// Bits of a number of requests in a row.
 const RUN_BITS: u32 = 4;
-/// Bits of the host's controls: search for the markers anew and go on; clear failures.
+/// Bits of the host's controls: search for the markers again and continue; clear failures.
 pub(crate) const CONTROL_BITS: u32 = 2;
 
 bundle! {

@@ -3,7 +3,7 @@
 //!
 //! Commands are delayed by a constant, so that write data precede them as a PHY requires; distances between commands
 //! stay. Read data wait in a queue until the controller looks at its bus, so a PHY may give them at any time up to its
-//! latest one. The port owns the command bus until the device is ready; the controller's reset has to last until then.
+//! latest one. The port owns the command bus until the device is ready; the controller's reset has to last as long.
 //!
 //! Every handshake follows from its command only, and the port counts from there: a controller that is reset after a WR
 //! or RD ends neither the enables nor the transfer. A write gets zeros in place of words that the controller no longer

@@ -1,10 +1,10 @@
 //! Controller of one DRAM rank, in the clock domain of the DRAM.
 //!
-//! Entries pass through [`super::rank_intake`] (reserves places for what comes back), [`super::rank_queue`] (four
-//! entries in order), [`super::rank_scheduler`] with [`super::rank_banks`] and [`super::rank_refresh`] (which command
-//! when) and [`super::rank_data`]. It works in slots of four clocks ([`super::rank_timing`]): a decision takes the four
-//! phases of one slot and is on the pins in the next. The page policy is open: a row stays open until another one of
-//! the bank is needed, or a refresh.
+//! Entries pass through [`super::rank_intake`] (reserves places for read data and answers), [`super::rank_queue`] (four
+//! entries in order), [`super::rank_scheduler`] with [`super::rank_banks`] and [`super::rank_refresh`] (choice and time
+//! of commands) and [`super::rank_data`]. It works in slots of four clocks ([`super::rank_timing`]): a decision takes
+//! the four phases of one slot and is on the pins in the next. The page policy is open: a row stays open until another
+//! one of the bank is needed, or a refresh.
 //!
 //! Entries are served in the order in which they entered, so a source's reads see its earlier writes. Between the two
 //! sources there is no order.
@@ -17,7 +17,7 @@ use super::rank_refresh::rank_refresh;
 
 /// A12 high: burst of eight.
 const BURST_OF_EIGHT: u32 = 12;
-/// A16 and A14 high: RD. A16 alone: WR.
+/// A16 and A14 high: RD. Only A16: WR.
 const RAS_N: u32 = 16;
 const WE_N: u32 = 14;
 /// A burst of eight begins at a multiple of eight columns.

@@ -1,9 +1,9 @@
-//! Chooses what enters a rank controller next: a segment of the core's reads or a single request.
+//! Chooses the next entry of a rank controller: a segment of the core's reads or a single request.
 //!
-//! Nothing enters before the place for what it returns is reserved, so the controller never has to stop. If both
-//! sources can enter, they take turns: up to [`TURN_REQUESTS`] requests, then [`TURN_SEGMENTS`] segments. Turns of
-//! several avoid bus turnarounds and closed rows with each request. The choice takes three clocks, within the slot:
-//! used places, sum with the new ones (both ahead), comparison, choice.
+//! An entry waits until a place for its response is reserved, so the controller never has to stop. If both sources can
+//! enter, they take turns: up to [`TURN_REQUESTS`] requests, then [`TURN_SEGMENTS`] segments. Turns of several avoid
+//! bus turnarounds and closed rows with each request. The choice takes three clocks, within the slot: used places, sum
+//! with the new ones (both ahead), comparison, choice.
 
 use super::prelude::*;
 

@@ -2,8 +2,8 @@
 //!
 //! The module's own clock is the core's, the domain `dram` the DRAM's. Segments are reads of up to 16 consecutive
 //! bursts within a row pair (256 bursts, an open row in each of two bank groups): their beats come back in order.
-//! Requests are single bursts to be read or written: their responses come back in order too. The streams are
-//! independent: beats that are not taken stop only segments, responses that are not taken stop only requests.
+//! Requests are single bursts to be read or written: their responses also come back in order. The streams are
+//! independent: beats that are not taken stop only segments, and responses that are not taken stop only requests.
 //! [`super::rank_timing`] has the rounding of times, `docs/rank-port.md` the bounds.
 
 use super::prelude::*;
@@ -12,8 +12,8 @@ use super::rank_controller::rank_controller;
 const SEGMENTS: u32 = 8;
 /// Requests that can wait, not counting those in the controller.
 const REQUESTS: u32 = 16;
-/// Bursts that can wait to be written: the requests' and, for a stream of writes at full rate, those of issued writes
-/// that are not on the data bus yet.
+/// Bursts that can wait to be written: the requests' bursts and, for a stream of writes at full rate, bursts of issued
+/// writes that are not on the data bus yet.
 const WRITES: u32 = 32;
 /// Responses that can be due or waiting: at full rate one per slot, for as long as a place is kept. That is the way
 /// through the queue (5 slots), tCL and the burst (7), the FIFO (4) and its pointer's way back (2), 18 slots, and the

@@ -66,13 +66,13 @@ impl Slots {
         }
     }
 
-    /// From the last ACT, RD or WR to PRE of all banks.
+    /// Distance from the last ACT, RD or WR to PRE of all banks.
     pub fn to_pre(&self) -> u32 {
         self.act_to_pre.max(self.read_to_pre).max(self.write_to_pre)
     }
 
-    /// From any command to PRE of all banks, whatever the banks do: tRFC in any real device. Longer if what follows
-    /// (tRP, REF, tRFC, and tRCD up to a column command) does not cover the waits of an ACT, RD or WR.
+    /// From any command to PRE of all banks, whatever the banks do: tRFC in any real device. Longer if the next
+    /// commands (tRP, REF, tRFC, and tRCD up to a column command) do not cover the waits of an ACT, RD or WR.
     pub fn settle(&self) -> u32 {
         let to_pre = self.refresh.max(self.to_pre());
         let acts = self.act_to_act.max(self.act_to_other[0]).max(self.act_to_other[1]).max(self.four_acts);
@@ -146,7 +146,7 @@ impl EntryLayout {
         Self { bank: pairs(dram).trailing_zeros(), row_bits: dram.row_bits(), tag_bits }
     }
 
-    /// From a burst address of the rank.
+    /// Makes an entry from a burst address of the rank.
     pub fn entry(self, address: &Bits, left: Bits, write: Bits, request: Bits, tag: Bits) -> Entry {
         let (burst, bank) = (Self::BURST, self.bank);
         Entry {

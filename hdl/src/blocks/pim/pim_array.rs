@@ -1,6 +1,6 @@
-//! The cells of a bank for simulation: a memory in place of what lies between word lines and column select lines. Each
-//! path gives the open row and the column's select line; the sense amplifiers hold the row itself, so nothing has to be
-//! restored. Synthesis replaces the module by a black box.
+//! The cells of a bank for simulation: a memory in place of the circuits between word lines and column select lines.
+//! Each path gives the open row and the column's select line; the sense amplifiers hold the row itself, so nothing has
+//! to be restored. Synthesis replaces the module by a black box.
 
 use super::prelude::*;
 

@@ -1,14 +1,14 @@
-//! Refreshes of single banks: which bank is next, when, and what has to be closed before.
+//! Refreshes of single banks: the next bank, the time, and the rows to close before.
 //!
 //! Each interval that is over owes one. While nothing is computed each is issued at once, so only one bank at a time is
-//! unusable. Multipliers need all banks: while they are busy refreshes are owed until there is one for each bank, and
+//! unusable. Multipliers need all banks: while they are busy, refreshes are owed until there is one for each bank; then
 //! all of them are issued in a row. From then this block has the row bus, until nothing is owed. In a clock it requests
 //! the next command towards the refresh: PPRE if the bank's row is open to compute with, PRE if a row is open for the
 //! host, REFB if none is.
 
 use super::prelude::*;
 
-/// Rounds of refreshes that can be owed: as many as a channel allows.
+/// Most rounds of refreshes that can be owed: the limit of a channel.
 const ROUNDS: u32 = 8;
 
 /// A request stays until the state of the rows changes.

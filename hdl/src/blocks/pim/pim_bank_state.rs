@@ -1,15 +1,15 @@
 //! Row buffers of a computing bank: which rows are open and for whom, the boundary, and every rule that concerns one
 //! bank.
 //!
-//! A sliced bank has a row buffer for each partition, a joined one has one. In a joined bank partition 1 stands for the
-//! whole: its row buffer is the one with the multipliers, so that these need no path to the other one. Distances then
-//! count for both partitions, so that none is lost when the boundary moves.
+//! A sliced bank has a row buffer for each partition; a joined bank has one row buffer. In a joined bank partition 1
+//! stands for the whole: its row buffer is the one with the multipliers, so that these need no path to the other one.
+//! Distances then count for both partitions, so that none is lost when the boundary moves.
 //!
-//! Commands come decoded, and for this bank only. In a clock the row command comes first: the column command is judged
-//! by the state after it. [`super::pim_channel_timing`] has the rules between banks; [`super::pim_channel`] answers. A
-//! controller keeps the same state of its channel ([`View::Record`]), but must judge a column command before it knows
-//! the row command of the clock: a requested row command, given or not, holds up column commands to the same row
-//! buffers.
+//! Commands come decoded, and for this bank only. In a clock the row command comes first: the block checks the column
+//! command against the state after it. [`super::pim_channel_timing`] has the rules between banks;
+//! [`super::pim_channel`] answers. A controller keeps the same state of its channel ([`View::Record`]), but must check
+//! a column command before the row command of the clock is known: a requested row command, given or not, holds up
+//! column commands to the same row buffers.
 
 use super::prelude::*;
 

@@ -32,7 +32,7 @@ fn check(config: &HbmConfig, module: &str) -> Result<(), HdlError> {
     Ok(())
 }
 
-/// Answers are combinational, data are registered.
+/// Answers are combinational; data are registered.
 ///
 /// # Errors
 /// [`HdlError::Expression`] if tCL or tMAC are shorter than the banks' pipelines (7 and 6 clocks); others only if the

@@ -138,7 +138,7 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     };
     let rrefd = refb.map(|refb| timer(&m, "rrefd", &(refb & row_go), c.t_rrefd()).any());
 
-    // The window: the last four activations, newest first. PACT counts as many as its banks, PACTA nothing.
+    // The window: the last four activations, newest first. PACT counts once per bank, PACTA not at all.
     let weight = c.banks_per_group();
     let counts = m.wire((act | pact) & row_go);
     let mut window: Vec<Bits> = Vec::new();

@@ -7,12 +7,12 @@
 //! since their rows are in different partitions. Otherwise (joined banks, requests to partition 1) the queues take
 //! turns by whole requests and operations.
 //!
-//! After reset all banks are cut at `boundary_i`. Every tREFI both queues stop, all rows are closed and refreshed; then
-//! each queue reopens the rows it needs. With refreshes of single banks ([`super::pim_bank_refreshes`]) only the row
-//! bus is reserved, until the bank is closed and refreshed.
+//! After reset all banks are cut at `boundary_i`. Every tREFI both queues stop, and all rows are closed and refreshed;
+//! then each queue reopens the rows it needs. With refreshes of single banks ([`super::pim_bank_refreshes`]) only the
+//! row bus is reserved, until the bank is closed and refreshed.
 //!
 //! A command's steps, a clock each, so that a clock is 1 ns: a row's needs are compared; the row command is chosen; the
-//! record judges it; it is on the pins. Column commands lack the first step. What was chosen before a row command may
+//! record checks it; it is on the pins. Column commands lack the first step. A command chosen before a row command may
 //! be out of date in the clock after it and is dropped then, so row commands are three clocks apart; a queue's column
 //! command is chosen anew two clocks after the last one, and the other queue's goes in between.
 
@@ -29,7 +29,7 @@ const QUEUE: u32 = 4;
 const KIND: u32 = 2;
 /// Bits of a bank of the group, and of a bank group, in a word.
 const BANK: u32 = 2;
-/// Bits of the number of clocks that the multipliers' rows wait for those of a request.
+/// Bits of the number of clocks that the multipliers' rows wait for a request's rows.
 const PATIENCE: u32 = 6;
 const STATUS: u32 = 7;
 
@@ -48,7 +48,7 @@ struct Parts {
 struct Setup {
     /// Requests and operations may use rows.
     normal: Bits,
-    /// They may use columns.
+    /// Requests and operations may use columns.
     accesses: Bits,
     /// Banks are being cut; this one, one-hot, is next.
     slicing: Bits,
@@ -97,8 +97,8 @@ fn group_of(c: &HbmConfig, bank: &Bits) -> Bits {
     bus(&each(c.bank_groups(), |g| bank.slice(g * per_group, per_group).any()))
 }
 
-/// Lowest fields of a word, the uppermost first: bank group, bank of the group, partition, each 0 unless one of its
-/// users is given; opcode.
+/// Lowest fields of a word, the uppermost first: bank group, bank of the group, partition, each 0 without one of its
+/// users; opcode.
 fn target(c: &HbmConfig, ops: &[Bits], place: &Place, users: [Vec<Bits>; 3]) -> [Bits; 4] {
     let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
     let within = each(per_group, |i| any_of((0..groups).map(|g| place.bank.bit(g * per_group + i))));
@@ -355,7 +355,7 @@ impl Parts {
             ppre: (pim & operations.ppre) | setup.ops.ppre,
             ..setup.ops
         };
-        // What was chosen before the last command may be out of date.
+        // Commands chosen before the last command may be out of date.
         let ops = wanted
             .map(|op, wanted| m.wire(format!("{op}_asked"), m.flag(format!("{op}_q"), wanted) & !given));
         let group = mux(host, requests.row_group, operations.row_group);
@@ -372,9 +372,9 @@ impl Parts {
         RowCommand { host, given, ops, place, row }
     }
 
-    /// Chooses the next column command. What needs the data bus for a buffer load or a result has priority: reads would
-    /// never leave a gap. A requested command may be given, so its queue does not request the next one yet; if it is
-    /// not, it is requested again.
+    /// Chooses the next column command. A buffer load or result that needs the data bus has priority: reads would never
+    /// leave a gap. A requested command may be given, so its queue does not request the next one yet; if it is not, it
+    /// is requested again.
     #[block(m)]
     fn column_command(
         &self,
@@ -476,7 +476,8 @@ fn sent(m: &ModuleBuilder, c: &HbmConfig, goes_out: Bits, offered: Bits) -> [Bit
     [m.flag("driving_q", driving), m.flag("driven_q", half.gated(driving))]
 }
 
-/// Data from the channel, in the order of the commands: whether a column is complete, the column, what it was read for.
+/// Data from the channel, in the order of the commands: whether a column is complete, the column, and the purpose of
+/// its read.
 #[block(m)]
 fn received(
     m: &ModuleBuilder,

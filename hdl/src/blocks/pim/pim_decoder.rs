@@ -46,7 +46,7 @@ bundle! {
 }
 
 bundle! {
-    /// Where a command goes.
+    /// Target of a command.
     pub(super) struct Place(config: &HbmConfig) {
         group: config.bank_groups(), "bank group, one-hot";
         bank: config.banks(), "bank, one-hot over the channel";

@@ -1,8 +1,8 @@
 //! The computing part of a bank: sixteen multipliers, an adder tree, an exact accumulator, and the rounding of its
 //! result. A column of the bank and a column of the global buffer give sixteen products, which are added without loss
 //! (`docs/numerics.md`): near and far ones in separate trees, so that no adder of a tree is wider than 58 bits, and
-//! both trees into one accumulator of `acc_bits` bits. The product's place, the flags and the rounder are those of the
-//! NDP core.
+//! both trees into one accumulator of `acc_bits` bits. The product's place, the flags and the rounder come from the NDP
+//! core.
 
 use super::pim_lane::{FAR, TERM, pim_lane};
 use super::prelude::*;

@@ -1,6 +1,6 @@
 //! The computing side of a PIM controller: buffer loads, runs of MACs on a row, results; one operation after the other.
 //!
-//! A run needs its row open in every bank. What is missing is derived from the open rows, so a run resumes by itself
+//! A run needs its row open in every bank. The missing commands follow from the open rows, so a run resumes by itself
 //! after a refresh. Groups are opened one by one, as tFAW allows, or all at once if the memory can. The last operation
 //! on its row is marked, and the rows are closed while its result is on the way. As in [`super::pim_requests`], the
 //! rows' needs are compared in one clock and requested in the next, and not requested when out of date.

@@ -13,7 +13,7 @@ const TAKEN: u128 = 55;
 const ACTIVATIONS: [u128; 3] = [1, 6, 7];
 
 /// # Errors
-/// As [`pim_channel`].
+/// See [`pim_channel`].
 #[block(m, "pim_pair_{}", suffix(config), "Two pseudo channels of HBM2 on shared command buses.")]
 pub fn pim_pair(config: &HbmConfig) -> Block {
     let channel = pim_channel(config)?;

@@ -19,7 +19,7 @@ const KIND: u32 = 2;
 const WRITE: u128 = 1;
 /// Read, also into the global buffer.
 const COPY: u128 = 2;
-/// As [`COPY`], each for one MAC that takes it: not before the last one of its slot was taken.
+/// Like [`COPY`], each for one MAC that takes it: not before the last one of its slot was taken.
 const SHARE: u128 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +136,7 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
                 let values = each(per_group, |i| part(&states[(g * per_group + i) as usize]));
                 one_hot_mux(bus(&bank_is), &values)
             };
-            // The path of a joined bank is that of partition 1.
+            // The path of a joined bank is partition 1's.
             let chosen = |bits: &Bits| {
                 if parts == 2 { mux(shared[s], bits.bit(1), bits.bit(0)) } else { bits.bit(0) }
             };

@@ -1,7 +1,7 @@
-//! A controller's record of its channel: the same row buffers and distances, so that no request is in vain. One command
-//! per bus is judged in a clock; if every rule allows it, it is issued and recorded as carried out. The parts are the
-//! device's ([`super::pim_bank_state`], [`super::pim_channel_timing`]) except for what a column command knows of the
-//! row command beside it; the device model checks them.
+//! A controller's record of its channel: the same row buffers and distances, so that no request is in vain. It checks
+//! one command per bus in a clock; if every rule allows it, it is issued and recorded as executed. The parts equal the
+//! device's ([`super::pim_bank_state`], [`super::pim_channel_timing`]) except that a column command does not depend on
+//! the row command beside it; the device model checks them.
 
 use super::pim_channel_timing::Commands;
 use super::prelude::*;
