@@ -7,16 +7,13 @@ use ndp_config::NameRule;
 use ndp_librapim::offloading::Mode;
 use ndp_systems::serving::export::{PimLine, Tables, contexts, reference_model};
 
-/// Writes FOLDER/NAME/MODEL/fp16/meta.yaml and tp<N>/ with dense.csv, per_sequence.csv and attention.csv, as `profiler/perf` of LLMServingSim has them;
-/// FOLDER/pim/NAME.ini, which belongs to its `configs/pim`; FOLDER/pim/NAME.csv with slope and intercept for its `pim_model.py`; and FOLDER/energies.csv, which
-/// is a form of our own. docs/serving.md describes all of them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  ndp serve export --llm llama3-70b --tp 8 --out tables")]
 pub struct Args {
     /// Model: a preset such as llama2-7b, or a path ending in .toml
     #[arg(long)]
     llm: String,
-    /// Mode, which says whether banks are sliced
+    /// Mode, which determines whether the banks are sliced
     #[arg(long, value_enum, default_value = "dex+dbo")]
     mode: Mode,
     /// Name of the hardware in the tables
@@ -24,7 +21,7 @@ pub struct Args {
     name: String,
     #[command(flatten)]
     chips: LibraPimArgs,
-    /// Folder for the tables; it is made if there is none
+    /// Folder for the tables; created if it does not exist
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
 }

@@ -24,37 +24,40 @@ pub enum Kind {
 /// An NPU with HBM-PIM.
 #[derive(clap::Args, Debug)]
 pub struct LibraPimArgs {
-    /// NPU and how the host uses the memory: preset (librapim, librapim-published, librapim-small-npu) or TOML file
+    /// NPU and how the host uses the memory: preset (librapim, librapim-published, librapim-small-npu) or path of a
+    /// TOML file
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
     pub hardware: String,
-    /// Memory of a chip: preset (librapim, ...) or TOML file
+    /// Memory of a chip: preset (librapim, ...) or path of a TOML file
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
     memory: String,
-    /// Work in memory by the formulas of docs/offloading.md, in place of times measured on a channel
+    /// Compute the time of work in memory with the formulas of docs/offloading.md instead of measuring it on a
+    /// channel
     #[arg(long)]
     formula: bool,
-    /// Run each iteration clock by clock, without data, on the device model of one channel that stands for all, as the host of `ndp generate pim` does
+    /// Run each iteration clock by clock, without data, on the device model of one channel that represents all
+    /// channels, like the host of `ndp generate pim`
     #[arg(long, conflicts_with_all = ["formula", "tp", "pp"])]
     pub clocked: bool,
-    /// The memory's side of equation 1
+    /// Memory time in equation 1 of LibraPIM, which balances NPU and memory
     #[arg(long, value_enum, default_value = "slot")]
     rule: Rule,
-    /// Chips that share each layer (tensor parallelism)
+    /// Number of chips that share each layer (tensor parallelism)
     #[arg(long, value_name = "N", default_value_t = 1)]
     tp: u32,
-    /// Stages of layers (pipeline parallelism)
+    /// Number of pipeline stages, each with a part of the layers (pipeline parallelism)
     #[arg(long, value_name = "N", default_value_t = 1)]
     pp: u32,
-    /// GB/s of a chip's link, each way; assumed
+    /// Bandwidth of a chip's link in GB/s, each way (assumed)
     #[arg(long, value_name = "GB/S", default_value_t = Parallel::default().link_gbps)]
     link_gbps: f64,
-    /// Nanoseconds from chip to chip; assumed
+    /// Latency from chip to chip in nanoseconds (assumed)
     #[arg(long, value_name = "NS", default_value_t = Parallel::default().link_ns)]
     link_ns: f64,
-    /// Constants of the memory's energy: hbm2-8gb or a path ending in .toml
+    /// Energy constants of the memory: hbm2-8gb or a path ending in .toml
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hbm2-8gb")]
     energy_memory: String,
-    /// Constants of the NPU's energy: npu-65tflops or a path ending in .toml
+    /// Energy constants of the NPU: npu-65tflops or a path ending in .toml
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "npu-65tflops")]
     energy_npu: String,
 }

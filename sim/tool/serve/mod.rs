@@ -16,9 +16,17 @@ pub use run::Args;
 
 #[derive(Subcommand, Debug)]
 pub enum Below {
-    /// Draw a trace: Poisson arrivals, lengths like those of Alpaca
+    /// Draw a trace: Poisson arrivals, and lengths like those of Alpaca
+    ///
+    /// Lengths are log-normal. Their means and medians are those of Alpaca as far as they are published;
+    /// rust/systems/src/serving/synth.rs gives the sources and the assumptions. Equal arguments give equal bytes.
     Synth(Shown<synth::Args>),
-    /// Write latencies and energies of an NPU with HBM-PIM as tables, in the form that LLMServingSim reads
+    /// Write tables of latencies and energies of an NPU with HBM-PIM, in the form that LLMServingSim reads
+    ///
+    /// Writes FOLDER/NAME/MODEL/fp16/meta.yaml and tp<N>/ with dense.csv, per_sequence.csv and attention.csv, in the
+    /// form of `profiler/perf` of LLMServingSim; FOLDER/pim/NAME.ini, for its `configs/pim`; FOLDER/pim/NAME.csv with
+    /// slope and intercept for its `pim_model.py`; and FOLDER/energies.csv, in a form of our own. docs/serving.md
+    /// describes all of them.
     Export(Shown<export::Args>),
 }
 

@@ -22,10 +22,11 @@ use std::collections::HashSet;
 
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Serve a trace of requests with continuous batching: rates, latencies, utilisation, energy
+/// Serve a trace of requests with continuous batching: rates, latencies, utilisation and energy
 ///
-/// Requests are JSON by lines, or columns, as LLMServingSim reads them. The batch is decided anew for each iteration; keys and values are paged, and have what
-/// weights leave of the machine's memory. docs/serving.md says how times are computed and what is assumed.
+/// Requests are lines of JSON, or columns, in the form that LLMServingSim reads. The batch is decided anew for each
+/// iteration. Keys and values are paged, and use the memory that the weights leave free. docs/serving.md explains how
+/// times are computed, and the assumptions.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp serve synth --requests 1000 --rate 20 --out alpaca.jsonl\n  \
@@ -38,34 +39,36 @@ pub struct Args {
     /// Options on the command line.
     #[command(flatten)]
     given: Given,
-    /// Requests: JSON by lines or columns between tabs, with input_toks, output_toks and arrival_time_ns
+    /// Requests: lines of JSON, or columns separated by tabs, with input_toks, output_toks and arrival_time_ns
     #[arg(required = true, value_name = "TRACE")]
     trace: Option<PathBuf>,
-    /// Which machine serves
+    /// Machine that serves the requests
     #[arg(long, value_enum, default_value = "librapim")]
     machine: Kind,
     /// Model: a preset such as llama2-7b, or a path ending in .toml
     #[cfg_attr(feature = "rtl", arg(long, required_unless_present = "rtl"))]
     #[cfg_attr(not(feature = "rtl"), arg(long, required = true))]
     llm: Option<String>,
-    /// Serve the repository's small model: its texts are generated with channels in RTL, whose clocks are the time, and compared with software;
-    /// iterations have to take the clocks of --clocked; the tables' times are compared
+    /// Serve the repository's small model: channels in RTL generate its texts, their clocks give the time, and the
+    /// texts are compared with software. Every iteration must take the clocks of --clocked; the times of the tables
+    /// are compared as well
     #[cfg(feature = "rtl")]
     #[arg(long, conflicts_with_all = ["llm", "html"])]
     rtl: bool,
-    /// Requests of an iteration at most
+    /// Largest number of requests in an iteration
     #[arg(long, value_name = "N", default_value_t = Rules::default().max_batch)]
     max_batch: u32,
-    /// Tokens of a block of keys and values
+    /// Number of tokens in a block of keys and values
     #[arg(long, value_name = "TOKENS", default_value_t = Rules::default().block_tokens)]
     block: u32,
-    /// Tokens of the prompts of an iteration at most; a longer prompt goes alone
+    /// Largest number of prompt tokens in an iteration; a longer prompt has an iteration of its own
     #[arg(long, value_name = "TOKENS", default_value_t = Rules::default().max_prefill)]
     max_prefill: u32,
-    /// Cut prompts, so that those of an iteration have at most so many tokens in all, in place of --max-prefill (chunked prefill)
+    /// Cut prompts so that an iteration has at most this number of prompt tokens, instead of --max-prefill (chunked
+    /// prefill)
     #[arg(long, value_name = "TOKENS", conflicts_with = "max_prefill")]
     prefill_chunk: Option<u32>,
-    /// GB for keys and values, in place of what the weights leave
+    /// Memory for keys and values in GB (1e-6 to 1e9) [default: the memory that the weights leave free]
     #[arg(long, value_name = "GB")]
     kv_gb: Option<f64>,
     #[command(flatten, next_help_heading = "Output")]
@@ -87,17 +90,18 @@ struct HermesArgs {
     /// Policies, separated by commas [default: hermes]
     #[arg(long, value_enum, value_name = "POLICY,...", value_delimiter = ',')]
     policies: Vec<Policy>,
-    /// System: hermes, hermes-3090, hermes-t4, pc-high, pc-low, a100x5 or a path ending in .toml
+    /// System (GPU, bus, host and DIMMs): hermes, hermes-3090, hermes-t4, pc-high, pc-low, a100x5 or a path ending in
+    /// .toml
     #[arg(long, default_value = "hermes")]
     system: String,
-    /// Core of the DIMMs: a preset or a path ending in .toml
+    /// NDP core of each DIMM: preset (hermes, tiny, ...) or path of a TOML file
     #[arg(long, default_value = "hermes")]
     config: String,
-    /// What is assumed beyond the system's file: a paper's set, stated (nothing), or a path ending in .toml, which lies over the set that its key base names, or else
-    /// over hermes
+    /// Assumptions beyond the system file: a paper's set, `stated` (none), or a path ending in .toml, whose keys
+    /// override those of the set that its key `base` names (without that key: hermes)
     #[arg(long, value_name = "SET|FILE.toml", default_value = DEFAULT_SET)]
     assume: String,
-    /// What the matrices of the layers are made of; FP16, or what the model's file says, if left out
+    /// Weight format: fp16, int8 or int4 [default: the format in the model's file, else fp16]
     #[arg(long, value_name = "FORMAT", value_parser = |name: &str| WeightFormat::named(name).ok_or("expected fp16, int8 or int4"))]
     weights: Option<WeightFormat>,
 }

@@ -3,8 +3,6 @@
 use crate::prelude::*;
 use ndp_systems::serving::{Lengths, Synth, request};
 
-/// Lengths are log-normal. Their means and medians are those of Alpaca as far as they are published; rust/systems/src/serving/synth.rs has sources and
-/// what is assumed. Equal arguments give equal bytes.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp serve synth --requests 1000 --rate 20 --out alpaca.jsonl\n  \
@@ -13,19 +11,19 @@ pub struct Args {
     /// Number of requests
     #[arg(long, value_name = "N")]
     requests: u32,
-    /// Mean arrivals per second (Poisson); inf: all at once
+    /// Mean number of arrivals per second (Poisson); `inf` makes all requests arrive at once
     #[arg(long, value_name = "R")]
     rate: f64,
-    /// Mean tokens of a prompt
+    /// Mean number of tokens of a prompt
     #[arg(long, value_name = "TOKENS", default_value_t = Lengths::ALPACA_INPUT.mean)]
     input: f64,
-    /// Mean tokens that are generated
+    /// Mean number of tokens to generate
     #[arg(long, value_name = "TOKENS", default_value_t = Lengths::ALPACA_OUTPUT.mean)]
     output: f64,
-    /// Seed
+    /// Seed of arrivals and lengths
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// File for the trace, JSON by lines
+    /// Write the trace to this file, as lines of JSON
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }

@@ -7,20 +7,18 @@ use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{TokenInfo, TraceFileWriter, TraceHeader};
 use std::cell::Cell;
 
-/// The model in `golden/model` has a ReLU in front of the Q, K and V projections as well as in the MLP, so the inputs of both
-/// are recorded. Several prompts become several sequences. The last generated token is drawn and not run, so it has no activity.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ndp trace capture --out own.trace
   ndp trace capture --prompt 'It was a dark' --prompt 'Mr. Darcy' --tokens 100 --seed 7 --out two.trace")]
 pub struct Args {
-    /// Text to continue; may be given several times
+    /// Text to continue (repeatable); each one becomes a sequence
     #[arg(long, default_value = "Elizabeth was surprised at")]
     prompt: Vec<String>,
-    /// Tokens to generate for each prompt
+    /// Number of tokens to generate for each prompt (1..=2^20)
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     tokens: u64,
-    /// Temperature of the sampler, 0 (most likely token) to 10
+    /// Sampling temperature, 0 (greedy) to 10, two decimals
     #[arg(long, value_name = "T", default_value = "0.5", value_parser = temperature_percent)]
     temperature: u32,
     /// Seed of the sampler
@@ -29,7 +27,7 @@ pub struct Args {
     /// Directory of the model [default: golden/model]
     #[arg(long)]
     model: Option<PathBuf>,
-    /// File for the trace
+    /// Write the trace to this file
     #[arg(long)]
     out: PathBuf,
 }

@@ -9,7 +9,7 @@ mod synth;
 use crate::prelude::*;
 use clap::Subcommand;
 
-/// Activation traces: which neurons of a language model were active for which token
+/// Make and inspect activation traces: which neurons of a language model were active for which token
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ndp trace capture --tokens 64 --out own.trace
@@ -23,13 +23,25 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the repository's model on a prompt and records which neurons were active
+    /// Run the repository's model on a prompt and record which neurons were active
+    ///
+    /// The model in `golden/model` has a ReLU before the Q, K and V projections as well as in the MLP, so the inputs
+    /// of both are recorded. Several prompts become several sequences. The last generated token is sampled but not
+    /// run, so it has no activity.
     Capture(Shown<capture::Args>),
-    /// Generates a trace of a model that is too large to be run, with published statistics
+    /// Generate a trace of a model that is too large to be run, with published statistics
+    ///
+    /// docs/traces.md describes targets, mathematics and definitions. Equal arguments give equal bytes.
     Synth(Shown<synth::Args>),
-    /// Measures a trace: density, power law, similarity, change of hot neurons, correlation
+    /// Measure a trace: density, power law, similarity, change of hot neurons, correlation
+    ///
+    /// Reads the whole trace, so it also finds any damage. All blocks are measured, except for the layer correlation
+    /// (a sample of neurons of eight blocks).
     Stats(Shown<stats::Args>),
-    /// Shows a trace's header and some of its tokens
+    /// Show a trace's header and some of its tokens
+    ///
+    /// Without --token, shows the first tokens, one line each. With --token, shows that token, one line per block;
+    /// with --token and --layer, lists the active neurons of the layer.
     Show(Shown<show::Args>),
 }
 

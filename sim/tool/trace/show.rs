@@ -5,23 +5,21 @@ use crate::tools::runs;
 use ndp_config::BlockKind;
 use ndp_traces::{Activity, NeuronShape, Phase, TokenInfo, TraceReader, ones};
 
-/// Without --token the first tokens, one line each. With --token that token, one line per block; with --layer as well the active
-/// neurons themselves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ndp trace show own.trace
   ndp trace show own.trace --token 30
   ndp trace show own.trace --token 30 --layer 2")]
 pub struct Args {
-    /// The trace
+    /// Trace
     file: PathBuf,
-    /// Token, from 0
+    /// Number of the token to show, from 0
     #[arg(long)]
     token: Option<u64>,
-    /// Layer, from 0
+    /// Number of a layer, from 0: count only its neurons; with --token, also list them
     #[arg(long)]
     layer: Option<u32>,
-    /// Without --token: how many tokens
+    /// Without --token: number of tokens to show
     #[arg(long, default_value_t = 20)]
     tokens: u64,
 }

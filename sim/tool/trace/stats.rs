@@ -4,14 +4,12 @@ use crate::prelude::*;
 use ndp_traces::TraceReader;
 use ndp_traces::stats::{KindReport, Statistics};
 
-/// Reads the whole trace, so it also finds any damage. All blocks are measured, except for the layer correlation (a sample of
-/// neurons of eight blocks).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ndp trace stats own.trace
   ndp trace stats own.trace --json")]
 pub struct Args {
-    /// The trace
+    /// Trace
     file: PathBuf,
 }
 

@@ -7,7 +7,6 @@ use ndp_traces::synth::{SynthOptions, Synthesizer};
 use ndp_traces::{Activity, TraceFileWriter, TraceHeader};
 use std::time::Instant;
 
-/// Targets, mathematics and definitions are in docs/traces.md. Equal arguments give equal bytes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ndp trace synth --llm llama2-70b --tokens 256 --out llama.trace
@@ -15,29 +14,30 @@ use std::time::Instant;
   ndp trace synth --llm opt-30b --tokens 256 --prompt-tokens 128 --first-sequence 8 --out other-text.trace
   ndp trace synth --llm 4x256x1024 --tokens 64 --out small.trace")]
 pub struct Args {
-    /// opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama2-7b, llama2-13b, llama2-70b, falcon-7b, falcon-40b, llama3-70b (fitted like LLaMA2),
-    /// gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b (these four like OPT); a path ending in .toml; or layers x hidden x FFN, which is fitted like OPT
+    /// Model: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama2-7b, llama2-13b, llama2-70b, falcon-7b,
+    /// falcon-40b, llama3-70b (fitted like LLaMA2), gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b (these four fitted like
+    /// OPT), a path ending in .toml, or LAYERSxHIDDENxFFN such as 4x256x1024, which is fitted like OPT
     #[arg(long)]
     llm: String,
-    /// Tokens of each sequence, its prompt included
+    /// Number of tokens of each sequence, its prompt included
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=u32::MAX.into()))]
     tokens: u64,
-    /// How many of them are the prompt [default: 128, at most half of the tokens]
+    /// Number of tokens of the prompt [default: 128, at most half of --tokens]
     #[arg(long)]
     prompt_tokens: Option<u64>,
-    /// Independent texts
+    /// Number of sequences: independent texts
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=u32::MAX.into()))]
     sequences: u64,
-    /// Number of the first text: other numbers are other texts of the same model
+    /// Number of the first text; other numbers give other texts of the same model
     #[arg(long, default_value_t = 0)]
     first_sequence: u64,
-    /// Seed: another one is another model of this size
+    /// Seed of the model; another seed gives another model of this size
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Neighbouring neurons that a text favours together; the papers say nothing on it
+    /// Number of neighbouring neurons that a text favours together (1..=2^20); the papers do not state it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     cluster: u32,
-    /// File for the trace
+    /// Write the trace to this file
     #[arg(long)]
     out: PathBuf,
 }
