@@ -19,31 +19,33 @@ pub const MOST_CYCLES: u64 = 1 << 50;
 /// Which hardware, and how it is treated.
 #[derive(Args, Debug)]
 pub struct UnitArgs {
-    /// Preset (hermes, tiny, ...) or path of a TOML file; its model is built first and kept in NDP_CACHE
+    /// NDP core: preset (hermes, tiny, ...) or path of a TOML file; its model is built first and kept in NDP_CACHE
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
-    /// What stands for the core: its RTL, or the cycle model and the functional model, about 180 to 1,500 times as fast and equal to the cycle
+    /// Model of the core: its RTL, or the cycle model and the functional model, which take the same cycles and run
+    /// about 180 to 1,500 times as fast
     #[arg(long, value_enum, default_value_t = Backend::Rtl)]
     pub backend: Backend,
-    /// Chance that the host is not ready to send or to take in a cycle, in percent (0..=99)
+    /// Chance that the host is not ready to send or receive in a cycle, in percent (0..=99)
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]
     pub stalls: u32,
-    /// Core cycles without progress after which the run is given up
+    /// Give up after this number of core cycles without progress (1 or more)
     #[arg(long, value_name = "CYCLES", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..=MOST_CYCLES))]
     pub watchdog: u64,
-    /// Write signal waves to this file; .fst or .vcd selects the format
+    /// Write the core's signals to this file; .fst or .vcd selects the format
     #[arg(long, value_name = "FILE")]
     pub waves: Option<PathBuf>,
-    /// First cycle to write
+    /// With --waves: first core cycle to write
     #[arg(long, value_name = "CYCLE", default_value_t = 0, requires = "waves", value_parser = clap::value_parser!(u64).range(0..=MOST_CYCLES))]
     pub wave_start: u64,
-    /// First cycle that is not written any more [default: the end]
+    /// With --waves: first core cycle that is no longer written [default: the end of the run]
     #[arg(long, value_name = "CYCLE", requires = "waves", value_parser = clap::value_parser!(u64).range(0..=MOST_CYCLES))]
     pub wave_stop: Option<u64>,
     /// Energy.
     #[command(flatten)]
     pub energy: EnergyArgs,
-    /// Flip one bit on the side of the hardware, to see the check fail: weight:ROW:COL:BIT, key:ROW:COL:BIT or result:ROW:BATCH:BIT
+    /// Flip one bit in the hardware, so that the check fails: weight:ROW:COL:BIT, key:ROW:COL:BIT or
+    /// result:ROW:BATCH:BIT
     #[arg(long, hide = true)]
     pub flip: Option<BitFlip>,
     #[command(flatten)]
@@ -89,7 +91,7 @@ impl UnitArgs {
 /// Recordings as files.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RecordArgs {
-    /// Write DRAM commands, instructions and host requests as text to this file: a line per event, in the order of time
+    /// Write DRAM commands, instructions and host requests to this file as text: one line per event, in order of time
     #[arg(long, value_name = "FILE")]
     pub commands: Option<PathBuf>,
     /// Write a timeline to this file: trace events in JSON for ui.perfetto.dev or chrome://tracing

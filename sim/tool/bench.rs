@@ -24,37 +24,39 @@ use ndp_sim::gemv::{BitFlip, Mode};
         ndp bench --speed\n  \
         ndp bench --profile --modes dot --cols 4096")]
 pub struct Args {
-    /// Preset or path of a TOML file; its model is built first and kept in NDP_CACHE
+    /// NDP core: preset (hermes, tiny, ...) or path of a TOML file; its model is built first and kept in NDP_CACHE
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
-    /// What stands for the core: its RTL, or the cycle model and the functional model
+    /// Model of the core: its RTL, or the cycle model and the functional model, which take the same cycles and run
+    /// about 180 to 1,500 times as fast
     #[arg(long, value_enum, default_value_t = Backend::Rtl)]
     pub backend: Backend,
-    /// Rows of each product (1..=16384); of a matrix of which only a share is active, that many are
+    /// Active rows of each product (1..=16384); with --densities below 1, the matrix has proportionally more rows
     #[arg(long, default_value_t = 1024)]
     pub rows: u32,
-    /// Row lengths [default: 4096, 5120, 7168, 8192, 9216, 13824, as far as the buffer takes them]
+    /// Row lengths in elements [default: those of 4096, 5120, 7168, 8192, 9216, 13824 that fit the buffer]
     #[arg(long, value_delimiter = ',')]
     pub cols: Vec<u32>,
-    /// Modes of the product
+    /// Modes of the products
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Dot, Mode::Axpy])]
     pub modes: Vec<Mode>,
-    /// Formats of the weights [default: fp16, and int4 if the design takes it]
+    /// Weight formats [default: fp16, and int4 if the core supports it]
     #[arg(long, value_name = "FORMAT,...", value_delimiter = ',', value_parser = weight_format())]
     pub weights: Vec<WeightFormat>,
-    /// Batch sizes [default: 1 and 4, as far as the design takes them]
+    /// Batch sizes [default: those of 1 and 4 that the core supports]
     #[arg(long, value_delimiter = ',')]
     pub batches: Vec<u32>,
-    /// Shares of the matrix' rows that are active
+    /// Shares of the matrix rows that are active (above 0, at most 1)
     #[arg(long, value_delimiter = ',', value_parser = density, default_values_t = [1.0])]
     pub densities: Vec<f64>,
     /// Seed of the operands
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Measure the simulation instead of the hardware: native models against Verilated ones, whatever is simulated
+    /// Measure the simulation instead of the hardware: native models against Verilated ones, for products, attention,
+    /// linked DIMMs and PIM channels
     #[arg(long, conflicts_with_all = ["rows", "cols", "modes", "weights", "batches", "densities", "seed", "profile", "backend"])]
     pub speed: bool,
-    /// Say which modules the simulation's time goes to, for one product of each mode
+    /// Print which modules take the simulation time, for one product of each mode
     #[arg(long, conflicts_with = "backend")]
     pub profile: bool,
     /// Flip one bit in every product, as `ndp gemv` does

@@ -98,12 +98,12 @@ pub fn renamed(mut arguments: Vec<OsString>) -> (Vec<OsString>, Option<(&'static
 #[derive(Parser, Debug)]
 #[command(name = "ndp", version, help_template = template(), after_help = after_help())]
 pub struct Cli {
-    /// What simulates RTL [default: native]; waves are always Verilated
+    /// Form of the simulated RTL [default: native]; waves always come from Verilated models
     #[cfg(feature = "rtl")]
     #[arg(long, global = true, value_enum, value_name = "FORM", hide_short_help = true)]
     #[arg(env = "NDP_FORM", hide_env_values = true)]
     pub form: Option<ndp_sim::ffi::Form>,
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -228,7 +228,7 @@ pub enum Verify {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  ndp completions bash > ~/.local/share/bash-completion/completions/ndp")]
 pub struct Completions {
-    /// The shell
+    /// Shell
     shell: clap_complete::Shell,
 }
 
@@ -374,7 +374,7 @@ fn after_help() -> String {
          ndp trace synth --llm llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
          ndp evaluate --trace t.trace\n  \
          ndp synth --config tiny --block multiplier_unit\n\n\
-         Also: `ndp schema COMMAND` lists what the command's JSON has, `ndp completions SHELL` prints a completion script.\n\n{EXIT_CODES}"
+         Also: `ndp schema COMMAND` lists the paths of the command's JSON, `ndp completions SHELL` prints a completion script.\n\n{EXIT_CODES}"
     )
 }
 

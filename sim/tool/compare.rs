@@ -9,52 +9,55 @@ use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts
 /// Default of `--assume`, and of `base` in a file of assumptions.
 pub const DEFAULT_SET: &str = "hermes";
 
-/// Compare ways to run a model on a system: tokens per second, joule and dollar, and where the time goes
+/// Compare ways to run a model on a system: tokens per second, per joule and per dollar, and where the time goes
 ///
-/// Times of NDP-DIMMs come from the cycle model of the core, all others from the bandwidths and throughputs of the system and from what is assumed.
-/// A policy that the system cannot run is listed with the reason.
+/// Times of NDP-DIMMs come from the cycle model of the core. All other times come from the bandwidths and throughputs
+/// of the system and from the assumptions. A policy that the system cannot run is listed with the reason.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp compare --llm llama2-70b\n  \
     ndp compare --llm llama2-70b --system mine.toml --policies hermes,hermes-host --batches 1,4 --html compare.html\n  \
     ndp compare --llm opt-66b --policies flexgen,deja-vu,hermes --prompt 64 --output 512 --assume stated --json")]
 pub struct Args {
-    /// Model: a preset such as llama2-70b, or a path ending in .toml.
+    /// Model: a preset such as llama2-70b, or a path ending in .toml
     // Missing with a subcommand.
     #[arg(long, required = true)]
     llm: Option<String>,
-    /// What the matrices of the layers are made of; FP16, or what the model's file says, if left out.
+    /// Weight format: fp16, int8 or int4 [default: the format in the model's file, else fp16]
     #[arg(long, value_name = "FORMAT", value_parser = |name: &str| WeightFormat::named(name).ok_or("expected fp16, int8 or int4"))]
     weights: Option<WeightFormat>,
-    /// System: hermes, hermes-3090, hermes-t4, pc-high, pc-low, a100x5, a100-80gb, m1-max or a path ending in .toml.
+    /// System: hermes, hermes-3090, hermes-t4, pc-high, pc-low, a100x5, a100-80gb, m1-max or a path ending in .toml
     #[arg(long, default_value = "hermes")]
     system: String,
-    /// Core of the DIMMs: a preset or a path ending in .toml.
+    /// NDP core of each DIMM: preset (hermes, tiny, ...) or path of a TOML file
     #[arg(long, default_value = "hermes")]
     config: String,
-    /// Policies, separated by commas. All if left out.
+    /// Policies, separated by commas [default: all]
     #[arg(long, value_enum, value_name = "POLICY,...", value_delimiter = ',')]
     policies: Vec<Policy>,
-    /// Sequences at the same time, separated by commas.
+    /// Batch sizes: numbers of sequences that run together, separated by commas
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
     batches: Vec<u32>,
-    /// Tokens of each prompt.
+    /// Tokens of each prompt
     #[arg(long, value_name = "N", default_value_t = 128)]
     prompt: u32,
-    /// Tokens that are generated for each.
+    /// Tokens to generate for each prompt
     #[arg(long, value_name = "N", default_value_t = 128)]
     output: u32,
-    /// What is assumed beyond the system's file: a paper's set, stated (nothing), or a path ending in .toml, which lies over the set that its key base names, or else
-    /// over hermes.
+    /// Assumptions beyond the system file: a paper's set, `stated` (none), or a path ending in .toml, whose keys
+    /// override those of the set that its key `base` names (without that key: hermes)
     #[arg(long, value_name = "SET|FILE.toml", default_value = DEFAULT_SET)]
     assume: String,
-    /// Constants of the energy of DRAM, cores and system: presets or paths ending in .toml.
+    /// Energy constants of the DRAM: ddr4-3200-x8, ddr4-3200-x16 or a path ending in .toml [default: by the bank
+    /// groups of the design]
     #[arg(long, value_name = "PRESET|FILE.toml")]
     energy_dram: Option<String>,
-    /// As --energy-dram, of the cores' logic.
+    /// Energy constants of the cores' logic: hermes-asap7 or a path ending in .toml [default: hermes-asap7, in
+    /// proportion to the multipliers]
     #[arg(long, value_name = "PRESET|FILE.toml")]
     energy_core: Option<String>,
-    /// As --energy-dram, of links, GPU, host and storage.
+    /// Energy constants of links, bus, GPU, host and storage: hermes, hermes-3090, hermes-t4 or a path ending in
+    /// .toml [default: by the name of the system]
     #[arg(long, value_name = "PRESET|FILE.toml")]
     energy_system: Option<String>,
 }

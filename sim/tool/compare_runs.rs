@@ -12,23 +12,24 @@ const MOST_BARS: usize = 24;
 /// Fields that name an element of an array, if all elements have them.
 const NAMES: [&str; 9] = ["name", "policy", "mode", "system", "device", "model", "dimms", "batch", "layer"];
 
-/// Compare two runs: every number of two reports in JSON, with the ratio of B to A
+/// Compare two runs: every number of two JSON reports, with the ratio of B to A
 ///
-/// The reports are what other subcommands print with --json. Elements of arrays are matched by what names them, such as `name`, `policy` or `dimms`, else by
-/// their place. Numbers that differ come first, the largest ratio before the others.
+/// The reports are the output of other subcommands with --json. Elements of arrays are matched by the fields that
+/// name them, such as `name`, `policy` or `dimms`, otherwise by their position. Numbers that differ come first,
+/// sorted by the larger of the ratio and its inverse, the largest first.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp gemv --config tiny --rows 64 --cols 64 --json > a.json\n  \
     ndp gemv --config tiny --rows 64 --cols 64 --batch 4 --json > b.json\n  \
     ndp compare runs a.json b.json --html ab.html")]
 pub struct Args {
-    /// Report A.
+    /// Report A
     #[arg(value_name = "A.json")]
     a: PathBuf,
-    /// Report B.
+    /// Report B
     #[arg(value_name = "B.json")]
     b: PathBuf,
-    /// List numbers only whose ratio is at least so many percent off 1.
+    /// List only numbers whose ratio differs from 1 by at least this percentage
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     least: f64,
     #[command(flatten)]

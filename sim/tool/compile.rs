@@ -15,36 +15,37 @@ use std::fs;
 /// Length of the text from which the placement takes frequencies.
 const PROFILE_TOKENS: usize = 64;
 
-/// Write where the weights of a model lie in the DIMMs, and the programs that compute a token, for `ndp run` and other simulators
+/// Write where the weights of a model lie in the DIMMs, and the programs that compute a token, for `ndp run` and
+/// other simulators
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
         ndp model compile --config tiny --dimms 4 --out compiled\n  \
         ndp run compiled/dimm0/*.asm --config tiny   (all programs of a core in RTL, checked)\n\n\
-        DIR gets map.json (where each neuron lives, where each matrix lies) and a folder for each DIMM: 0000-image.asm writes the \
-        weights, each other file is a program with what the host writes before it starts.")]
+        DIR receives map.json (the place of each neuron and each matrix) and a folder for each DIMM. There, 0000-image.asm writes the \
+        weights; each other file is a program with the data that the host writes before it starts.")]
 pub struct Args {
-    /// Directory for the files: a new or an empty one
+    /// Directory for the files: new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Directory with config.json and model.safetensors [default: golden/model]
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// The core: preset (hermes, tiny, ...) or path of a TOML file
+    /// NDP core: preset (hermes, tiny, ...) or path of a TOML file
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
-    /// DIMMs
+    /// Number of DIMMs (1..=16)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub dimms: u32,
-    /// The machine around the DIMMs: small, hermes, hermes-3090, hermes-t4 or a path ending in .toml
+    /// Machine around the DIMMs (GPU, bus, host): small, hermes, hermes-3090, hermes-t4 or a path ending in .toml
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "small")]
     pub system: String,
-    /// How many percent of the neurons the GPU has room for
+    /// Share of the neurons for which the GPU has memory, in percent (0..=100)
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub gpu_percent: u32,
-    /// In which form partial results go from device to device
+    /// Format of the partial results that devices exchange
     #[arg(long, value_enum, default_value_t = MergeFormat::Exact)]
     pub merge: MergeFormat,
-    /// The text whose tokens (bytes) the programs compute, all of them together as a batch
+    /// Text whose tokens (bytes) the programs compute, all of them together as one batch
     #[arg(long, default_value = "I")]
     pub text: String,
     /// Seed of the placement

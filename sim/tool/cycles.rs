@@ -16,16 +16,16 @@ use std::time::Instant;
 #[command(after_help = "Examples:\n  \
         ndp run cycles testbenches/programs/ffn.asm --config tiny\n  \
         ndp run cycles program.asm --json\n\n\
-        The cycles are those of `ndp run` without stalls. Of the program's data only the lists matter (.u32), and,\n\
-        if it has a select, all that this depends on: the functional model computes it.")]
+        The cycles are those of `ndp run` without stalls. They depend only on the lists in the program's data (.u32) and,\n\
+        if the program has a select, on all data of the select, which the functional model computes.")]
 pub struct Args {
     /// Program: instructions and directives, one per line
     #[arg(value_name = "FILE.asm")]
     pub file: PathBuf,
-    /// Preset (hermes, tiny, ...) or path of a TOML file
+    /// NDP core: preset (hermes, tiny, ...) or path of a TOML file
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
-    /// Take malformed instructions too; the core refuses them
+    /// Accept malformed instructions, which the core rejects
     #[arg(long)]
     pub allow_malformed: bool,
 }

@@ -12,16 +12,19 @@ use std::collections::BTreeMap;
 /// What energy is counted with.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct EnergyArgs {
-    /// Print where the energy goes; JSON has it always
+    /// Print where the energy goes; JSON always contains it
     #[arg(long)]
     pub energy: bool,
-    /// Currents and interface of the DRAM: ddr4-3200-x8, ddr4-3200-x16 or a path ending in .toml [default: by the bank groups of the design]
+    /// Energy constants of the DRAM: ddr4-3200-x8, ddr4-3200-x16 or a path ending in .toml [default: by the bank
+    /// groups of the design]
     #[arg(long, value_name = "PRESET|FILE.toml")]
     pub energy_dram: Option<String>,
-    /// Logic of the cores: hermes-asap7 or a path ending in .toml [default: hermes-asap7, in proportion to the multipliers]
+    /// Energy constants of the cores' logic: hermes-asap7 or a path ending in .toml [default: hermes-asap7, in
+    /// proportion to the multipliers]
     #[arg(long, value_name = "PRESET|FILE.toml")]
     pub energy_core: Option<String>,
-    /// Links, bus, GPU and host: hermes, hermes-3090, hermes-t4 or a path ending in .toml [default: by the name of the system]
+    /// Energy constants of links, bus, GPU, host and storage: hermes, hermes-3090, hermes-t4 or a path ending in
+    /// .toml [default: by the name of the system]
     #[arg(long, value_name = "PRESET|FILE.toml")]
     pub energy_system: Option<String>,
 }

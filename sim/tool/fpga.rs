@@ -9,32 +9,32 @@ use ndp_synth::fpga::{Fpga, devices};
 use ndp_synth::tools;
 use std::time::Duration;
 
-/// Place and route a block on an FPGA of Lattice's ECP5 family: what it uses, and how fast its clocks are
+/// Place and route a block on a Lattice ECP5 FPGA: resources and clock frequencies
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     ndp synth fpga --config tiny --block rank_port --freq 100\n  \
     ndp synth fpga --block async_fifo_sram --map-only --keep target/fpga\n\n\
-    The block is placed without pins, because the core has more than a package. The exit code is 1 if a clock misses the target.")]
+    The block is placed without pins, because the core has more pins than a package. The exit code is 1 if a clock misses the target.")]
 pub struct Args {
-    /// Preset, or path of a configuration ending in .toml
+    /// Configuration of the block: preset (hermes, tiny, ...) or path of a TOML file
     #[arg(long, default_value = "tiny")]
     config: String,
-    /// Block (see `ndp synth --list`)
+    /// Block; `ndp synth --list` lists all
     #[arg(long, default_value = "rank_port")]
     block: String,
-    /// Device: ecp5-25k, ecp5-45k, ecp5-85k
+    /// Device: ecp5-25k, ecp5-45k or ecp5-85k
     #[arg(long, default_value = "ecp5-85k")]
     device: String,
-    /// Frequency in MHz at which every clock is aimed
+    /// Target frequency of every clock in MHz (1 to 1000)
     #[arg(long, value_name = "MHZ", default_value_t = 50.0)]
     freq: f64,
     /// Seed of the placement
     #[arg(long, default_value_t = 1)]
     seed: u32,
-    /// Map with Yosys only: cells by type, and the netlist in --keep
+    /// Only map with Yosys: print cells by type, and write the netlist to --keep
     #[arg(long)]
     map_only: bool,
-    /// Limit of one tool run in seconds
+    /// Time limit of one tool run in seconds (1 or more)
     #[arg(long, default_value_t = 3600)]
     timeout_s: u64,
     /// Keep the netlist (netlist.v), scripts and logs in this directory

@@ -20,7 +20,7 @@ use ndp_sim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
 use ndp_sim::stimulus::DataKind;
 use ndp_sim::system::LoneCore;
 
-/// Run one product of a matrix in DRAM with a batch of vectors, random ones or those of files
+/// Run one product of a matrix in DRAM with a batch of vectors, from random data or from files
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
         ndp gemv --rows 1024 --cols 4096\n  \
@@ -35,35 +35,40 @@ pub struct Args {
     /// Rows of the matrix: outputs per vector (1..=16777215)
     #[arg(long, required_unless_present = "matrix")]
     pub rows: Option<u32>,
-    /// Columns of the matrix: elements of a row (at least 1; the limit of a dot product is the buffer's)
+    /// Columns of the matrix: elements of a row (1 or more; with --mode dot, a vector must fit in the core's buffer)
     #[arg(long, required_unless_present = "matrix")]
     pub cols: Option<u32>,
-    /// Vectors that share the matrix (1..=16 for hermes); cut into passes if the buffer does not hold them at once
+    /// Number of vectors that share the matrix (1..=16 for hermes); split into passes if they do not all fit in the
+    /// buffer
     #[arg(long, default_value_t = 1)]
     pub batch: u32,
-    /// The matrix, [rows x cols] in FP16, BF16 or FP32: .npy, or .safetensors with the name of a tensor if it has several
+    /// Read the matrix from this file, [rows x cols] in FP16, BF16 or FP32: .npy, or .safetensors with the name of a
+    /// tensor if it has several
     #[arg(long, value_name = "FILE[:TENSOR]", value_parser = source, requires = "vectors",
         conflicts_with_all = ["rows", "cols", "batch", "density", "data"])]
     pub matrix: Option<Source>,
-    /// The vectors, [batch x cols] (with --mode axpy [batch x rows]) or one alone, as --matrix
+    /// Read the vectors from this file, [batch x cols] (with --mode axpy: [batch x rows]) or a single vector, in the
+    /// formats of --matrix
     #[arg(long, value_name = "FILE[:TENSOR]", value_parser = source, requires = "matrix")]
     pub vectors: Option<Source>,
-    /// Write the results, [batch x outputs] in FP16: .npy, or .safetensors with a tensor named y
+    /// Write the results to this file, [batch x outputs] in FP16: .npy, or .safetensors with a tensor named y
     #[arg(long, value_name = "FILE", value_parser = target)]
     pub out: Option<PathBuf>,
-    /// Rows by rows (a dot product for each active row) or columns by columns (each active row, times its scalar, is added)
+    /// Order of computation: `dot` computes a dot product for each active row, `axpy` adds up the active rows, each
+    /// times its scalar
     #[arg(long, value_enum, default_value_t = Mode::Dot)]
     pub mode: Mode,
-    /// What the matrix in DRAM is made of: FP16, or numbers of 8 or 4 bits of which 32 share a scale, quantised from the same weights
+    /// Weight format: fp16, or int8 or int4 with a scale for every 32 weights, quantised from the same FP16 weights
+    /// (docs/numerics.md)
     #[arg(long, value_name = "FORMAT", default_value_t = WeightFormat::Fp16, value_parser = weight_format())]
     pub weights: WeightFormat,
-    /// Share of the rows that is active, drawn at random; 1 for all of them, without a list (above 0, at most 1)
+    /// Share of the rows that is active, drawn at random (above 0, at most 1); 1 uses all rows, without a list
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = density)]
     pub density: f64,
     /// Seed of the operands, the active rows and the stalls
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Kind of operands
+    /// Kind of random operands
     #[arg(long, value_enum, default_value_t = DataKind::Gaussian)]
     pub data: DataKind,
     /// Recordings.

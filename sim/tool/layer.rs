@@ -22,56 +22,57 @@ use ndp_sim::progress;
 use ndp_sim::system::{ActivitySource, LoneCore, Neurons, check_model};
 use serde_json::json;
 
-/// Run one decoder layer in one decode step, and say where its time goes
+/// Run one decode step of one decoder layer, and report where its time goes
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
         ndp layer --context 200\n  \
         ndp layer --config tiny --layer 2 --context 33 --batch 3 --neurons all --timeline layer.json\n  \
         ndp layer --hidden 1024 --heads 16 --ffn 4096 --context 512 --json\n  \
         ndp layer --hidden 4096 --heads 32 --ffn 16512 --active 0.2 --dimms 1,2,4,8 --backend cycles\n\n\
-        Each sequence of the batch has caches of its own, filled with random keys and values. LayerNorm and the lists of \
-        active neurons are the host's and take no cycles.")]
+        Each sequence of the batch has its own caches, filled with random keys and values. The host computes LayerNorm and the \
+        lists of active neurons; this takes no cycles.")]
 pub struct Args {
     /// Hardware.
     #[command(flatten)]
     pub unit: UnitArgs,
-    /// Layer of the model [default: 0]
+    /// Number of the layer in the model [default: 0]
     #[arg(long, value_name = "N", conflicts_with = "hidden")]
     pub layer: Option<u32>,
     /// Directory with config.json and model.safetensors [default: golden/model]
     #[arg(long, value_name = "DIR", conflicts_with = "hidden")]
     pub model: Option<PathBuf>,
-    /// Random weights instead of a model's: width of the hidden state (1..=16384)
+    /// Use random weights instead of a model: width of the hidden state (1..=16384); needs --heads and --ffn
     #[arg(long, value_name = "D", requires = "heads", requires = "ffn")]
     pub hidden: Option<u32>,
-    /// Random weights: attention heads, a divisor of the hidden size
+    /// With --hidden: number of attention heads, a divisor of the hidden size
     #[arg(long, value_name = "H", requires = "hidden")]
     pub heads: Option<u32>,
-    /// Random weights: width of the feed-forward block
+    /// With --hidden: width of the feed-forward block
     #[arg(long, value_name = "F", requires = "hidden")]
     pub ffn: Option<u32>,
-    /// Random weights: share of the inputs of Q, K, V and of FC2 that is active, about (above 0, at most 1) [default: a half and a sixth]
+    /// With --hidden: approximate share of the inputs of Q, K and V, and of FC2, that is active (above 0, at most 1)
+    /// [default: a half and a sixth]
     #[arg(long, value_name = "SHARE", requires = "hidden", value_parser = density)]
     pub active: Option<f64>,
-    /// Tokens that attention sees, the new one included (1..=16384, and what the buffer holds)
+    /// Number of tokens that attention sees, the new one included (1..=16384, limited by the buffer)
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub context: u32,
-    /// Sequences that take the step together (1..=16)
+    /// Number of sequences that take the step together (1..=16)
     #[arg(long, value_name = "B", default_value_t = 1)]
     pub batch: u32,
-    /// Neurons that take part
+    /// Neurons that take part in the products
     #[arg(long, value_enum, default_value_t = Neurons::Active)]
     pub neurons: Neurons,
-    /// What the matrices are made of: FP16, or numbers of 8 or 4 bits of which 32 share a scale (docs/numerics.md)
+    /// Weight format: fp16, or int8 or int4 with a scale for every 32 weights (docs/numerics.md)
     #[arg(long, value_name = "FORMAT", default_value_t = WeightFormat::Fp16, value_parser = weight_format())]
     pub weights: WeightFormat,
     /// Several DIMMs.
     #[command(flatten)]
     pub scaling: ScalingArgs,
-    /// Seed of everything that is random, and of the stalls
+    /// Seed of the random data and the stalls
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Chart of where the time goes, as SVG
+    /// Write a chart of where the time goes, as SVG
     #[arg(long, value_name = "FILE.svg")]
     pub chart: Option<PathBuf>,
     /// Recordings.

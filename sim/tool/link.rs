@@ -19,28 +19,28 @@ const PATIENCE: u64 = 60_000;
 const ALONE: u64 = 16;
 const BEAT_BYTES: u32 = 64;
 
-/// Measure payload rate and latency of a link in RTL over the bit error rate of its lanes
+/// Measure payload rate and latency of a DIMM-link in RTL over the bit error rate of its lanes
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
         ndp bench link --ber 0,1e-6,1e-5 --message 512 --bytes 262144\n  \
         ndp bench link --chart docs/link-rates.svg")]
 pub struct Args {
-    /// Link of this configuration: preset (hermes, tiny, ...) or path of a TOML file
+    /// Configuration of the link: preset (hermes, tiny, ...) or path of a TOML file
     #[arg(long, default_value = "hermes")]
     config: String,
-    /// Bit error rates of the lanes, 0 to 5e-4
+    /// Bit error rates of the lanes (0 to 5e-4)
     #[arg(long, value_delimiter = ',', default_values_t = [0.0, 1e-9, 1e-8, 1e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4])]
     ber: Vec<f64>,
-    /// Bytes of a message, multiples of 64
+    /// Sizes of the messages in bytes: multiples of 64 (64..=262144)
     #[arg(long, value_delimiter = ',', default_values_t = [64, 256, 4096], value_parser = clap::value_parser!(u32).range(64..=262_144))]
     message: Vec<u32>,
-    /// Bytes to send in each direction at each rate
+    /// Bytes to send in each direction for each error rate and message size (64..=2^32)
     #[arg(long, default_value_t = 2_097_152, value_parser = clap::value_parser!(u64).range(64..=1 << 32))]
     bytes: u64,
-    /// Seed of errors and skew
+    /// Seed of the bit errors and of the skew of the lanes
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write a chart of the rates (SVG)
+    /// Write a chart of the rates, as SVG
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
 }

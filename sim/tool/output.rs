@@ -36,10 +36,11 @@ pub struct OutputArgs {
     /// Print one JSON object instead of text; --json=FILE writes it to a file and prints the text
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     json: Option<Option<PathBuf>>,
-    /// Write a page with all tables and charts, which needs no other file
+    /// Write all tables and charts to this file as one HTML page that needs no other file
     #[arg(long, value_name = "FILE.html")]
     pub html: Option<PathBuf>,
-    /// Write each table as TABLE.csv to this folder, which is made if it does not exist; schema.csv has unit and meaning of each number
+    /// Write each table as TABLE.csv to this folder, which is created if it does not exist; schema.csv gives unit and
+    /// meaning of each number
     #[arg(long, value_name = "DIR")]
     pub csv: Option<PathBuf>,
     /// Print all figures and tables

@@ -5,20 +5,20 @@ use crate::prelude::*;
 use ndp_librapim::offloading::Mode;
 use ndp_sim::hbm::diagram::{draw, scenario};
 
-/// Draw what a PIM channel does while it reads and runs MACs, as LibraPIM's Fig. 16
+/// Draw the timing of a PIM channel that reads and runs MACs, like Fig. 16 of LibraPIM
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
         ndp generate pim-diagram --mode serial --out docs/pim-serial.svg\n  \
         ndp generate pim-diagram --mode dex --out docs/pim-dex.svg\n\n\
-        The commands are those of the controller in RTL; both modes have the same scale.")]
+        The controller in RTL issues the commands. Both modes have the same scale.")]
 pub struct Args {
-    /// How the banks are used: joined, or cut in two
+    /// Mode of the banks: whole (serial) or sliced (dex)
     #[arg(long, value_parser = mode_parser(&[Mode::Serial, Mode::Dex]))]
     pub mode: Mode,
-    /// Preset (librapim, librapim-small, librapim-tiny, newton-aim) or path of a TOML file
+    /// Memory: preset (librapim, librapim-small, librapim-tiny, newton-aim) or path of a TOML file
     #[arg(long, default_value = "librapim")]
     pub memory: String,
-    /// SVG file to write
+    /// Write the diagram to this file, as SVG
     #[arg(long)]
     pub out: PathBuf,
 }

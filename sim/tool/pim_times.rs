@@ -12,31 +12,31 @@ use ndp_report::Unit;
 
 const BATCHES: [u32; 4] = [16, 64, 128, 384];
 
-/// Measure work in the banks of an HBM-PIM, compare with the formulas and write a table of times
+/// Measure work in the banks of an HBM-PIM, compare it with the formulas, and write a table of times
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp bench pim --llm gpt3-175b --out times.json\n  \
     ndp bench pim --llm llama3-70b --sequences 16,64,256 --rtl\n  \
     ndp offload --llm gpt3-175b --times times.json\n\n\
-    Prints the time of a head, of attention of a layer and of an offloaded FFN: measured and by the formulas of docs/offloading.md.")]
+    Prints the times of a head, of attention in a layer and of an offloaded FFN: measured, and computed with the formulas of docs/offloading.md.")]
 pub struct Args {
-    /// Model: gpt3-175b, llama3-70b or another preset
+    /// Model: gpt3-175b, llama3-70b or another preset, or a path ending in .toml
     #[arg(long, default_value = "gpt3-175b")]
     llm: String,
-    /// Memory: preset or path of a TOML file
+    /// Memory: preset (librapim, ...) or path of a TOML file
     #[arg(long, default_value = "librapim")]
     memory: String,
-    /// Tokens in K and V, separated by commas, rising
+    /// Sequence lengths: tokens in K and V, separated by commas, in ascending order (1..=65536)
     #[arg(long, value_delimiter = ',', default_values_t = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096], value_parser = clap::value_parser!(u32).range(1..=65_536))]
     sequences: Vec<u32>,
-    /// Measure each head in RTL too, every clock compared with the device model
+    /// Also measure each head in RTL, compared with the device model in every clock
     #[cfg(feature = "rtl")]
     #[arg(long)]
     rtl: bool,
-    /// Largest batch of the table
+    /// Largest batch in the table (1..=4096)
     #[arg(long, default_value_t = 384, value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
-    /// File for the table, JSON
+    /// Write the table to this file as JSON, for `ndp offload --times`
     #[arg(long)]
     out: Option<PathBuf>,
 }

@@ -14,35 +14,36 @@ use serde_json::json;
 const SRAM_PJ_PER_BIT: f64 = 0.117;
 const SRAM_SOURCE: &str = "7 nm SRAM of 8 KB, 7.5 pJ for 64 bits, N. Jouppi et al., ISCA 2021";
 
-/// Power of the logic in a run: mapped netlists, replayed with the waves of RTL
+/// Compute the power of the logic in a run: mapped netlists, replayed with the waves of the RTL
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
     ndp synth --config tiny --block ndp_core --liberty cells.lib --keep netlists\n  \
     ndp gemv --config tiny --rows 16 --cols 64 --waves gemv.fst\n  \
     ndp synth power --netlists netlists --liberty cells.lib --waves gemv.fst --window dot=100..250/1024:MAC")]
 pub struct Args {
-    /// Folder in which `ndp synth --keep` left the netlists
+    /// Folder of the netlists that `ndp synth --keep` wrote
     #[arg(long, value_name = "DIR")]
     netlists: PathBuf,
-    /// Cell library (Liberty) that they are mapped to
+    /// Cell library (Liberty) to which the netlists are mapped
     #[arg(long)]
     liberty: PathBuf,
-    /// Library with the flip-flops that were used; default: those of --liberty
+    /// Library with the flip-flops of the netlists [default: that of --liberty]
     #[arg(long)]
     liberty_seq: Option<PathBuf>,
     /// Wave file (.fst or .vcd) of the same block
     #[arg(long, value_name = "FILE")]
     waves: PathBuf,
-    /// Cycles START to STOP - 1 of the core's clock, the work done in them and its unit (repeatable) [default: all cycles of the waves]
+    /// Window of the run (repeatable): cycles START to STOP - 1 of the core's clock, and optionally the work done in
+    /// them and its unit [default: all cycles of the waves]
     #[arg(long = "window", value_name = "NAME=START..STOP[/COUNT:UNIT]", value_parser = window)]
     windows: Vec<Window>,
-    /// Transition time at the inputs of all cells in ps
+    /// Transition time at the inputs of all cells in ps (above 0)
     #[arg(long, default_value_t = 20.0)]
     slew_ps: f64,
-    /// Energy of each bit that a memory macro reads or writes in pJ [default: 0.117, of a 7 nm SRAM of 8 KB]
+    /// Energy of each bit that a memory macro reads or writes in pJ [default: 0.117, that of a 7 nm SRAM of 8 KB]
     #[arg(long)]
     sram_pj_per_bit: Option<f64>,
-    /// Instances at the same time [default: number of cores]
+    /// Number of instances to replay in parallel [default: number of cores]
     #[arg(long)]
     jobs: Option<usize>,
 }

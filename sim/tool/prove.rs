@@ -8,25 +8,25 @@ use ndp_synth::formal::{Method, Outcome, PROOFS, Proof, Verdict as Found};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Prove properties of the hardware, and find the mutants of each proof
+/// Prove properties of the hardware, and check that each proof finds its mutants
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     ndp verify prove\n  \
     ndp verify prove fifo oldest\n  \
     ndp verify prove --list\n\n\
-    Verdicts stay in --dir, and are taken from there while hardware, method and tools are the same: a run that was stopped goes on. \
-    A run that breaks a property is there as <proof>/counterexample.vcd.")]
+    --dir keeps the verdicts and reuses them as long as hardware, method and tools are the same, so an interrupted run resumes. \
+    The counterexample of a broken property is <proof>/counterexample.vcd in that folder.")]
 pub struct Args {
-    /// Proofs whose name contains one of these [default: all]
+    /// Select proofs whose name contains one of these texts [default: all proofs]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Where verdicts and counterexamples are kept
+    /// Folder that keeps verdicts and counterexamples
     #[arg(long, default_value = "target/proofs")]
     dir: PathBuf,
-    /// Limit of one run of a tool in seconds
+    /// Time limit of one tool run in seconds (1 or more)
     #[arg(long, default_value_t = 900)]
     timeout_s: u64,
-    /// Write the table as Markdown
+    /// Write the table to this file as Markdown
     #[arg(long, value_name = "FILE.md")]
     out: Option<PathBuf>,
     /// List the proofs

@@ -26,9 +26,9 @@ use serde_json::json;
         ndp run program.asm --stalls 30 --seed 2 --json\n  \
         ndp run program.asm --commands run.txt --timeline run.json   (open run.json in ui.perfetto.dev)\n  \
         ndp run compiled/dimm0/*.asm --config tiny\n\n\
-        Several programs run one after the other on one core: the host waits for the end of each, and DRAM and buffer keep what it \
-        leaves. All programs are checked against the configuration when they are read. With --allow-malformed, a malformed instruction is no \
-        failure as long as the functional model refuses it too.")]
+        Several programs run one after the other on one core: the host waits for the end of each, and DRAM and buffer keep their \
+        contents. All programs are checked against the configuration when they are read. With --allow-malformed, a malformed instruction is \
+        not a failure if the functional model rejects it too.")]
 pub struct Args {
     /// Programs: instructions and directives, one per line
     #[arg(value_name = "FILE.asm", required = true)]
@@ -39,10 +39,10 @@ pub struct Args {
     /// Seed of the stalls
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Run malformed instructions too: the hardware and the functional model have to refuse the same ones
+    /// Also run malformed instructions: the hardware and the functional model must reject the same ones
     #[arg(long)]
     pub allow_malformed: bool,
-    /// Print what the program's .dump directives name, as FP16 values and their bits
+    /// Print the data that the program's .dump directives name, as FP16 values and their bits
     #[arg(long)]
     pub dump: bool,
     /// Recordings.

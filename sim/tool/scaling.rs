@@ -20,16 +20,17 @@ use std::time::Instant;
 /// Several DIMMs.
 #[derive(Args, Clone, Debug)]
 pub struct ScalingArgs {
-    /// Deal the layer out to so many DIMMs (1..=8, or 16 with --links bandwidth); a list makes a table
+    /// Number of DIMMs that share the layer (1..=8, up to 16 with --links bandwidth); a list makes a table
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16))]
     pub dimms: Vec<u32>,
-    /// With --dimms: in which form partial results go from DIMM to DIMM
+    /// With --dimms: formats of the partial results that DIMMs exchange
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [MergeFormat::Exact], requires = "dimms")]
     pub merge: Vec<MergeFormat>,
-    /// With --dimms: whether FC1 computes all neurons (causal), or only those that software has found to be active (oracle)
+    /// With --dimms: neurons of FC1 to compute: all (causal), or only those known from software to be active (oracle)
     #[arg(long, value_enum, default_value_t = ActivitySource::Causal, requires = "dimms")]
     pub activity: ActivitySource,
-    /// With --dimms: whether the links between DIMMs are simulated (up to 8 DIMMs), or take bytes over their bandwidth
+    /// With --dimms: model of the DIMM-links: `rtl` simulates them (up to 8 DIMMs), `bandwidth` only counts bytes
+    /// over their bandwidth
     #[arg(long, value_enum, default_value_t = LinksChoice::Rtl, requires = "dimms")]
     pub links: LinksChoice,
 }

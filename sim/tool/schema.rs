@@ -6,7 +6,7 @@ use ndp_config::nearest;
 /// A section with a table per command, written by the tests of the tool.
 const PAGE: &str = include_str!("../../docs/generated/schema.md");
 
-/// List every path of a command's JSON with unit and meaning, as `ndp sweep` takes them
+/// List every path of a command's JSON with unit and meaning, in the form that `ndp sweep` accepts
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  ndp schema gemv\n  ndp schema compare runs --json")]
 pub struct Args {

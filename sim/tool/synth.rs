@@ -20,59 +20,60 @@ const REPORTS: &str = "synth/reports";
 const SRAM_UM2_PER_BIT: f64 = 0.027;
 const SRAM_SOURCE: &str = "7 nm high-density 6T cell, S.-Y. Wu et al., IEDM 2016";
 
-/// Area and delay of a generated block: Yosys per module, rolled up the hierarchy
+/// Compute area and delay of a generated block: Yosys per module, summed up the hierarchy
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     ndp synth --config tiny --block multiplier_unit --flatten\n  \
     ndp synth --block host_port --flatten --liberty cells.lib --sta")]
 pub struct Args {
-    /// Preset, or path of a configuration ending in .toml
+    /// Configuration of the block: preset (hermes, tiny, ...) or path of a TOML file
     #[arg(long, default_value = "hermes")]
     config: String,
-    /// Block to synthesise: ndp_core is the whole core, --list names all
+    /// Block to synthesise; ndp_core is the whole core, --list lists all
     #[arg(long, default_value = "gemv_unit")]
     block: String,
     /// Cell library (Liberty); without it, generic gates and transistors only
     #[arg(long)]
     liberty: Option<PathBuf>,
-    /// Library with the flip-flops to use; default: those of --liberty
+    /// Library with the flip-flops to use [default: that of --liberty]
     #[arg(long, requires = "liberty")]
     liberty_seq: Option<PathBuf>,
-    /// Leave out cells whose name contains this (repeatable)
+    /// Do not use cells whose name contains this text (repeatable)
     #[arg(long, value_name = "PART", requires = "liberty")]
     dont_use: Vec<String>,
-    /// Clock period in ps
+    /// Clock period in ps (1 or more)
     #[arg(long, default_value_t = 1000.0)]
     period_ps: f64,
-    /// How ABC maps; `best` tries all and keeps the smallest that meets the timing (OpenSTA's with --sta, else ABC's), `needed`
-    /// is `balanced`, and `best` for modules that miss it
+    /// Recipe with which ABC maps: `best` tries all and keeps the smallest result that meets the timing (of OpenSTA
+    /// with --sta, otherwise of ABC); `needed` uses `balanced`, and `best` for modules that miss the timing
     #[arg(long, default_value = "balanced")]
     recipe: RecipeArg,
-    /// Synthesise the block as a whole, memories as black boxes: shows paths that cross modules
+    /// Synthesise the block as a whole, with memories as black boxes, to show paths that cross modules
     #[arg(long)]
     flatten: bool,
-    /// Give registers of 8 bits or more that have an enable a clock that passes a gate made of the library's cells
+    /// Gate the clock of registers of 8 bits or more that have an enable, with gates made of the library's cells
     #[arg(long, requires = "liberty")]
     clock_gating: bool,
-    /// Give the clock gates a test enable: an input `test_enable_i` of the block that clocks every register, for scan
+    /// Give the clock gates a test enable for scan: an input `test_enable_i` of the block that clocks every register
     #[arg(long, requires = "clock_gating")]
     test_enable: bool,
     /// Time the mapped netlists with OpenSTA
     #[arg(long, requires = "liberty")]
     sta: bool,
-    /// Area of an SRAM bit cell in um2 [default: 0.027 for ASAP7 and without a library, otherwise none]
+    /// Area of an SRAM bit cell in um2 (above 0) [default: 0.027 for ASAP7 and without a library, otherwise none]
     #[arg(long)]
     sram_um2_per_bit: Option<f64>,
-    /// Share of a memory macro that is bit cells
+    /// Share of a memory macro's area that is bit cells (above 0, at most 1)
     #[arg(long, default_value_t = 0.5)]
     sram_efficiency: f64,
-    /// Modules at the same time [default: number of cores]
+    /// Number of modules to synthesise in parallel [default: number of cores]
     #[arg(long)]
     jobs: Option<usize>,
-    /// Limit of one tool run in seconds
+    /// Time limit of one tool run in seconds (1 or more)
     #[arg(long, default_value_t = 900)]
     timeout_s: u64,
-    /// Where the Markdown goes [default: synth/reports/<config>-<block>[-flat][-gated[-test]][-<library>].md]
+    /// Write the Markdown report to this file [default:
+    /// synth/reports/<config>-<block>[-flat][-gated[-test]][-<library>].md]
     #[arg(long)]
     report: Option<PathBuf>,
     /// Keep scripts, logs and netlists in this directory

@@ -27,27 +27,27 @@ const TOGGLE_BAR: f64 = 90.0;
     ndp verify coverage --block rank_controller --block rank_scheduler\n  \
     ndp verify coverage --out coverage.md\n  \
     ndp verify coverage --data target/coverage/0123456789abcdef --json\n\n\
-    Blocks and tests are those of ndp verify mutate --list. A line counts if its branch ran, a bit if it changed, in any instance of any configuration that \
-    the tests open. Bits that the description makes constant and contents of memories do not count, nor do signals of more than 256 bits. Counts \
-    stay in --dir while the tests are the same. Exit code 1 if a block has a line that does not run and is not waived, or less than 90 % of its \
-    bits change. Runs in the folder of the sources.")]
+    Blocks and tests are those of `ndp verify mutate --list`. A line counts if its branch ran, a bit if it changed, in any instance of any configuration that \
+    the tests open. Bits that the description makes constant, contents of memories, and signals of more than 256 bits do not count. --dir keeps \
+    the counts as long as the tests are the same. The exit code is 1 if a block has a line that does not run and is not waived, or if less than \
+    90 % of its bits change. Run the command in the folder of the sources.")]
 pub struct Args {
-    /// Block, a file of hdl/src/blocks; several are possible [default: all that have tests]
+    /// Block, named by its file in hdl/src/blocks (repeatable) [default: all blocks that have tests]
     #[arg(long = "block", value_name = "BLOCK")]
     blocks: Vec<String>,
-    /// Run no tests; take the counts of this folder, to which NDP_COVERAGE has sent them
+    /// Run no tests; read the counts that tests have written to this folder (their variable NDP_COVERAGE)
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
-    /// What need not be covered, with reasons
+    /// List of lines and bits that need no coverage, with reasons
     #[arg(long, value_name = "FILE.toml", default_value = "testbenches/waivers.toml")]
     waivers: PathBuf,
-    /// Where counts are kept
+    /// Folder that keeps the counts
     #[arg(long, default_value = "target/coverage")]
     dir: PathBuf,
-    /// Limit of the tests of one block in seconds, models built meanwhile
+    /// Time limit of the tests of one block in seconds, including the build of the models (1 or more)
     #[arg(long, default_value_t = 3600)]
     timeout_s: u64,
-    /// Write the table and all holes as Markdown
+    /// Write the table and all gaps to this file as Markdown
     #[arg(long, value_name = "FILE.md")]
     out: Option<PathBuf>,
 }

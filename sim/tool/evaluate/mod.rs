@@ -13,10 +13,10 @@ use ndp_sim::gemv::MergeFormat;
 use ndp_sim::system::{ActivitySource, EvaluateOptions, evaluate};
 use ndp_traces::{NeuronShape, TraceReader};
 
-/// Evaluate predictor, placement, adjustment and remapping on an activation trace
+/// Compare scheduling policies on an activation trace: predictor, placement, adjustment and remapping
 ///
-/// The last sequence of the trace is the text that is generated, those before it are the profile. The host is that of `ndp generate --dimms
-/// --backend cycles`, without data: the same programs take the same cycles.
+/// The last sequence of the trace is the generated text. The sequences before it are the profile. The host software
+/// is that of `ndp generate --dimms --backend cycles`, without data: the same programs take the same cycles.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp trace synth --llm llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
@@ -27,63 +27,68 @@ use ndp_traces::{NeuronShape, TraceReader};
     ndp generate --config tiny --dimms 4 --system small --backend cycles --load backdoor --trace t.trace\n  \
     ndp evaluate --config tiny --dimms 4 --system small --gpu-percent 20 --trace t.trace --policy hermes --positions 256")]
 pub struct Args {
-    /// Model of the trace: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama2-7b, llama2-13b, llama2-70b, falcon-7b, falcon-40b, llama3-70b,
-    /// gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml.
-    /// The one that the trace names if left out. An unknown name selects an OPT shape with the trace's sizes, and the first line says so.
+    /// Model of the trace: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama2-7b, llama2-13b, llama2-70b,
+    /// falcon-7b, falcon-40b, llama3-70b, gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml
+    /// [default: the model that the trace names; an unknown name selects an OPT with the sizes of the trace, and the
+    /// first line says so]
     #[arg(long)]
     llm: Option<String>,
-    /// What the matrices of the layers are made of; FP16, or what the model's file says, if left out.
+    /// Weight format: fp16, int8 or int4 [default: the format in the model's file, else fp16]
     #[arg(long, value_name = "FORMAT", value_parser = weight_format())]
     weights: Option<WeightFormat>,
-    /// Activation trace.
+    /// Activation trace, as `ndp trace synth` or `ndp generate --trace` writes it
     #[arg(long)]
     trace: PathBuf,
-    /// System: hermes, hermes-3090, hermes-t4 or a path ending in .toml.
+    /// System (GPU, bus, host and DIMMs): hermes, hermes-3090, hermes-t4 or a path ending in .toml
     #[arg(long, default_value = "hermes")]
     system: String,
-    /// Number of DIMMs. That of the system if left out.
+    /// Number of DIMMs [default: that of the system]
     #[arg(long)]
     dimms: Option<u32>,
-    /// Core of the DIMMs: a preset or a path ending in .toml.
+    /// NDP core of each DIMM: preset (hermes, tiny, ...) or path of a TOML file
     #[arg(long, default_value = "hermes")]
     config: String,
-    /// How many percent of the neurons the GPU has room for. As many as its memory holds if left out.
+    /// Share of the neurons for which the GPU has memory, in percent (0..=100) [default: what its memory holds]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
     gpu_percent: Option<u32>,
-    /// Policies, separated by commas: random, partition, token-adjustment, layer-adjustment, adjustment, hermes or all.
+    /// Policies, separated by commas: random, partition, token-adjustment, layer-adjustment, adjustment, hermes or
+    /// all
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',', default_value = "all")]
     policy: Vec<PolicyChoice>,
     /// Where neurons are at first.
     #[command(flatten)]
     placement: PlacementArg,
-    /// From what it is known which neurons are computed.
+    /// Which neurons to compute
     #[arg(long, value_enum, default_value_t = ActivitySource::Causal)]
     activity: ActivitySource,
-    /// In which form partial results go from device to device.
+    /// Format of the partial results that devices exchange
     #[arg(long, value_enum, default_value_t = MergeFormat::Exact)]
     merge: MergeFormat,
-    /// Whether the links between DIMMs are modelled (up to 8 DIMMs), or take bytes over their bandwidth, which is about twice as fast.
+    /// Model of the DIMM-links: `rtl` models controllers and lanes (up to 8 DIMMs), `bandwidth` only counts bytes
+    /// over their bandwidth and is about twice as fast
     #[arg(long, value_enum, default_value_t = LinksChoice::Rtl)]
     links: LinksChoice,
-    /// Estimate the cycles of programs like those that have run: many times as fast. Says how far the estimates are off.
+    /// Simulate a sample of the programs and estimate the cycles of similar ones, many times as fast; the report
+    /// states the error
     #[arg(long)]
     fast: bool,
-    /// Tokens that are generated, at most those of the trace. All if left out.
+    /// Number of generated tokens, at most those of the trace [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     tokens: Option<u64>,
-    /// Positions for which caches have room. Those of the text if left out.
+    /// Number of positions for which the caches have room (1..=2^20) [default: the length of the text]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     positions: Option<u32>,
-    /// Cores that are modelled at the same time; changes nothing but the time that it takes. One for each processor if left out.
+    /// Number of cores to model in parallel (1..=64); affects only the time that the command takes [default: one per
+    /// processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: Option<u32>,
-    /// Tokens in a window of remapping.
+    /// Number of tokens in a remapping window (1..=255)
     #[arg(long, default_value_t = ndp_hermes::scheduler::WINDOW_TOKENS, value_parser = clap::value_parser!(u32).range(1..=255))]
     window: u32,
-    /// Tokens of the profile from which correlated neurons are sampled, at most.
+    /// Largest number of profile tokens from which to sample correlated neurons (1..=2^20)
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     table_tokens: u32,
-    /// Seed of the random placement.
+    /// Seed of the random placement
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Neurons on an SSD.

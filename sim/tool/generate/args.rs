@@ -13,7 +13,7 @@ use ndp_model::GenerateOptions;
 use ndp_sim::gemv::MergeFormat;
 use ndp_sim::system::{ActivitySource, GpuNumerics, LinkFault, Load, Neurons};
 
-/// Generate text with the layers of a language model computed by the core from DRAM, attention and caches included
+/// Generate text with a language model whose layers, including attention and caches, run on cores from DRAM
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
         ndp generate\n  \
@@ -27,8 +27,8 @@ use ndp_sim::system::{ActivitySource, GpuNumerics, LinkFault, Load, Neurons};
         ndp generate --config tiny --dimms 4 --tokens 8 --trace t.trace\n  \
         ndp place --trace t.trace --profile --system small --dimms 4 --gpu-percent 20 --method greedy --out placement.json\n  \
         ndp generate --config tiny --dimms 4 --tokens 8 --placement placement.json\n\n\
-        If prompt, seed and temperature are those of a stored golden (golden/generate/*.json) and there are no more \
-        tokens than it has, text and logits are compared with it.")]
+        If a stored golden (golden/generate/*.json) has the same prompt, seed and temperature and at least as many \
+        tokens, text and logits are compared with it.")]
 pub struct Args {
     /// Options on the command line.
     #[command(flatten)]
@@ -36,99 +36,103 @@ pub struct Args {
     /// Hardware.
     #[command(flatten)]
     pub unit: UnitArgs,
-    /// Text to continue [default: that of golden/generate/default.json]
+    /// Text to continue [default: the prompt in golden/generate/default.json]
     #[arg(long)]
     pub prompt: Option<String>,
-    /// Tokens to generate (bytes of golden/model, parts of words of models with a tokenizer.json); with the prompt at most the
-    /// model's positions
+    /// Number of tokens to generate (1 or more); a token is a byte for golden/model, a sub-word for models with a
+    /// tokenizer.json. Prompt and generated tokens must fit the model's positions
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub tokens: u32,
-    /// Directory with config.json, model.safetensors (one or in shards) and perhaps tokenizer.json: OPT, LLaMA, Mistral or Falcon
-    /// [default: golden/model]
+    /// Directory with config.json, model.safetensors (whole or in shards) and, for models with sub-words,
+    /// tokenizer.json: OPT, LLaMA, Mistral or Falcon [default: golden/model]
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// Sampling temperature, 0 (greedy) to 10, two decimals [default: that of golden/generate/default.json]
+    /// Sampling temperature, 0 (greedy) to 10, two decimals [default: the temperature in
+    /// golden/generate/default.json]
     #[arg(long, value_name = "T", value_parser = temperature_percent)]
     pub temperature: Option<u32>,
-    /// Seed of the sampler and of the stalls [default: that of golden/generate/default.json]
+    /// Seed of the sampler and the stalls [default: the seed in golden/generate/default.json]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Neurons that take part
+    /// Neurons that take part in the products
     #[arg(long, value_enum, default_value_t = Neurons::Active)]
     pub neurons: Neurons,
-    /// What the matrices of the layers are made of: FP16, or numbers of 8 or 4 bits of which 32 share a scale (docs/numerics.md)
+    /// Weight format: fp16, or int8 or int4 with a scale for every 32 weights (docs/numerics.md)
     #[arg(long, value_name = "FORMAT", default_value_t = WeightFormat::Fp16, value_parser = weight_format())]
     pub weights: WeightFormat,
-    /// DIMMs, each with a core, beside a GPU in software that computes the prompt, with the host's scheduler in the loop (1..=16).
-    /// Several numbers, policies or forms of partial results run all combinations and print one table [default: one DIMM without a
-    /// GPU, whose core computes everything]
+    /// Number of DIMMs with a core each (1..=16), next to a software GPU that computes the prompt, with the host's
+    /// scheduler in the loop. Several numbers, policies or formats of partial results run all combinations and print
+    /// one table [default: one DIMM without a GPU, whose core computes everything]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16))]
     pub dimms: Vec<u32>,
-    /// The machine around the DIMMs: small, hermes, hermes-3090, hermes-t4 or a path ending in .toml. The number of DIMMs is that
-    /// of --dimms, the GPU's memory follows from --gpu-percent
+    /// Machine around the DIMMs (GPU, bus, host): small, hermes, hermes-3090, hermes-t4 or a path ending in .toml.
+    /// --dimms sets its number of DIMMs, and --gpu-percent its GPU memory
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "small")]
     pub system: String,
-    /// With --dimms: what is done about placement: random, partition, token-adjustment, layer-adjustment, adjustment, hermes or all
+    /// With --dimms: scheduling policies, separated by commas: random, partition, token-adjustment, layer-adjustment,
+    /// adjustment, hermes or all
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
     #[arg(default_value = "hermes", requires = "dimms")]
     pub policy: Vec<PolicyChoice>,
     /// Where neurons are at first.
     #[command(flatten)]
     pub placement: PlacementArg,
-    /// With --dimms: from what it is known which neurons are computed
+    /// With --dimms: which neurons to compute
     #[arg(long, value_enum, default_value_t = ActivitySource::Causal, requires = "dimms")]
     pub activity: ActivitySource,
-    /// With --dimms --activity predicted: which predictor of the MLPs
+    /// With --dimms and --activity predicted: predictor of the active neurons of the MLPs
     #[arg(long, value_enum, default_value_t = PredictorChoice::Hermes, requires = "dimms")]
     pub predictor: PredictorChoice,
-    /// With --dimms: how the GPU adds
+    /// With --dimms: arithmetic of the GPU's sums
     #[arg(long, value_enum, default_value_t = GpuNumerics::Exact, requires = "dimms")]
     pub gpu_numerics: GpuNumerics,
-    /// With --dimms: in which form partial results go from device to device
+    /// With --dimms: formats of the partial results that devices exchange
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [MergeFormat::Exact], requires = "dimms")]
     pub merge: Vec<MergeFormat>,
-    /// With --dimms: whether the links between DIMMs are simulated (up to 8 DIMMs), or take bytes over their bandwidth
+    /// With --dimms: model of the DIMM-links: `rtl` simulates them (up to 8 DIMMs), `bandwidth` only counts bytes
+    /// over their bandwidth
     #[arg(long, value_enum, default_value_t = LinksChoice::Rtl, requires = "dimms")]
     pub links: LinksChoice,
-    /// With --dimms: whether the host writes the weights through the ports of the DIMMs, in simulated cycles, or the harness by backdoor
-    /// access, in none: for large models
+    /// With --dimms: how the weights reach the DRAM: `port` has the host write them through the ports of the DIMMs,
+    /// in simulated cycles; `backdoor` writes them directly in no cycles, for large models
     #[arg(long, value_enum, default_value_t = Load::Port, requires = "dimms")]
     pub load: Load,
-    /// With --dimms: bit error rate of all lanes of the links (0 to 0.001)
+    /// With --dimms: bit error rate of all link lanes (0 to 0.001)
     #[arg(long, value_name = "RATE", default_value_t = 0.0, requires = "dimms", value_parser = bit_error_rate)]
     pub ber: f64,
-    /// With --dimms: what happens to the link of a DIMM, in a cycle counted from the beginning: cut@CYCLE:DIMM=CYCLES (no lane works for a
-    /// while), burst@CYCLE:DIMM=CYCLES (noise on all lanes), dead-lane@CYCLE:DIMM=LANE or full@CYCLE:DIMM=CYCLES (the DIMM takes
-    /// nothing for a while, so that all queues are full)
+    /// With --dimms: fault of the link of a DIMM (repeatable); CYCLE counts from the start of the run.
+    /// cut@CYCLE:DIMM=CYCLES: no lane works for CYCLES. burst@CYCLE:DIMM=CYCLES: noise on all lanes for CYCLES.
+    /// dead-lane@CYCLE:DIMM=LANE: a lane fails. full@CYCLE:DIMM=CYCLES: the DIMM accepts nothing for CYCLES, so that
+    /// all queues fill
     #[arg(long = "fault", value_name = "KIND@CYCLE:DIMM=NUMBER", requires = "dimms")]
     pub faults: Vec<LinkFault>,
-    /// With --dimms: cores that are simulated at the same time; changes nothing but the time that it takes [default: one for each
-    /// processor]
+    /// With --dimms: number of cores to simulate in parallel (1..=64); affects only the time that the command takes
+    /// [default: one per processor]
     #[arg(long, value_name = "N", requires = "dimms", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: Option<u32>,
-    /// Write which neurons were active, in the profiled text and in this one: a trace for ndp evaluate
+    /// Write the active neurons of the profiled text and of this text to this file, as a trace for `ndp evaluate`
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// With --dimms: the DIMM of which --waves and --commands show something
+    /// With --dimms and --waves or --commands: number of the DIMM to record
     #[arg(long, value_name = "DIMM", default_value_t = 0, requires = "dimms")]
     pub shown_dimm: u32,
-    /// First program of the DIMM that --commands shows
+    /// With --commands: number of the first program of the DIMM to record
     #[arg(long, value_name = "PROGRAM", default_value_t = 0)]
     pub shown_program: u64,
-    /// With --dimms: how many percent of the neurons the GPU has room for
+    /// With --dimms: share of the neurons for which the GPU has memory, in percent (0..=100)
     #[arg(long, value_name = "PERCENT", default_value_t = 20, requires = "dimms",
         value_parser = clap::value_parser!(u32).range(0..=100))]
     pub gpu_percent: u32,
     /// Neurons on an SSD.
     #[command(flatten)]
     pub flash: FlashArgs,
-    /// Chart of where the time goes, as SVG
+    /// Write a chart of where the time goes, as SVG
     #[arg(long, value_name = "FILE.svg")]
     pub chart: Option<PathBuf>,
     /// Recordings.
     #[command(flatten)]
     pub records: RecordArgs,
-    /// Products that --commands shows
+    /// With --commands: number of products to record (1 or more)
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub timeline_products: u32,
 }

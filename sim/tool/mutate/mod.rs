@@ -27,39 +27,39 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use table::BLOCKS;
 
-/// Change the hardware at random, and count which changes the tests and proofs of a block find
+/// Mutate the hardware at random, and count the mutants that the tests and proofs of a block find
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     ndp verify mutate --block multiplier_unit --n 50\n  \
     ndp verify mutate --block fifo --block rank_intake --n 20 --seed 7\n  \
     ndp verify mutate --list\n\n\
-    The score is killed / (all - equivalent - waived). A mutant is killed by a testbench of the block that fails or comes to no end, or by a proof that \
-    is refuted. One that survives is compared with the original by a solver; what it cannot decide within the limit counts as a \
-    survivor. Verdicts stay in --dir while hardware, tests and tools are the same: a run that was stopped goes on. Exit code 1 if a \
-    score is below its bar: 95 % of blocks that compute, 90 % of those that control. Runs in the folder of the sources.")]
+    The score is killed / (all - equivalent - waived). A mutant is killed if a testbench of the block fails or does not terminate, or if a proof is \
+    refuted. A solver compares each surviving mutant with the original; a mutant that it cannot decide within the time limit counts as a \
+    survivor. --dir keeps the verdicts as long as hardware, tests and tools are the same, so an interrupted run resumes. The exit code is 1 \
+    if a score is below its bar: 95 % for blocks that compute, 90 % for blocks that control. Run the command in the folder of the sources.")]
 pub struct Args {
-    /// Block, a file of hdl/src/blocks; several are possible [default: all of --list]
+    /// Block, named by its file in hdl/src/blocks (repeatable) [default: all blocks of --list]
     #[arg(long = "block", value_name = "BLOCK")]
     blocks: Vec<String>,
-    /// Mutants of each block; all of them if there are fewer
+    /// Number of mutants to draw for each block (1 or more); all of them if the block has fewer
     #[arg(long, default_value_t = 30)]
     n: usize,
-    /// Which mutants
+    /// Seed that selects the mutants
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Configuration in which mutants are looked for [default: that of the block's tests]
+    /// Configuration in which to look for mutants [default: that of the block's tests]
     #[arg(long)]
     config: Option<String>,
-    /// Where verdicts are kept
+    /// Folder that keeps the verdicts
     #[arg(long, default_value = "target/mutants")]
     dir: PathBuf,
-    /// Survivors that are right, with reasons
+    /// List of accepted survivors, with reasons
     #[arg(long, value_name = "FILE.toml", default_value = "testbenches/waivers.toml")]
     waivers: PathBuf,
-    /// Limit of one run of a solver in seconds
+    /// Time limit of one solver run in seconds (2 or more)
     #[arg(long, default_value_t = 60)]
     timeout_s: u64,
-    /// Write the table as Markdown
+    /// Write the table to this file as Markdown
     #[arg(long, value_name = "FILE.md")]
     out: Option<PathBuf>,
     /// List the blocks with their tests and proofs

@@ -16,11 +16,13 @@ use ndp_librapim::offloading::{
 };
 use serde::Serialize;
 
-/// Dynamic batch offloading between an NPU and PIM memory (LibraPIM), over a grid of sequence lengths and batches
+/// Compute dynamic batch offloading between an NPU and PIM memory (LibraPIM), over a grid of sequence lengths and
+/// batches
 ///
-/// For each point: how many requests are offloaded in a middle layer and whether trying all numbers gives the same; the decode
-/// step in all modes, the idle time of both devices without (dex) and with offloading (dex+dbo), both utilisations. docs/offloading.md
-/// says how times are computed and what is assumed. Work in memory is measured on one channel of the device model, clock by clock.
+/// For each point, the report gives: the number of requests that are offloaded in a middle layer, and whether trying
+/// all numbers gives the same; the time of a decode step in all modes; the idle time of both devices without (dex)
+/// and with offloading (dex+dbo); and the utilisation of both. docs/offloading.md explains how times are computed,
+/// and the assumptions. Work in memory is measured on one channel of the device model, clock by clock.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp offload --llm llama3-70b\n  \
@@ -37,64 +39,69 @@ pub struct Args {
     /// Options on the command line.
     #[command(flatten)]
     given: Given,
-    /// Model: gpt3-175b, llama3-70b or another preset, or a path ending in .toml.
+    /// Model: gpt3-175b, llama3-70b or another preset, or a path ending in .toml
     #[arg(long, default_value = "gpt3-175b")]
     llm: String,
-    /// Tokens in K and V of each request, separated by commas.
+    /// Sequence lengths: tokens in K and V of each request, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = SEQUENCES)]
     sequences: Vec<u32>,
-    /// Requests of both groups together, separated by commas.
+    /// Batch sizes: requests of both groups together, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = BATCHES)]
     batches: Vec<u32>,
-    /// The memory's side of equation 1.
+    /// Memory time in equation 1 of LibraPIM, which balances NPU and memory
     #[arg(long, value_enum, default_value = "slot")]
     rule: Rule,
-    /// In dex+dbo, give the memory the FFN of so many requests of each group, in place of what algorithm 1 decides.
+    /// With mode dex+dbo: number of requests of each group whose FFN the memory computes, instead of the number that
+    /// algorithm 1 decides
     #[arg(long, value_name = "M")]
     offload_ffn: Option<u32>,
-    /// Throughput with so many of a bank's subarrays for weights and the rest for keys and values, separated by commas: what they hold limits batch and
-    /// MHA offload.
+    /// Print the throughput with this number of a bank's subarrays for weights and the rest for keys and values
+    /// (list, separated by commas); the capacity of each part limits the batch and MHA offload
     #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["energy", "step", "sample_times", "system", "energy_memory", "energy_npu"])]
     boundary: Vec<u32>,
-    /// What of K and V goes to a channel as a whole, in place of the hardware's kv_mapping.
+    /// Part of K and V that is stored whole in one channel [default: kv_mapping of --hardware]
     #[arg(long, value_enum)]
     kv_mapping: Option<KvMapping>,
-    /// K and V for every head, as algorithm 1 counts them, whatever the model shares.
+    /// Store K and V for every head, as algorithm 1 counts them, even if the model shares them among heads
     #[arg(long)]
     no_gqa: bool,
-    /// Print these systems, each compared with the first one, in place of the modes: npu-aim, attacc, neupims, dex, dbo, librapim or a mode; may be given several
-    /// times.
+    /// Print these systems instead of the modes, each compared with the first one (repeatable): npu-aim, attacc,
+    /// neupims, dex, dbo, librapim or a mode
     #[arg(long, value_enum, value_name = "SYSTEM", conflicts_with_all = ["step", "sample_times"])]
     system: Vec<Mode>,
-    /// Memory, as RTL and device model have it: preset (librapim, ...) or path of a TOML file.
+    /// Memory of the RTL and of the device model: preset (librapim, ...) or path of a TOML file
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
     memory: String,
-    /// Work in memory by the formulas of docs/offloading.md, in place of times measured on a channel.
+    /// Compute the time of work in memory with the formulas of docs/offloading.md instead of measuring it on a
+    /// channel
     #[arg(long)]
     formula: bool,
-    /// NPU, how the host uses the memory, and what holds back the baselines: preset (librapim, librapim-published, librapim-small-npu) or TOML
-    /// file with tables [npu], [pim] and [baselines].
+    /// NPU, how the host uses the memory, and the limits of the baselines: preset (librapim, librapim-published,
+    /// librapim-small-npu) or path of a TOML file with tables [npu], [pim] and [baselines]
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
     hardware: String,
-    /// Times of a layer on sliced banks of this model and memory, JSON as --sample-times writes it, in place of those measured or computed here.
+    /// Read the times of a layer on sliced banks from this JSON file, which --sample-times or `ndp bench pim --out`
+    /// wrote for this model and memory, instead of measuring or computing them
     #[arg(long, value_name = "FILE")]
     times: Option<PathBuf>,
-    /// Write the times of sliced banks at all sequences, and for 1 to the largest batch, as a table; nothing else is done.
+    /// Only write the times of sliced banks to this file as a table, for all sequences and for batches from 1 to the
+    /// largest
     #[arg(long, value_name = "FILE", conflicts_with_all = ["times", "rule", "offload_ffn", "step", "energy", "energy_memory", "energy_npu", "html"])]
     sample_times: Option<PathBuf>,
-    /// Write the events of one step, JSON; needs a single sequence and batch.
+    /// Write the events of one step to this file as JSON; needs a single sequence length and batch
     #[arg(long, value_name = "FILE")]
     step: Option<PathBuf>,
-    /// Mode of --step.
+    /// With --step: mode of the step
     #[arg(long, value_enum, default_value = "dex+dbo", requires = "step")]
     mode: Mode,
-    /// Print the energy of a step too: with and without offloading, or in the systems of --system; JSON has it always.
+    /// Print the energy of a step, with and without offloading, or in the systems of --system; JSON always contains
+    /// it
     #[arg(long)]
     energy: bool,
-    /// Constants of the memory's energy: hbm2-8gb or a path ending in .toml.
+    /// Energy constants of the memory: hbm2-8gb or a path ending in .toml
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hbm2-8gb")]
     energy_memory: String,
-    /// Constants of the NPU's energy: npu-65tflops or a path ending in .toml.
+    /// Energy constants of the NPU: npu-65tflops or a path ending in .toml
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "npu-65tflops")]
     energy_npu: String,
 }

@@ -14,32 +14,33 @@ use ndp_systems::figures::{
 use rows::Kept;
 use std::collections::BTreeMap;
 
-/// Compute every number that the papers' evaluations state, and say where and why ours differs
+/// Compute every number that the papers' evaluations state, and report where and why ours differs
 ///
-/// Each number is computed twice: with stated parameters alone, and with one set of assumptions for all figures of a paper. What differs by more
-/// than 15 % gets the assumption that would make it agree, or two numbers of the paper that exclude each other. Numbers that are computed are kept in
-/// the folder, so a run that was stopped goes on where it was.
+/// Each number is computed twice: with stated parameters only, and with one set of assumptions for all figures of a
+/// paper. For a number that differs by more than 15 %, the report gives either the assumption that would make it
+/// agree, or two numbers of the paper that exclude each other. The folder keeps the computed numbers, so an
+/// interrupted run resumes.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp figures --out figures\n  \
     ndp figures --paper hermes --figure 9 --out figures\n  \
     ndp figures --quick --out figures\n\n\
-    The folder gets PAPER.csv, an SVG for each chart, figures.html, PAPER.md and figures.json; rates and energy of the systems that are \
-    compared are in energy.csv and energy.md too.")]
+    The folder receives PAPER.csv, PAPER.md, an SVG for each chart, figures.html and figures.json; rates and energy of the systems that \
+    are compared are also in energy.csv and energy.md.")]
 pub struct Args {
-    /// Papers, separated by commas. All if left out.
+    /// Papers, separated by commas [default: all]
     #[arg(long, value_enum, value_name = "PAPER,...", value_delimiter = ',')]
     paper: Vec<Paper>,
-    /// Figures or tables, separated by commas: a number, or what the table has in its first column. All if left out.
+    /// Figures or tables, separated by commas: a number, or the first column of the table [default: all]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     figure: Vec<String>,
-    /// One number of each figure, and none that needs a trace.
+    /// Compute one number of each figure, and none that needs a trace
     #[arg(long)]
     quick: bool,
-    /// Folder for the files; made if it does not exist.
+    /// Folder for the files; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "figures")]
     out: PathBuf,
-    /// Compute everything again.
+    /// Compute all numbers again, even those that the folder keeps
     #[arg(long)]
     fresh: bool,
 }

@@ -43,32 +43,32 @@ pub fn mode_parser(modes: &[Mode]) -> impl TypedValueParser<Value = Mode> + use<
         .try_map(|name| Mode::from_str(&name, false))
 }
 
-/// What is behind the pins of a channel.
+/// Model of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelKind {
-    /// The RTL, every clock compared with the device model
+    /// The RTL, compared with the device model in every clock
     Rtl,
-    /// The device model alone, which is much faster
+    /// Only the device model, which is much faster
     Model,
 }
 
-/// Who gives the commands of a channel.
+/// Source of the commands of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum ControllerKind {
     /// The host's scheduler
     Software,
-    /// The controller in RTL, which is given requests
+    /// The controller in RTL, which receives requests from the host
     Rtl,
 }
 
-/// Whose signals are written.
+/// Block whose signals are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WaveBlock {
-    /// The channel's
+    /// The channel
     Channel,
-    /// Those of its controller in RTL
+    /// The channel's controller in RTL
     Controller,
 }
 
@@ -80,8 +80,8 @@ pub enum WaveBlock {
         ndp generate pim --html pim.html --timeline pim.json   (open pim.json in ui.perfetto.dev)\n  \
         ndp generate pim --hardware librapim --tokens 4,2   (an NPU that waits for weights)\n  \
         ndp generate pim --mode dex+dbo --offload-ffn 1 --offload-mha 1 --channels 4 --channel model\n\n\
-        Linear layers are the NPU's: their weights are read over the channels and compared. Attention is in the banks. \
-        In dex+dbo a scheduler moves FFNs to the banks, and attention to the NPU, step by step. Every output of the banks \
+        The NPU computes linear layers: it reads their weights over the channels, and the weights are compared. The banks compute \
+        attention. In dex+dbo, a scheduler moves FFNs to the banks and attention to the NPU, step by step. Every output of the banks \
         and every text is compared with software.")]
 pub struct Args {
     /// Options on the command line.
@@ -90,77 +90,82 @@ pub struct Args {
     /// Memory: preset (librapim-small, librapim, ...) or path of a TOML file
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim-small")]
     memory: String,
-    /// Channels of the memory in place of its own number: a power of two
+    /// Number of channels of the memory, a power of two [default: that of --memory]
     #[arg(long, value_name = "N")]
     channels: Option<u32>,
-    /// Mode; may be given several times, all of them by default
+    /// Mode (repeatable) [default: all modes]
     #[arg(long, value_parser = mode_parser(&MODES), value_name = "MODE")]
     mode: Vec<Mode>,
-    /// What is behind the pins of the channels
+    /// Model of the channels
     #[arg(long, value_enum, default_value_t = ChannelKind::Rtl)]
     channel: ChannelKind,
-    /// Who gives the channels their commands
+    /// Source of the channels' commands
     #[arg(long, value_enum, default_value_t = ControllerKind::Software)]
     controller: ControllerKind,
-    /// Text to continue; each one is a request
+    /// Text to continue (repeatable); each one is a request
     #[arg(long, default_values = ["A", "B", "C", "D", "E", "F", "G", "H"])]
     prompt: Vec<String>,
-    /// Tokens to generate; several numbers go to the prompts in turn, so that requests end at different times
+    /// Number of tokens to generate (1..=10000); the numbers of a list go to the prompts in turn, so that requests
+    /// end at different times
     #[arg(long, value_delimiter = ',', default_values_t = [3], value_parser = clap::value_parser!(u32).range(1..=10_000))]
     tokens: Vec<u32>,
-    /// Temperature of the sampler, 0 (most likely token) to 10
+    /// Sampling temperature, 0 (greedy) to 10, two decimals
     #[arg(long, value_name = "T", default_value = "0.5", value_parser = temperature_percent)]
     temperature: u32,
-    /// Seed of the sampler
+    /// Seed of the sampler for the first prompt; each further prompt adds 1
     #[arg(long, default_value_t = 4)]
     seed: u64,
-    /// Directory of an OPT model in FP16 with a vocabulary of bytes
+    /// Directory of an OPT model in FP16 with bytes as tokens [default: golden/model]
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// In dex+dbo, give the memory the FFN of so many requests of each group in each step, in place of what the scheduler decides
+    /// With --mode dex+dbo: number of requests of each group whose FFN the memory computes in each step, instead of
+    /// the number that the scheduler decides
     #[arg(long, value_name = "M")]
     offload_ffn: Option<u32>,
-    /// In dex+dbo, give the NPU the attention of so many requests of each group in each step, likewise
+    /// With --mode dex+dbo: number of requests of each group whose attention the NPU computes in each step, instead
+    /// of the number that the scheduler decides
     #[arg(long, value_name = "N")]
     offload_mha: Option<u32>,
-    /// In dex+dbo, the memory's side of equation 1
+    /// With --mode dex+dbo: memory time in equation 1 of LibraPIM, which balances NPU and memory
     #[arg(long, value_enum, default_value = "slot")]
     rule: Rule,
-    /// NPU: preset or TOML file with a table [npu]. The paper's, librapim, needs some hundred requests before its arrays are what it waits for; the
-    /// default is slow enough for eight
+    /// NPU: preset or path of a TOML file with a table [npu]. The paper's NPU (librapim) is limited by its arrays
+    /// only with some hundred requests; the default is slow enough for eight requests
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim-small-npu")]
     hardware: String,
-    /// Write a timeline for ui.perfetto.dev: a process for each mode, tracks for decisions, NPU, memory and channels
+    /// Write a timeline for ui.perfetto.dev to this file: a process for each mode, with tracks for decisions, NPU,
+    /// memory and channels
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
-    /// Write all commands of a range of clocks, channel by channel; for one mode
+    /// With a single mode: write all commands of a range of clocks to this file, channel by channel
     #[arg(long, value_name = "FILE")]
     commands: Option<PathBuf>,
-    /// First clock of --commands
+    /// With --commands: first clock to write
     #[arg(long, value_name = "CLOCK", default_value_t = 0, requires = "commands")]
     commands_from: u64,
-    /// Clock behind the last one of --commands
+    /// With --commands: first clock that is no longer written
     #[arg(long, value_name = "CLOCK", default_value_t = u64::MAX, requires = "commands")]
     commands_to: u64,
-    /// Write the signals of a channel, or of its controller, to this file; .fst or .vcd selects the format. For one mode, in RTL
+    /// With a single mode, in RTL: write the signals of a channel, or of its controller, to this file; .fst or .vcd
+    /// selects the format
     #[arg(long, value_name = "FILE")]
     waves: Option<PathBuf>,
-    /// What --waves shows
+    /// With --waves: block to show
     #[arg(long, value_enum, value_name = "BLOCK", default_value = "channel", requires = "waves")]
     wave_block: WaveBlock,
-    /// The channel of --waves
+    /// With --waves: number of the channel
     #[arg(long, value_name = "CHANNEL", default_value_t = 0, requires = "waves")]
     wave_channel: u32,
-    /// First clock of --waves
+    /// With --waves: first clock to write
     #[arg(long, value_name = "CLOCK", default_value_t = 0, requires = "waves", value_parser = clap::value_parser!(u64).range(0..=crate::args::MOST_CYCLES))]
     wave_start: u64,
-    /// Clock behind the last one of --waves
+    /// With --waves: first clock that is no longer written [default: the end of the run]
     #[arg(long, value_name = "CLOCK", requires = "waves", value_parser = clap::value_parser!(u64).range(0..=crate::args::MOST_CYCLES))]
     wave_stop: Option<u64>,
-    /// Print where the memory's energy goes, as --verbose does
+    /// Print where the memory's energy goes, as --verbose also does
     #[arg(long)]
     energy: bool,
-    /// Constants of the memory's energy: hbm2-8gb or a path ending in .toml
+    /// Energy constants of the memory: hbm2-8gb or a path ending in .toml
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hbm2-8gb")]
     energy_memory: String,
 }

@@ -8,7 +8,7 @@ use ndp_files::NameRule;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Who runs the points.
+/// Engine that runs the points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Engine {
     /// Threads of this process.

@@ -17,13 +17,14 @@ pub struct Args {
     /// Folder of the sweep
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// A metric that is better the smaller it is: COMMAND.METRIC, for all values of the command's options, or with some: 'product.cycles batch=1'
+    /// Metric to minimise (repeatable): COMMAND.METRIC, for all values of the command's options, or with some of
+    /// them: 'product.cycles batch=1'
     #[arg(long, value_name = "METRIC")]
     minimise: Vec<String>,
-    /// A metric that is better the larger it is
+    /// Metric to maximise (repeatable), in the form of --minimise
     #[arg(long, value_name = "METRIC")]
     maximise: Vec<String>,
-    /// A configuration that others are compared with; repeat the option for each key that tells it from the others
+    /// Reference configuration to compare the others with; repeat the option for each key that distinguishes it
     #[arg(long, value_name = "KEY=VALUE")]
     reference: Vec<String>,
 }

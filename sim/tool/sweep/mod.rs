@@ -24,7 +24,7 @@ use std::time::Instant;
 #[command(after_help = "Examples:\n  \
     ndp sweep run examples/sweep/fig16.toml --out target/fig16\n  \
     ndp sweep report target/fig16 --minimise product.cycles --html fig16.html\n\n\
-    docs/sweep.md describes the file. A run that was interrupted goes on where it was: only points without a result run.")]
+    docs/sweep.md describes the file. An interrupted run resumes: only points without a result run.")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -32,11 +32,11 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the points of a sweep that have no result yet, and writes results.jsonl, results.csv and results.parquet
+    /// Run the points of a sweep that have no result yet, and write results.jsonl, results.csv and results.parquet
     Run(Run),
-    /// Runs some points, by their numbers: what jobs of a cluster do
+    /// Run some points, selected by number, as cluster jobs do
     Points(Shown<Points>),
-    /// Shows the results: the points that no other dominates, and what each key changes
+    /// Report the results: the points that no other dominates, and the effect of each key
     Report(Shown<front::Args>),
 }
 
@@ -53,30 +53,30 @@ enum Command {
     [[commands]]                                # run on each configuration\n  \
     name = \"product\"\n  \
     run = \"gemv --rows 256 --cols 2048 --backend cycles\"\n  \
-    options.weights = [\"fp16\", \"int4\"]         # each value gives the metrics another name\n  \
+    options.weights = [\"fp16\", \"int4\"]         # a value is part of the names of the metrics\n  \
     metrics.cycles = \"/cycles\"                 # a path of `ndp schema gemv`\n\n\
-    A configuration dominates another if it is as good in all metrics that a report compares, and better in one. What varies \
-    under options is no configuration.")]
+    A configuration dominates another if it is at least as good in all metrics that a report compares, and better in at least one. \
+    Values of options do not make different configurations.")]
 struct Run {
-    /// The sweep (docs/sweep.md)
+    /// Description of the sweep (docs/sweep.md)
     #[arg(value_name = "SPACE.toml")]
     space: PathBuf,
-    /// Folder of points and results; results that are there are taken
+    /// Folder of points and results; existing results are reused
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Who runs the points
+    /// Engine that runs the points
     #[arg(long, value_enum, default_value = "local")]
     engine: Engine,
-    /// Points at the same time [default: the cores of this machine]
+    /// Number of points or jobs to run in parallel (1 or more) [default: number of cores of this machine]
     #[arg(long)]
     jobs: Option<usize>,
-    /// Points of a job of a cluster
+    /// Number of points in a cluster job (1 or more)
     #[arg(long, default_value_t = 1)]
     chunk: usize,
-    /// Run points again whose arguments a command refused: a file that it read may say something else now
+    /// Run the points again whose arguments a command refused, because a file that it reads may have changed
     #[arg(long)]
     again: bool,
-    /// Run no point: say how many there are, how many have a result, and which their command refuses
+    /// Run no point; print the number of points, how many have a result, and which ones their command refuses
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -91,7 +91,7 @@ struct Points {
     /// Folder of the sweep
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Numbers of points, as they stand in points.jsonl, from 0
+    /// Numbers of points: their lines in points.jsonl, counted from 0
     #[arg(required = true)]
     numbers: Vec<usize>,
 }

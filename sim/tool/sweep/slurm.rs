@@ -17,13 +17,13 @@ pub struct Options {
     /// Partition of the jobs
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
-    /// Account that is charged
+    /// Account to charge
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
-    /// Longest time of a job, as Slurm writes it: 30 (minutes), 2:00:00, 1-12 (days and hours)
+    /// Time limit of a job, in Slurm's form: 30 (minutes), 2:00:00, 1-12 (days and hours)
     #[arg(long, value_name = "TIME")]
     time: Option<String>,
-    /// Memory of a job, as Slurm writes it: 4G
+    /// Memory of a job, in Slurm's form: 4G
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
 }

@@ -15,15 +15,17 @@ const SSD: &str = "flash-m1";
 /// Neurons on an SSD.
 #[derive(clap::Args, Clone, Debug)]
 pub struct FlashArgs {
-    /// The DIMMs have slots for so many percent of the neurons of the MLPs, an SSD has all of them (docs/flash.md); at least for those that a
-    /// --placement with an SSD has in the DIMMs. Needs --activity oracle or predicted, and --policy random or partition
+    /// Percentage of the MLP neurons that have slots in the DIMMs, while an SSD holds all of them (1..=100,
+    /// docs/flash.md); slots for the neurons that a --placement with an SSD puts in the DIMMs always exist. Needs
+    /// --activity oracle or predicted, and --policy random or partition
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub flash_resident: Option<u32>,
-    /// With --flash-resident: neurons keep their slots that so many tokens have needed, the present one included
+    /// With --flash-resident: number of tokens for which a neuron keeps its slot after it was needed, that token
+    /// included
     #[arg(long, value_name = "TOKENS", default_value = "5", requires = "flash_resident")]
     pub flash_window: NonZeroU32,
-    /// With --flash-resident: the SSD: flash-m1, flash-linux, nvme-pcie4 or a path ending in .toml [default: that of the system, or
-    /// flash-m1]
+    /// With --flash-resident: SSD: flash-m1, flash-linux, nvme-pcie4 or a path ending in .toml [default: that of the
+    /// system, otherwise flash-m1]
     #[arg(long, value_name = "PRESET|FILE.toml", requires = "flash_resident")]
     pub ssd: Option<String>,
 }
@@ -47,13 +49,13 @@ impl FlashArgs {
     }
 }
 
-/// Whose live predictor.
+/// Live predictor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum PredictorChoice {
-    /// Hermes': states and parents
+    /// Hermes' predictor: states and parents
     Hermes,
-    /// Low-rank matrices, predictor.safetensors in the model's folder
+    /// Low-rank matrices, from predictor.safetensors in the model's folder
     LowRank,
 }
 
@@ -63,7 +65,7 @@ pub enum PredictorChoice {
 pub enum LinksChoice {
     /// Controllers, bridge and lanes, bit by bit
     Rtl,
-    /// Bytes over bandwidth; the host moves the data
+    /// Number of bytes over bandwidth; the host moves the data
     Bandwidth,
 }
 
@@ -99,8 +101,8 @@ const MOST_BYTES: u64 = 1 << 27;
 /// Where neurons are at first.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct PlacementArg {
-    /// Where neurons are at first, as `ndp place --out` writes it: under all policies but random, in place of what is computed from the
-    /// profile. It has to be for the model's sizes and this number of DIMMs, and to fit the GPU
+    /// Start from the placement in this file, as `ndp place --out` writes it, instead of one computed from the
+    /// profile; --policy random ignores it. It must match the model's sizes and the number of DIMMs, and fit the GPU
     #[arg(long, value_name = "FILE.json")]
     pub placement: Option<PathBuf>,
 }
