@@ -1,6 +1,6 @@
 //! Arguments that several subcommands share.
 //!
-//! clap checks what it can here; limits that depend on the configuration are checked where it is known.
+//! clap checks the limits that are constant. Limits that depend on the configuration are checked after it is loaded.
 
 use crate::energy::EnergyArgs;
 use crate::output::OutputArgs;
@@ -13,10 +13,10 @@ use ndp_sim::ffi::WaveOptions;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
 use ndp_sim::recordings::{write_text, write_timeline};
 
-/// Latest cycle that an argument may name: in ps still a number of 64 bits.
+/// Largest cycle that an argument may name: its time in ps fits in 64 bits.
 pub const MOST_CYCLES: u64 = 1 << 50;
 
-/// Which hardware, and how it is treated.
+/// Hardware, and options of its simulation.
 #[derive(Args, Debug)]
 pub struct UnitArgs {
     /// NDP core: preset (hermes, tiny, ...) or path of a TOML file; its model is built first and kept in NDP_CACHE
@@ -38,10 +38,10 @@ pub struct UnitArgs {
     /// With --waves: first core cycle to write
     #[arg(long, value_name = "CYCLE", default_value_t = 0, requires = "waves", value_parser = clap::value_parser!(u64).range(0..=MOST_CYCLES))]
     pub wave_start: u64,
-    /// With --waves: first core cycle that is no longer written [default: the end of the run]
+    /// With --waves: core cycle at which to stop, exclusive [default: the end of the run]
     #[arg(long, value_name = "CYCLE", requires = "waves", value_parser = clap::value_parser!(u64).range(0..=MOST_CYCLES))]
     pub wave_stop: Option<u64>,
-    /// Energy.
+    /// Energy constants.
     #[command(flatten)]
     pub energy: EnergyArgs,
     /// Flip one bit in the hardware, so that the check fails: weight:ROW:COL:BIT, key:ROW:COL:BIT or
@@ -64,7 +64,7 @@ impl UnitArgs {
         self.form.files(self.energy.files(files.optional("--waves", self.waves.as_ref())))
     }
 
-    /// Adds the files of recordings. Refuses constants of energy that nothing shows.
+    /// Adds the files of recordings. Refuses energy constants that no output shows.
     pub fn files_with(&self, records: &RecordArgs) -> Result<FileSet> {
         self.energy.check_effects(self.form.is_whole() || records.timeline.is_some())?;
         Ok(records.files(self.files()))
@@ -88,7 +88,7 @@ impl UnitArgs {
     }
 }
 
-/// Recordings as files.
+/// Files for recordings.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RecordArgs {
     /// Write DRAM commands, instructions and host requests to this file as text: one line per event, in order of time
@@ -104,7 +104,7 @@ impl RecordArgs {
         files.optional("--commands", self.commands.as_ref()).optional("--timeline", self.timeline.as_ref())
     }
 
-    /// The files have been checked with the other files of the run.
+    /// Creates the files, which were checked together with the other files of the run.
     pub fn create(&self) -> Result<Records> {
         let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
         Ok(Records { text: create(&self.commands)?, timeline: create(&self.timeline)? })
@@ -122,7 +122,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Writes and completes the files; the timeline shows power by the constants of `energy`.
+    /// Writes and completes the files. The timeline shows power computed with the constants of `energy`.
     pub fn write(self, recording: Option<&Recording>, energy: &EnergyArgs) -> Result<()> {
         let Some(recording) = recording else { return Ok(()) };
         if let Some(file) = self.text {

@@ -1,7 +1,7 @@
 //! `ndp bench`: the core on the row lengths of the paper's models, against its roofline.
 //!
-//! Each product is run and checked as by `ndp gemv`. Cycles are the same in every run; the simulation's speed is that
-//! of this machine.
+//! Each product is run and checked as by `ndp gemv`. Cycles are equal in every run. The simulation speed depends on
+//! the machine.
 
 use crate::args::{UnitArgs, check_weights, density, of_words, weight_format};
 use crate::breakdown::StallBreakdown;
@@ -64,7 +64,7 @@ pub struct Args {
     pub flip: Option<BitFlip>,
 }
 
-/// Keeps the longest matrix within the limits of `ndp gemv`.
+/// Most rows. Keeps the longest matrix within the limits of `ndp gemv`.
 const MAX_ROWS: u32 = 16384;
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ struct Row<'a> {
 
 /// Row lengths of OPT-6.7B and LLaMA-7B, the 13B models, OPT-30B, LLaMA-70B, OPT-66B, and the FFN of LLaMA-13B.
 const COLS: [u32; 6] = [4096, 5120, 7168, 8192, 9216, 13824];
-/// One bound by memory, one by arithmetic.
+/// One batch that memory limits, one that arithmetic limits.
 const BATCHES: [u32; 2] = [1, 4];
 
 pub fn run(args: &Shown<Args>) -> Result<Report> {
@@ -88,7 +88,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         return crate::speed::compare(&config, &args.config);
     }
     ensure!((1..=MAX_ROWS).contains(&args.rows), "rows = {} must be in 1..={MAX_ROWS}", args.rows);
-    // Requested products have to be possible; of the defaults those are taken that are possible in all modes.
+    // Requested products have to be possible. Only the defaults that are possible in all modes are used.
     let possible = |cols: u32, batch: u32| {
         let shape = GemvShape { rows: args.rows, cols, batch };
         args.modes.iter().all(|mode| crate::gemv::check(&shape, *mode, &config).is_ok())
@@ -201,7 +201,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "first_mismatches" "" {Data} Json: "the first wrong outputs" = summary.first_mismatches;
         "stalls" "" {Data} Json: "cycles of the multipliers' groups, as in ndp gemv" = stalls.figures().object();
     };
-    // Wrong products are not counted.
+    // The reason is left out if a product is wrong.
     let report = if wrong == 0 { report.reason(reason) } else { report };
     Ok(report
         .setting(format!("{}, backend {}, seed {}", config.name(), name(args.backend), args.seed))
@@ -211,7 +211,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         .data("tools", "versions of the tools", &Tools::new()))
 }
 
-/// One product as a call of `ndp gemv`.
+/// One product as arguments of `ndp gemv`.
 fn job(
     args: &Args,
     (mode, weights, density): (Mode, WeightFormat, f64),

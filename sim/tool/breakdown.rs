@@ -3,12 +3,12 @@
 use crate::prelude::*;
 use ndp_isa::Counters;
 
-/// Cycles of the ranks' groups between two readings of the counters. Every part has a counter of its own, and they add
-/// up to all cycles of all groups.
+/// Cycles of the ranks' groups between two readings of the counters. Every part has its own counter, and the parts
+/// add up to all cycles of all groups.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StallBreakdown {
     counters: Counters,
-    /// Each has a group, which waits outside of products and while sums are rounded.
+    /// Number of ranks. Each has a group, which waits outside of products and while sums are rounded.
     ranks: u32,
 }
 

@@ -16,7 +16,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("This tool", &["help"]),
 ];
 
-/// Headings of the help with their options. All other options are below Experiment.
+/// Headings of the help, with the options below them. All other options are below Experiment.
 const HEADINGS: [(&str, &str); 4] = [
     (
         "Input",
@@ -39,7 +39,7 @@ const HEADINGS: [(&str, &str); 4] = [
     ("Speed", "chunk engine fast form fresh jobs load quick threads time_limit timeout_s watchdog"),
 ];
 
-/// Adds headings to options that have none of their own.
+/// Adds headings to options that have none.
 fn with_headings(command: clap::Command) -> clap::Command {
     let named = |arg: clap::Arg| {
         let id = arg.get_id().as_str();
@@ -59,7 +59,7 @@ pub fn command() -> clap::Command {
         .mut_subcommand("rtl", |command| command.after_help(rtl))
 }
 
-/// Names of the release before, with their replacements.
+/// Command names of the previous release, with their replacements.
 const OLD: [(&str, [&str; 2]); 12] = [
     ("compare-runs", ["compare", "runs"]),
     ("pim", ["generate", "pim"]),
@@ -75,12 +75,12 @@ const OLD: [(&str, [&str; 2]); 12] = [
     ("coverage", ["verify", "coverage"]),
 ];
 
-/// The arguments of this process, with the new name of the command.
+/// Arguments of this process, with the new name of the command.
 pub fn arguments() -> Vec<OsString> {
     renamed(std::env::args_os().collect()).0
 }
 
-/// Replaces an old name of a command; also returns the old and the new name if there was one.
+/// Replaces an old command name. Also returns the old and the new name if there was one.
 pub fn renamed(mut arguments: Vec<OsString>) -> (Vec<OsString>, Option<(&'static str, String)>) {
     let first = (1..arguments.len()).find(|&index| {
         let is_value = arguments[index - 1] == "--form";
@@ -145,7 +145,7 @@ pub enum Command {
     Schema(Shown<crate::schema::Args>),
 }
 
-// A command that has other commands below it. The help is that of the arguments.
+// A command with subcommands. Its help text is the one of its arguments.
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Both<A: clap::Args, B: Subcommand> {
@@ -314,7 +314,7 @@ fn rtl(args: &ndp_hdl::emit::Args) -> Result<u8> {
     }
 }
 
-/// Options with a value for each prompt, which may repeat.
+/// Options with a value for each prompt, in which values may repeat.
 const FOR_EACH: [&str; 1] = ["tokens"];
 
 /// Refuses a repeated value in a list.
@@ -353,7 +353,7 @@ fn template() -> String {
             let about = match commands.find_subcommand(name) {
                 Some(command) => command.get_about().map(ToString::to_string).unwrap_or_default(),
                 None if *name == "help" => "Print this message or the help of a subcommand".to_owned(),
-                // Without the feature `rtl`.
+                // The command needs the feature `rtl`.
                 None => continue,
             };
             let below = commands.find_subcommand(name).into_iter().flat_map(clap::Command::get_subcommands);

@@ -20,7 +20,7 @@ pub const DEFAULT_SET: &str = "hermes";
     ndp compare --llm opt-66b --policies flexgen,deja-vu,hermes --prompt 64 --output 512 --assume stated --json")]
 pub struct Args {
     /// Model: a preset such as llama2-70b, or a path ending in .toml
-    // Missing with a subcommand.
+    // `None` with a subcommand.
     #[arg(long, required = true)]
     llm: Option<String>,
     /// Weight format: fp16, int8 or int4 [default: the format in the model's file, else fp16]
@@ -62,7 +62,7 @@ pub struct Args {
     energy_system: Option<String>,
 }
 
-/// The device that a token waits for longest, with the ns.
+/// Device for which a token waits longest, with the time in ns.
 fn longest(run: &Run) -> (&'static str, f64) {
     let waiting = Device::ALL.map(|device| (device.name(), run.token.ns_waiting_for(device)));
     waiting.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
@@ -79,7 +79,7 @@ fn times<'r>(parts: impl Iterator<Item = (Policy, &'r Run, &'static str, f64)>) 
     }
 }
 
-/// The fastest policy, its lead over the next, and what its token waits for.
+/// The fastest policy, its lead over the next one, and the device for which its token waits.
 fn answer(runs: &[(Policy, Run)]) -> (String, String) {
     let by_rate = runs.iter().map(|entry| (entry.1.tokens_per_second(), entry));
     let by_rate = by_rate.sorted_by(|(a, _), (b, _)| b.total_cmp(a)).collect_vec();

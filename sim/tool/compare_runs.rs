@@ -1,4 +1,4 @@
-//! `ndp compare runs`: two reports in JSON, number by number.
+//! `ndp compare runs`: compares two JSON reports number by number.
 
 use crate::output::OutputArgs;
 use crate::prelude::*;
@@ -29,7 +29,8 @@ pub struct Args {
     /// Report B
     #[arg(value_name = "B.json")]
     b: PathBuf,
-    /// List only numbers whose ratio differs from 1 by at least this percentage
+    /// List only numbers whose ratio, or its inverse if that is larger, exceeds 1 by at least this percentage (0 or
+    /// more)
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     least: f64,
     #[command(flatten)]
@@ -41,7 +42,7 @@ struct Pair {
     path: String,
     a: Number,
     b: Number,
-    /// B divided by A; `None` if only A is 0, or the signs differ.
+    /// B divided by A; `None` if A is 0 and B is not, or if the signs differ.
     ratio: Option<f64>,
 }
 
@@ -63,7 +64,7 @@ fn shown<'a>(pairs: impl Iterator<Item = &'a Pair>) -> Values {
     }
 }
 
-/// The number if it is whole; above 2^53 many whole numbers share an f64.
+/// The number if it is an integer; above 2^53, several integers share one f64.
 fn whole(number: &Number) -> Option<i128> {
     let whole = number.as_f64().filter(|value| value.fract() == 0.0 && value.abs() < 1e38);
     number.as_i128().or_else(|| whole.map(|value| value as i128))
@@ -77,14 +78,14 @@ fn are_equal(a: &Number, b: &Number) -> bool {
 struct Comparison {
     /// Number of equal values.
     equal: usize,
-    /// Number of differences below the listed ones.
+    /// Number of differences smaller than `--least`.
     close: usize,
     differ: Vec<Pair>,
-    /// Numbers that depend on the computer that simulated.
+    /// Numbers that depend on the computer that runs the simulation.
     host: Vec<Pair>,
-    /// Texts, flags and the like that differ: path, value of A, value of B.
+    /// Texts, flags and other values that differ and are not numbers: path, value of A, value of B.
     texts: Vec<(String, String, String)>,
-    /// Values of one report only: report and path.
+    /// Values that only one report has: report and path.
     only: Vec<(&'static str, String)>,
 }
 
@@ -172,7 +173,7 @@ fn flatten(path: String, value: &Value, leaves: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// Names of elements from the fewest of [`NAMES`] that tell them apart, if there are any.
+/// Names of elements, made from the fewest of [`NAMES`] that distinguish them; `None` if none do.
 fn names_of(elements: &[Value]) -> Option<Vec<String>> {
     let mut names = vec![String::new(); elements.len()];
     for field in NAMES {

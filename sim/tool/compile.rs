@@ -1,7 +1,7 @@
 //! `ndp model compile`: a model as the bytes in the DRAM of each DIMM and the programs of each core.
 //!
-//! The host's software runs with modelled cores and records its writes and programs. So the programs are those of
-//! `ndp generate` without links: the host carries data between DIMMs.
+//! The host software runs with modelled cores and records its writes and programs. The programs are therefore those
+//! of `ndp generate` without links: the host carries data between DIMMs.
 
 use crate::prelude::*;
 use ndp_hermes::scheduler::Policy;
@@ -12,7 +12,7 @@ use ndp_sim::system::{ImageMap, Setup, SystemBackend, SystemOptions};
 use serde::Serialize;
 use std::fs;
 
-/// Length of the text from which the placement takes frequencies.
+/// Number of tokens of the text that gives the placement its frequencies.
 const PROFILE_TOKENS: usize = 64;
 
 /// Write where the weights of a model lie in the DIMMs, and the programs that compute a token, for `ndp run` and
@@ -119,7 +119,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     .table("dimms", "DIMMs", rows))
 }
 
-/// The map, and the programs of each DIMM after its image.
+/// Returns the map, and for each DIMM the image followed by its programs.
 fn compile(args: &Args, config: &DesignConfig, model: &Model) -> Result<(ImageMap, Vec<Vec<LoggedProgram>>)> {
     let text = args.text.as_bytes();
     ensure!(!text.is_empty(), "--text \"\" has no tokens; at least one is needed");
@@ -129,7 +129,7 @@ fn compile(args: &Args, config: &DesignConfig, model: &Model) -> Result<(ImageMa
     let system = system.with_gpu_percent(&setup.shape, args.gpu_percent)?;
     let tokens = model.vocabulary.tokens(text)?.len();
     let places = setup.online(config, &system, Policy::Partition, (tokens, args.seed))?;
-    // Old results may stay: nothing is compared here.
+    // No results are compared here, so old ones may stay.
     let unit = GemvOptions {
         log_programs: true,
         audit: false,
@@ -143,7 +143,7 @@ fn compile(args: &Args, config: &DesignConfig, model: &Model) -> Result<(ImageMa
     Ok((image, backend.take_programs()))
 }
 
-/// Writes all files or, if an error shows up in time, none.
+/// Writes all files, or none if an error occurs before all are created.
 fn write(out: &Path, files: &[(String, String)]) -> Result<()> {
     let mut open = Vec::new();
     for (name, text) in files {

@@ -1,6 +1,6 @@
 //! `ndp run cycles`: cycles of a program, predicted without RTL.
 //!
-//! Nothing is simulated: the tests show that the model agrees with the hardware.
+//! Nothing is simulated. Tests show that the model agrees with the hardware.
 
 use crate::breakdown::StallBreakdown;
 use crate::prelude::*;
@@ -56,7 +56,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "program" "program" {Text} Json: "file of the program" = file.display().to_string();
     };
     let since = |cycle: u64| cycle - run.begin;
-    // Without the `nop`s that fill the last burst.
+    // Excludes the `nop`s that fill the last burst.
     let instructions = rows! { program.code.iter().zip(&run.instructions) => |(code, times)|
         "taken" "taken" {Count} Screen: "cycle in which the instruction leaves the queue" = since(times.taken);
         "started" "started" {Count} Screen: "cycle in which its part receives it; none for an instruction that needs no part" = times.started.map(since);
@@ -104,7 +104,7 @@ pub fn predict(config: &DesignConfig, program: &Program) -> Result<ProgramCycles
     Ok(run_program(&mut model, &program.words(), entries, &masks))
 }
 
-/// Elements that the program's `select`s find, on which times depend: the functional model computes everything before
+/// Elements that the program's `select`s find, on which times depend. The functional model computes everything before
 /// them. Nothing is computed for a program without a `select`.
 fn masks(config: &DesignConfig, program: &Program) -> Result<Vec<u32>> {
     let selects = |code: &Code| match code {
@@ -112,7 +112,7 @@ fn masks(config: &DesignConfig, program: &Program) -> Result<Vec<u32>> {
         Code::Word(word) => matches!(decode(*word, config), Ok(Instruction::Select { .. })),
     };
     let Some(last) = program.code.iter().rposition(selects) else { return Ok(Vec::new()) };
-    // After the last one no data are needed.
+    // No data are needed after the last select.
     let code = program.code[..=last].to_vec();
     let mut machine = Machine::new(config, SparseMemory::new())?;
     machine.run(&Program { code, ..program.clone() })?;
@@ -120,7 +120,7 @@ fn masks(config: &DesignConfig, program: &Program) -> Result<Vec<u32>> {
     known.ok_or_else(|| refusal!("a select finds unspecified elements: its cycles cannot be predicted"))
 }
 
-/// Data that the program's lists may be read from; other data do not change the cycles.
+/// Data from which the program's lists may be read. No other data change the cycles.
 fn lists(config: &DesignConfig, program: &Program) -> Result<SparseMemory> {
     let mut memory = SparseMemory::new();
     for data in &program.data {

@@ -9,7 +9,7 @@ use ndp_sim::system::{EnergyBreakdown, EnergyPart, LoneCore};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What energy is counted with.
+/// Constants from which energy is computed.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct EnergyArgs {
     /// Print where the energy goes; JSON always contains it
@@ -30,7 +30,7 @@ pub struct EnergyArgs {
 }
 
 impl EnergyArgs {
-    /// Refuses constants that nothing shows: `shown` says whether a form other than the text has the energy.
+    /// Refuses constants that no output shows. `shown`: whether a form other than the text contains the energy.
     pub fn check_effects(&self, shown: bool) -> Result<()> {
         let asked = self.asked().into_iter();
         let useless = ["dram", "core", "system"].into_iter().zip(asked).find(|(_, asked)| asked.is_some());
@@ -116,7 +116,7 @@ impl CoreEnergy {
         Ok(Self { figures, parts })
     }
 
-    /// Adds figures below `key` and a table of parts, on the screen if `asked`.
+    /// Adds figures below `key` and a table of parts, which is on the screen if `asked`.
     pub fn show(&self, report: Report, key: &'static str, asked: bool) -> Report {
         let level = if asked { Level::Screen } else { Level::Verbose };
         let title = ("energy_parts", "Energy of the programs by part");
@@ -129,7 +129,7 @@ impl CoreEnergy {
     }
 }
 
-/// Parts of a sum of energy that are not 0.
+/// The parts of a sum of energy that are not 0.
 fn sums(parts: impl Iterator<Item = (String, Energy)>, total: Energy) -> Values {
     rows! { parts.filter(|(_, energy)| energy.value > 0) => |(part, energy)|
         "part" "part" {Text} Screen: "part of DRAM or core" = part;

@@ -18,8 +18,8 @@ pub fn classes(classes: &BTreeMap<GemvClass, ProductFigures>) -> Values {
     }
 }
 
-/// By opcode; instructions of the activation unit share a counter and are one row. Parts of the core work in parallel,
-/// so the shares add up to more than 1.
+/// One row per opcode. Instructions of the activation unit share a counter and a row. Parts of the core work in
+/// parallel, so the shares add up to more than 1.
 pub fn instructions(sums: &ProgramSums) -> Values {
     let (activation, cycles) = (sums.activation, sums.phases.total());
     let opcodes = sums.opcodes.iter().map(|(opcode, figures)| (opcode.mnemonic(), *figures));

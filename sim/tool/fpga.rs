@@ -1,6 +1,6 @@
 //! `ndp synth fpga`: a block on an FPGA.
 //!
-//! The library computes every number; this file reads the environment and places files.
+//! The library computes every number. This file reads the environment and places files.
 
 use crate::prelude::*;
 use crate::synth::from_env;

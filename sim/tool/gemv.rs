@@ -1,4 +1,4 @@
-//! `ndp gemv`: one product, with random operands or with those of files.
+//! `ndp gemv`: one product, with operands from random data or from files.
 //!
 //! Checks the sizes, makes or reads the operands, runs the checking backend and reports.
 
@@ -79,12 +79,12 @@ pub struct Args {
 /// Most weights of a matrix: 512 MiB.
 const MAX_WEIGHTS: u64 = 1 << 28;
 
-/// A product that has run, with what a rerun needs.
+/// A product that has run, with the data for a rerun.
 pub struct Product {
     pub config: DesignConfig,
     pub shape: GemvShape,
     pub active_rows: u32,
-    /// Error of the quantised weights, if they are.
+    /// Quantisation error of the weights; `None` for FP16 weights.
     pub quantisation: Option<QuantisationError>,
     /// `None` if an output differed.
     pub run: Option<GemvRun>,
@@ -94,7 +94,7 @@ pub struct Product {
     pub backend: LoneCore,
 }
 
-/// Mismatches are left in the backend; other problems are errors.
+/// Mismatches stay in the backend; other problems are errors.
 pub fn simulate(args: &Args) -> Result<Product> {
     let Args { unit, mode, weights: format, density, seed, data, records, .. } = args;
     let mut files = unit.files_with(records)?.optional("--out", args.out.as_ref());
@@ -138,7 +138,7 @@ pub fn simulate(args: &Args) -> Result<Product> {
         quantisation = Some(QuantisationError::between(given.into_iter().zip(w.iter().copied())));
     }
     let quantised_rows: Vec<_> = quantised.iter().flat_map(|matrix| &matrix.rows).collect();
-    // Reference: the rows that take part, or for AXPY their transpose.
+    // Reference: the active rows, or their transpose for AXPY.
     let transposed: Vec<f16> = match mode {
         Mode::Dot => Vec::new(),
         Mode::Axpy => (0..cols).flat_map(|c| w.iter().skip(c).step_by(cols)).copied().collect(),
@@ -161,7 +161,7 @@ pub fn simulate(args: &Args) -> Result<Product> {
         vectors: &x,
     };
 
-    // Larger products are within a few per cent of the roofline.
+    // Large products are within a few percent of the roofline.
     let macs = op.rows() as f64 * op.cols() as f64 * op.batch() as f64;
     let cycles = macs / config.roofline_macs_per_cycle_of(*format, op.batch() as u32);
     let progress = Progress::watch(cycles as u64, "cycles", ndp_sim::progress::cycles);
@@ -297,13 +297,13 @@ pub fn run(args: &Args) -> Result<Report> {
         .data("tools", "versions of the tools", &Tools::new()))
 }
 
-/// Words of the buffer that the results of a DOT need at least, in two places of one word.
+/// Least number of buffer words for the results of a DOT: two places of one word.
 const RESULT_WORDS: u32 = 2;
 
-/// Checks the shape as far as the layout does not.
+/// Checks the limits of the shape that the layout does not check.
 pub fn check(shape: &GemvShape, mode: Mode, config: &DesignConfig) -> Result<()> {
     let gemv = config.gemv();
-    // One vector has to fit; further ones only need more passes. AXPY is tiled.
+    // One vector has to fit. Further vectors only need more passes, and AXPY is tiled.
     let cols = if mode == Mode::Dot { shape.cols } else { shape.cols.min(gemv.stripe_elems()) };
     GemvShape { batch: 1, cols, ..*shape }.check(gemv)?;
     if mode == Mode::Dot {
@@ -325,11 +325,11 @@ pub fn check(shape: &GemvShape, mode: Mode, config: &DesignConfig) -> Result<()>
     Ok(())
 }
 
-/// `density * rows` different rows, rounded up, in ascending order.
+/// Draws `density * rows` different rows, rounded up, in ascending order.
 fn draw_rows(rows: u32, density: f64, seed: u64) -> Vec<u32> {
     let count = ((f64::from(rows) * density).ceil() as usize).clamp(1, rows as usize);
     let mut random = SplitMix64::new(seed ^ 0x5eed_0f20_6275);
-    // The first `count` places of a shuffle.
+    // Shuffles only the first `count` places.
     let mut all: Vec<u32> = (0..rows).collect();
     for place in 0..count {
         let other = place + (random.next_u64() % (all.len() - place) as u64) as usize;

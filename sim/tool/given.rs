@@ -1,11 +1,13 @@
-//! Options on the command line, so that those without effect are refused even if they have a default.
+//! Names of the options on the command line, so that options without effect can be refused even if they have a
+//! default.
 
 use crate::prelude::*;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 use std::collections::BTreeSet;
 
-/// Fields with options on the command line. It has to be the first field, as clap takes earlier ones out before it.
+/// Fields whose options are on the command line. It has to be the first field: clap removes earlier fields from the
+/// matches before it.
 #[derive(Clone, Debug, Default)]
 pub struct Given(BTreeSet<String>);
 

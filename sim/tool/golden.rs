@@ -1,7 +1,7 @@
-//! The stored texts of `golden/generate`: defaults of the main job, and references for its result.
+//! The stored texts of `golden/generate`: defaults of `ndp generate`, and references for its result.
 //!
-//! The independent Python reference computed them. Files are searched below the current directory, then where the
-//! harness was built.
+//! The independent Python reference computed them. Files are searched below the current directory, then in the
+//! directory in which the harness was built.
 
 use crate::prelude::*;
 use ndp_config::WeightFormat;
@@ -65,7 +65,7 @@ pub fn read(path: &Path) -> Result<Golden> {
     serde_json::from_str(&text).with_context(|| format!("{} is not a stored text", path.display()))
 }
 
-/// A stored text for this model, weights, prompt, temperature and seed, with at least as many tokens.
+/// Finds a stored text with this model, weight format, prompt, temperature and seed, and at least as many tokens.
 pub fn find(
     (model, weights): (&str, WeightFormat),
     prompt: &str,
@@ -91,9 +91,9 @@ pub fn find(
     Ok(None)
 }
 
-/// `golden` has at least as many tokens.
+/// Compares a text with `golden`, which has at least as many tokens.
 pub fn compare(file: &Path, golden: &Golden, generation: &Generation) -> Comparison {
-    // The first token is drawn from the logits at the prompt's last position.
+    // The first token is sampled from the logits at the prompt's last position.
     let first = golden.prompt_tokens.len().saturating_sub(1);
     let digests = golden.logits_fnv1a64.iter().skip(first);
     let tokens_equal: Vec<bool> =

@@ -1,12 +1,12 @@
-//! Warnings about keys of a system's file that a command ignores: a user would take the result for their effect.
-//! Presets serve all commands, so their keys cause no warning.
+//! Warnings about keys of a system file that a command ignores. Otherwise a user would believe that they had an
+//! effect. Presets serve all commands, so their keys cause no warning.
 
 use crate::prelude::*;
 
 /// A section or a key, and the value that the command uses instead.
 pub type Ignored = (&'static str, &'static str);
 
-/// Keys that `compare` ignores, and `serve` on Hermes' machine.
+/// Keys that `compare` ignores; `serve` on Hermes' machine ignores them as well.
 pub const COMPARE: [Ignored; 5] = [
     ("bus.sync_us", "the assumption sync"),
     ("channel", "the bandwidth of bus and DIMMs"),
@@ -21,7 +21,7 @@ pub const COMPARE_LINKS: Ignored = ("dimms.link_gbps", "neurons that stay where 
 /// Section that `serve` ignores: it reports no prices.
 pub const SERVE: Ignored = ("price", "no price");
 
-/// Keys that `evaluate` and `generate` ignore: their host only predicts and moves neurons.
+/// Keys that `evaluate` and `generate` ignore: their host only predicts activity and moves neurons.
 #[cfg(feature = "rtl")]
 pub const HOST: [Ignored; 4] = [
     ("host.memory_gb", "a host that holds no weights"),

@@ -1,4 +1,4 @@
-//! `ndp layer`: one decoder layer in one decode step, with all of the DIMM's work in RTL.
+//! `ndp layer`: one decode step of one decoder layer, with all of the DIMM's work in RTL.
 //!
 //! Checks the sizes, runs the step on the checking backend and reports where its cycles go.
 
@@ -66,7 +66,7 @@ pub struct Args {
     /// Weight format: fp16, or int8 or int4 with a scale for every 32 weights (docs/numerics.md)
     #[arg(long, value_name = "FORMAT", default_value_t = WeightFormat::Fp16, value_parser = weight_format())]
     pub weights: WeightFormat,
-    /// Several DIMMs.
+    /// Options of several DIMMs.
     #[command(flatten)]
     pub scaling: ScalingArgs,
     /// Seed of the random data and the stalls
@@ -82,7 +82,7 @@ pub struct Args {
 
 /// Most weights of a matrix: 512 MiB.
 const MAX_WEIGHTS: u64 = 1 << 28;
-/// Longest context in tokens; the buffer holds less.
+/// Longest context in tokens. The buffer holds less.
 const MAX_CONTEXT: u32 = 16_384;
 
 fn model_folder(args: &Args) -> PathBuf {
@@ -159,7 +159,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> Result<Report
     let summary = Summary::new(&backend);
     let zeros = match result {
         Ok(output) => [output.sparsity.qkv_input.fraction(), output.sparsity.ffn_hidden.fraction()],
-        // Reported above; the figures so far are still of interest.
+        // The mismatches are reported above. The figures so far are still of interest.
         Err(_) if summary.mismatches > 0 => [0.0; 2],
         Err(error) => return Err(error).with_context(|| format!("seed {seed}, rerun: {}", made::rerun())),
     };
@@ -169,7 +169,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> Result<Report
         bail!("nothing in the layer holds the flipped bit");
     }
     let (cycles, model_cycles) = (summary.figures.cycles, backend.model_cycles());
-    // A run that a mismatch has cut short has no end to compare.
+    // A run that ended early at a mismatch has no final cycle to compare.
     let on_time = cycles == model_cycles || !agrees;
     let energy = CoreEnergy::new(&unit.energy, &mut backend)?;
     let sums = backend.sums();

@@ -1,6 +1,6 @@
-//! The tool `ndp`: everything except writing Verilog, which is `gen-rtl`'s.
+//! The tool `ndp`: everything except writing Verilog, which `gen-rtl` does.
 //!
-//! Each subcommand has a file or folder with its arguments; `cli` combines them. Without the cargo feature `rtl`
+//! Each subcommand has a file or folder with its arguments; `cli` combines them. Without the cargo feature `rtl`,
 //! commands that simulate RTL are missing, and neither Verilator nor libclang is needed.
 
 #[macro_use(bail, ensure, note, refusal, say)]
@@ -48,7 +48,7 @@ mod tools;
 mod trace;
 mod waivers;
 
-/// Commands that simulate RTL, under the same path.
+/// Commands that simulate RTL, with unchanged paths.
 #[cfg(feature = "rtl")]
 #[path = "."]
 mod rtl {
@@ -79,8 +79,8 @@ mod rtl {
 use rtl::*;
 use std::process::ExitCode;
 
-/// Runs the program. Exit codes: 0 if all results are as expected, 1 if one is not or the simulation failed, 2 if
-/// arguments or files are refused, 3 if something cannot be used or written.
+/// Runs the program. Exit codes: 0 if all results are as expected; 1 if one is not, or the simulation failed; 2 if
+/// arguments or files are refused; 3 if something cannot be used or written.
 pub fn main() -> ExitCode {
     let (arguments, renamed) = cli::renamed(std::env::args_os().collect());
     let job = |cli: cli::Cli| {
@@ -90,7 +90,7 @@ pub fn main() -> ExitCode {
         cli::check_lists()?;
         #[cfg(feature = "rtl")]
         if let Some(form) = cli.form {
-            // The variable holds for all commands, the option for this one.
+            // The variable applies to all commands, the option only to this one.
             ensure!(
                 cli.command.may_simulate() || std::env::var_os("NDP_FORM").is_some(),
                 "--form has no effect on a command that simulates no RTL; leave it out"
@@ -102,7 +102,7 @@ pub fn main() -> ExitCode {
     ndp_files::program(cli::command(), arguments, job, |error| ndp_files::exit_code(error, refuses))
 }
 
-/// Whether the cause of an error is a refusal by a library with errors of its own.
+/// Whether an error was caused by a refusal in a library with its own error types.
 fn refuses(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.is::<ndp_hdl::designs::BuildError>()
         || cause.is::<ndp_hdl_language::HdlError>()

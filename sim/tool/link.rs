@@ -1,7 +1,7 @@
-//! `ndp bench link`: payload rate and latency of a DIMM-link in RTL by bit error rate and size of messages.
+//! `ndp bench link`: payload rate and latency of a DIMM-link in RTL, by bit error rate and message size.
 //!
-//! Two Verilated ends on a cable with skewed lanes. Every beat is compared with the next one of its flow, and every
-//! flit with the protocol; the rate counts only payload, with start and end of the run.
+//! Two Verilated ends on a cable with skewed lanes. Every beat is compared with the next beat of its flow, and every
+//! flit is checked against the protocol. The rate counts only payload, from start to end of the run.
 
 use crate::prelude::*;
 use ndp_config::LinkConfig;
@@ -9,13 +9,14 @@ use ndp_files::Result;
 use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::Network;
 
-/// Least delay of a lane, and the spread over the lanes, in bits: what the receiver holds, less two words.
+/// Least delay of a lane, and the spread of delays over the lanes, in bits. The spread is the receiver's deskew
+/// capacity less two words.
 const LANE_DELAY: (u32, u32) = (12, (LinkConfig::DESKEW_WORDS - 2) * LinkConfig::LANE_BITS);
-/// Highest error rate, at which seven of eight flits are wrong.
+/// Highest bit error rate: seven of eight flits are wrong.
 const MOST_ERRORS: f64 = 5e-4;
 /// Cycles without a delivery after which a run fails.
 const PATIENCE: u64 = 60_000;
-/// Messages for the latency, each alone.
+/// Number of messages that measure the latency; each is sent on its own.
 const ALONE: u64 = 16;
 const BEAT_BYTES: u32 = 64;
 

@@ -1,4 +1,4 @@
-//! How a report was made, for its last section.
+//! The command that made a report, for the report's last section.
 
 pub fn provenance() -> Vec<(&'static str, String)> {
     let version = concat!("ndp ", env!("CARGO_PKG_VERSION")).to_owned();
@@ -10,8 +10,8 @@ pub fn rerun() -> String {
     command_line(crate::cli::arguments().iter().map(|arg| arg.to_string_lossy().into_owned()))
 }
 
-/// The arguments in shell syntax; the program's name without its folder. Forms of the report are left out, so that
-/// equal runs write equal pages.
+/// The arguments in shell syntax, with the program's name without its folder. Options for forms of the report are
+/// left out, so that equal runs write equal pages.
 pub fn command_line(args: impl Iterator<Item = String>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
     let quoted = |arg: String| {

@@ -27,7 +27,7 @@ pub struct Source {
     tensor: Option<String>,
 }
 
-/// A tensor can only be named after `.safetensors:`.
+/// Parses `FILE[:TENSOR]`. Only `.safetensors` may be followed by a tensor.
 pub fn source(text: &str) -> Result<Source, String> {
     let (path, tensor) = match text.split_once(".safetensors:") {
         Some((stem, tensor)) => (format!("{stem}.safetensors"), Some(tensor.to_owned())),
@@ -69,7 +69,7 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// The only tensor of a file needs no name.
+    /// Reads the operand. A file's only tensor needs no name.
     pub fn read(&self) -> Result<Numbers> {
         let context = || match &self.tensor {
             None => format!("cannot use {}", self.path.display()),
@@ -110,7 +110,7 @@ fn of_npy(bytes: &[u8]) -> Result<Numbers> {
     let (header, data) = npy_parts(bytes)?;
     check_npy_header(header)?;
     let header = NpyHeader::from_reader(bytes).map_err(|error| {
-        // The lines after the first show the header.
+        // Later lines show the header.
         let reason = error.to_string();
         refusal!("its header cannot be read: {}", reason.lines().next().unwrap_or_default())
     })?;
@@ -142,10 +142,10 @@ fn of_npy(bytes: &[u8]) -> Result<Numbers> {
     Ok(Numbers { rows, cols, values, rounded })
 }
 
-/// Bound on the header of a `.npy` file; NumPy's have 118 bytes. The library takes quadratic time for a long list.
+/// Bound on the header of a `.npy` file in bytes; NumPy writes 118. The library takes quadratic time for a long list.
 const MAX_NPY_HEADER: usize = 4096;
 
-/// Checks the form of a header: the library takes exponential time for nested brackets.
+/// Checks the form of a header, because the library takes exponential time for nested brackets.
 fn check_npy_header(header: &[u8]) -> Result<()> {
     ensure!(
         header.len() <= MAX_NPY_HEADER,
@@ -268,7 +268,7 @@ mod tests {
                 "its header takes 4294967295 bytes, but 8 bytes follow",
             ),
             (b"\x93NUMPY\x01\0\xff\xff{".to_vec(), "its header takes 65535 bytes, but 1 bytes follow"),
-            // Each bracket would double the time, which begins with seconds.
+            // Each further bracket would double the time, which is already seconds.
             (npy(&format!("({}", "[".repeat(60)), &[]), "its header has brackets within those of a list"),
             (npy("((2, 3), 4)", &[0; 24]), "its header has brackets within those of a list"),
             (npy("(2, 3 + 0)", &[0; 24]), "its header has the character '+', expected one like {'descr'"),

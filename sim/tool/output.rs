@@ -1,4 +1,4 @@
-//! Options for the forms of reports, and the one place that prints and writes them.
+//! Options for the forms of reports, and the only place that prints and writes reports.
 
 use crate::made;
 use anyhow::{Context, Result};
@@ -7,12 +7,12 @@ use ndp_report::{Report, Screen, Terminal, WIDTH};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes a whole file or nothing.
+/// Writes the whole file, or nothing.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     OutputFile::create(path)?.finish(|out| out.write_all(text.as_bytes()))
 }
 
-/// An optional output file, created before any work so that a bad path is refused early.
+/// An optional output file, created before the work starts so that a bad path is refused early.
 pub struct Asked(Option<OutputFile>);
 
 impl Asked {
@@ -48,7 +48,7 @@ pub struct OutputArgs {
     pub verbose: bool,
 }
 
-// The arguments of a command, and the forms of its report. The help is that of the arguments.
+// The arguments of a command, and the forms of its report. The help text is the one of the arguments.
 #[derive(clap::Args, Debug)]
 pub struct Shown<A: clap::Args> {
     #[command(flatten)]
@@ -76,7 +76,7 @@ impl OutputArgs {
         files.optional("--html", self.html.as_ref()).optional("--json", self.json_file())
     }
 
-    /// Whether JSON takes the place of the text.
+    /// Whether JSON replaces the text.
     pub fn prints_json(&self) -> bool {
         matches!(self.json, Some(None))
     }
@@ -85,8 +85,8 @@ impl OutputArgs {
         self.json.as_ref()?.as_ref()
     }
 
-    /// Runs a job, and shows its report. The files are created first, so that a long run does not fail at its end.
-    /// Returns the exit code: 1 if a check failed, else 0.
+    /// Runs a job and shows its report. The files are created first, so that a long run does not fail at its end.
+    /// Returns the exit code: 1 if a check failed, otherwise 0.
     pub fn show(&self, job: impl FnOnce() -> Result<Report>) -> Result<u8> {
         let html = Asked::create(self.html.as_ref())?;
         let json = Asked::create(self.json_file())?;
@@ -109,7 +109,7 @@ impl OutputArgs {
         if report.failed() && self.prints_json() {
             note!("{}", report.failure());
         }
-        // The result is shown even if a field is missing.
+        // Show the result even if a field is missing.
         report.check()?;
         Ok(report.failed().into())
     }

@@ -4,7 +4,7 @@ use crate::prelude::*;
 use ndp_report::Rows;
 use ndp_sim::system::{Phase, PhaseCycles};
 
-/// In the order of a layer, with cycles and shares (0 to 1); the cycles add up to all cycles.
+/// Phases in the order of a layer, with cycles and shares (0 to 1). The cycles add up to all cycles.
 fn rows(phases: &PhaseCycles) -> impl Iterator<Item = (Phase, u64, f64)> {
     let total = phases.total().max(1) as f64;
     phases.iter().map(move |(phase, cycles)| (phase, cycles, cycles as f64 / total))
@@ -31,7 +31,7 @@ pub fn write_chart(phases: &PhaseCycles, file: Asked, title: &str) -> Result<()>
     file.write(|| Ok(chart.draw()?))
 }
 
-/// One colour each for linear layers, attention, work between products, and work that no product hides.
+/// Colour of a phase: one each for linear layers, attention, work between products, and work that no product hides.
 fn colour(phase: Phase) -> usize {
     match phase {
         Phase::Qkv | Phase::Projection | Phase::Fc1 | Phase::Fc2 | Phase::Head => 0,

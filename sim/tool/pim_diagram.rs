@@ -1,4 +1,5 @@
-//! `ndp generate pim-diagram`: timing diagram of a channel that computes and is read, from the Verilated controller.
+//! `ndp generate pim-diagram`: timing diagram of a channel that is read while it computes, from the Verilated
+//! controller.
 
 use crate::pim::mode_parser;
 use crate::prelude::*;

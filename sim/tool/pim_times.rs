@@ -1,4 +1,4 @@
-//! `ndp bench pim`: times of work in memory by the formulas of `ndp offload`, on the device model and in RTL; and a
+//! `ndp bench pim`: times of work in memory from the formulas of `ndp offload`, on the device model and in RTL; and a
 //! table of times for `ndp offload --times`.
 
 use crate::prelude::*;
@@ -43,7 +43,7 @@ pub struct Args {
 
 const US: Unit = Unit::Real("us", 3);
 
-/// Time of a head in RTL, equal to the device model's; `None` unless asked for.
+/// Time of a head in RTL, which has to equal the time on the device model; `None` unless requested.
 #[cfg(feature = "rtl")]
 fn rtl_time(
     args: &Args,
@@ -116,7 +116,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let ffn = broadcasts(&times, &formula, libra);
     let requests: Vec<u32> = (1..=args.batch).collect();
     let table = TableFile::sample(&times, &requests, &args.sequences).of(&model, config.name());
-    // A table that cannot be read again is not written.
+    // Do not write a table that cannot be read again.
     MeasuredTimes::new(table.clone()).context("the measured times")?;
     file.finish(|out| serde_json::to_writer_pretty(out, &table).map_err(Into::into))?;
     let heads = Values::from(heads);
@@ -137,7 +137,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     .table("ffn", "An FFN of a layer whose weights are broadcast", ffn))
 }
 
-/// Time of the commands of a head if the memory takes one at a time, else 0.
+/// Time of the commands of a head if the memory accepts one at a time, otherwise 0.
 fn issue(config: &HbmConfig, hardware: &Hardware, model: &Model, context: u32) -> Picos {
     match config.command_set() {
         HbmCommandSet::LibraPim => Picos::ZERO,

@@ -1,6 +1,6 @@
 //! `ndp synth power`: power of the logic in windows of a run that wrote waves.
 //!
-//! Netlists come from `ndp synth --keep`; `ndp_synth::power` computes every number.
+//! `ndp synth --keep` writes the netlists; `ndp_synth::power` computes every number.
 
 use crate::prelude::*;
 use ndp_files::NameRule;
@@ -73,7 +73,7 @@ fn share(found: &WindowReport, power: &Energy) -> f64 {
 struct Part<'a> {
     found: &'a WindowReport,
     name: &'a str,
-    /// For a module: instances, and changes per net and cycle.
+    /// For a module: number of instances, and changes per net and cycle.
     counted: Option<(u64, f64)>,
     power: &'a Energy,
 }
@@ -197,7 +197,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         .data("run", "windows as the library reports them", &windows))
 }
 
-/// `NAME=START..STOP`, with `/COUNT:UNIT` if work is done.
+/// Parses `NAME=START..STOP`, optionally with `/COUNT:UNIT` for the work in the window.
 fn window(text: &str) -> Result<Window, String> {
     let form = || format!("'{text}' is not NAME=START..STOP or NAME=START..STOP/COUNT:UNIT");
     let (name, rest) = text.split_once('=').ok_or_else(form)?;

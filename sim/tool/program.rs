@@ -8,7 +8,7 @@ use ndp_isa::{Data, IsaError, Program};
 const MAX_BURSTS: u64 = 1 << 23;
 const MAX_TEXT: u64 = 256 << 20;
 
-/// Reads, assembles and checks a program; malformed instructions pass with `allow_malformed`.
+/// Reads, assembles and checks a program. `allow_malformed` accepts malformed instructions.
 pub fn assemble(file: &Path, config: &DesignConfig, allow_malformed: bool) -> Result<Program> {
     let path = file.display();
     let text =

@@ -1,6 +1,6 @@
 //! `ndp verify prove`: proofs of the hardware's properties.
 //!
-//! The library proves; this file runs it and shows the table.
+//! The library proves; this file calls it and shows the table.
 
 use crate::prelude::*;
 use crate::synth::prover;
@@ -122,7 +122,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     Ok(Report::checked("verify prove", failed == 0, verdict).table("proofs", "Proofs", rows))
 }
 
-/// Without times, which differ from machine to machine.
+/// Excludes times, which differ between machines.
 fn markdown(rows: &[Row]) -> String {
     let mut text =
         "| proof | the hardware | method | properties that each mutant breaks |\n| --- | --- | --- | --- |\n"

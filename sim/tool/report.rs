@@ -1,4 +1,4 @@
-//! Figures that both jobs report, in JSON and as text.
+//! Figures that several commands report, in JSON and as text.
 //!
 //! Wall-clock speed is the only figure that differs from run to run.
 
@@ -19,7 +19,7 @@ pub struct Summary {
     pub first_mismatches: Vec<Mismatch>,
     /// Number of broken timing rules.
     pub protocol_violations: u64,
-    /// Cycles of products, and wall-clock time with the driver but without the reference.
+    /// Cycles of products, and wall-clock time including the driver but not the reference.
     pub simulated: (u64, Duration),
 }
 
@@ -71,7 +71,7 @@ impl Summary {
         }
     }
 
-    /// Whether all outputs are right, with a sentence.
+    /// Returns whether all outputs are right, and a sentence that says so.
     pub fn verdict(&self) -> (bool, String) {
         let checked = grouped(self.figures.outputs_checked);
         let timing = match (self.backend, self.protocol_violations) {
@@ -90,7 +90,7 @@ impl Summary {
     }
 }
 
-/// A line for each of the first mismatches, and one for the rest of `all`.
+/// One line for each of the first mismatches, and one for the rest of `all`.
 pub fn listed<'m>(
     first: impl Iterator<Item = &'m Mismatch>,
     all: u64,

@@ -50,7 +50,7 @@ pub struct Args {
     pub records: RecordArgs,
 }
 
-/// Values in a line of a dump.
+/// Number of values in a line of a dump.
 const DUMP_COLUMNS: usize = 8;
 
 pub fn run(args: &Args) -> Result<Report> {
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<Report> {
     let options = CoreOptions { record: records.is_asked(), ..unit.options(*seed).core };
     let mut core = NdpCore::open(&config, &options)?;
     let records = records.create()?;
-    // Cycles of a select are known only if its operands are not results of an earlier program.
+    // The cycles of a select are known only if its operands are not results of an earlier program.
     let cycles = |program| predict(&config, program).map_or(0, |run| run.cycles);
     let predicted = programs.iter().map(cycles).sum::<u64>().max(1);
     let progress = Progress::watch(predicted, "cycles", ndp_sim::progress::cycles);
@@ -171,7 +171,7 @@ fn simulate(
     flip: Option<BitFlip>,
 ) -> Result<(Vec<ProgramCheck>, Counters)> {
     let mut machine = Machine::new(core.config(), SparseMemory::new())?;
-    // The first program that has such a place gets the deliberate error.
+    // The first program that has such a place receives the deliberate error.
     let mut flips =
         programs.iter().map(|program| flip.map(|flip| injected_bit(core.config(), program, flip)));
     let mut flips = match flips.clone().flatten().position(|bit| bit.is_ok()) {
@@ -198,7 +198,7 @@ fn simulate(
     Ok((checks, counters))
 }
 
-/// Sum over all programs; `None` without programs.
+/// Sum over all programs; `None` if there are none.
 fn total(checks: Vec<ProgramCheck>) -> Option<ProgramCheck> {
     checks.into_iter().reduce(|mut all, next| {
         let before = all.run;
@@ -217,8 +217,8 @@ fn total(checks: Vec<ProgramCheck>) -> Option<ProgramCheck> {
     })
 }
 
-/// Burst of the DIMM, element and bit to flip: in a weight of the first matrix with such a place, or in a result of the
-/// first stored block that has it (its element is the row).
+/// Burst of the DIMM, element, and bit to flip: in a weight of the first matrix that has such a place, or in a result
+/// of the first stored block that has it (the element is the row).
 fn injected_bit(config: &DesignConfig, program: &Program, flip: BitFlip) -> Result<(u64, u32, u32)> {
     match flip {
         BitFlip::Weight { row, col, bit } => {
@@ -280,12 +280,13 @@ fn notes(report: Report, check: &ProgramCheck, violation: Option<&str>, seed: u6
     notes.chain(violation.map(|rule| format!("VIOLATION {rule}; seed {seed}"))).fold(report, Report::note)
 }
 
-/// Number of refused instructions, and the first; with several programs the status does not say whose it is.
+/// Number of refused instructions, and the first one. With several programs, the status does not tell which program
+/// it belongs to.
 fn malformed(status: &Status, programs: &[Program], config: &DesignConfig) -> String {
     let only = if let [program] = programs { Some(program) } else { None };
     let first = only.and_then(|program| program.code.get(status.error_sequence as usize));
     let text = first.map_or_else(String::new, |code| {
-        // The one error that is not the instruction's own.
+        // The only error that the instruction itself does not cause.
         let full = "it was written while the queue was full".to_owned();
         let reason = code.check(config).err().map_or(full, |malformed| malformed.to_string());
         format!(" ({reason}): {code}")

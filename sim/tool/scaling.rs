@@ -1,4 +1,4 @@
-//! `ndp layer --dimms N[,N...]`: one decoder layer in one decode step on several DIMMs.
+//! `ndp layer --dimms N[,N...]`: one decode step of one decoder layer on several DIMMs.
 //!
 //! All neurons are on the DIMMs; the GPU computes the projection after attention.
 
@@ -17,7 +17,7 @@ use ndp_sim::layer::LayerStep;
 use ndp_sim::system::{ActivitySource, LinkOptions, Load, Ran, StaticPlaces, SystemBackend, SystemOptions};
 use std::time::Instant;
 
-/// Several DIMMs.
+/// Options of several DIMMs.
 #[derive(Args, Clone, Debug)]
 pub struct ScalingArgs {
     /// Number of DIMMs that share the layer (1..=8, up to 16 with --links bandwidth); a list makes a table
@@ -39,7 +39,8 @@ struct Row {
     dimms: u32,
     merge: MergeFormat,
     ran: Ran,
-    /// Cycles of the first row over these; `efficiency` is that over the number of DIMMs.
+    /// Cycles of the first row divided by the cycles of this row. `efficiency` is the speedup divided by the number
+    /// of DIMMs.
     speedup: f64,
     efficiency: f64,
     /// Wall-clock time of the simulation.
@@ -168,7 +169,7 @@ pub fn run(layer: &layer::Args, config: &DesignConfig, step: &LayerStep) -> Resu
         .data("tools", "versions of the tools", &Tools::new()))
 }
 
-/// The fastest row beside the slowest.
+/// Compares the fastest row with the slowest.
 fn answer(rows: &[Row]) -> String {
     let of = |row: &Row| {
         let several = rows.iter().any(|other| other.merge != row.merge);
@@ -192,7 +193,7 @@ fn answer(rows: &[Row]) -> String {
     )
 }
 
-/// One run, compared with the first, and the fractions of zeros.
+/// Runs one case. Returns its row, compared with the first row, and the fractions of zeros.
 fn one(
     layer: &layer::Args,
     (config, step): (&DesignConfig, &LayerStep),
@@ -227,7 +228,7 @@ fn one(
     }
     let zeros = match step.run(&mut backend) {
         Ok(output) => [output.sparsity.qkv_input.fraction(), output.sparsity.ffn_hidden.fraction()],
-        // Reported elsewhere; the figures so far are still of interest.
+        // The mismatches are reported elsewhere. The figures so far are still of interest.
         Err(_) if backend.figures().mismatches > 0 => [0.0; 2],
         Err(error) => return Err(error),
     };

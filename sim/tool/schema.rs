@@ -3,7 +3,7 @@
 use crate::prelude::*;
 use ndp_config::nearest;
 
-/// A section with a table per command, written by the tests of the tool.
+/// The page has a section with a table for each command; the tests of the tool write it.
 const PAGE: &str = include_str!("../../docs/generated/schema.md");
 
 /// List every path of a command's JSON with unit and meaning, in the form that `ndp sweep` accepts
@@ -29,7 +29,7 @@ fn sections() -> impl Iterator<Item = (&'static str, Vec<Row>)> {
     })
 }
 
-/// The command that these words begin with, and its paths.
+/// The command at the beginning of these words, and its paths.
 pub fn of_words(words: &[String]) -> Option<(&'static str, Vec<Row>)> {
     let begins = |name: &str| {
         let own: Vec<&str> = name.split(' ').collect();
@@ -38,7 +38,7 @@ pub fn of_words(words: &[String]) -> Option<(&'static str, Vec<Row>)> {
     sections().filter(|(name, _)| begins(name)).max_by_key(|(name, _)| name.len())
 }
 
-/// Whether a JSON pointer leads to a value of a path.
+/// Whether a JSON pointer names a value of a path.
 pub fn is_at([path, unit, _]: &Row, pointer: &str) -> bool {
     let is = |(own, part): (&str, &str)| match own.strip_prefix('{').and_then(|own| own.strip_suffix('}')) {
         Some(names) => names.split(',').any(|name| name == part),

@@ -1,8 +1,8 @@
 //! Speed of the simulation: `ndp bench --speed` and `--profile`.
 //!
-//! Runs native and Verilated models in turn. The runs are calls of this program, so that the host's side is part of the
-//! figures; models are built before anything is timed. The profile divides the time of each function of a native model
-//! among the modules that it computes.
+//! Runs native and Verilated models in turn. The runs are calls of this program, so that the host's part is included
+//! in the figures. Models are built before the timing starts. The profile divides the time of each function of a
+//! native model among the modules that the function computes.
 
 use crate::gemv;
 use crate::prelude::*;
@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const ONE_CORE: &str = "gemv --config CONFIG --rows 1 --cols 64";
-/// Name, arguments, and arguments of a small run that builds the models. `CONFIG` stands for the configuration.
+/// Name, arguments, and arguments of a small run that builds the models. `CONFIG` represents the configuration.
 const CASES: [(&str, &str, &str); 6] = [
     ("product", "gemv --config CONFIG --rows 2048 --cols 4096", ONE_CORE),
     ("product, batch 16", "gemv --config CONFIG --rows 512 --cols 4096 --batch 16", ONE_CORE),
@@ -32,10 +32,10 @@ const CASES: [(&str, &str, &str); 6] = [
     ),
 ];
 const IDLE_CYCLES: u64 = 200_000;
-/// Rounds, of which the fastest counts.
+/// Number of rounds; the fastest one counts.
 const ROUNDS: usize = 2;
 
-/// Calls this program; returns seconds, and simulated cycles with their seconds if it prints them.
+/// Calls this program. Returns the seconds, and the simulated cycles with their seconds if the program prints them.
 fn call(form: Form, arguments: &[String]) -> Result<(f64, Option<(u64, f64)>)> {
     let name = clap::ValueEnum::to_possible_value(&form).map(|value| value.get_name().to_owned());
     let began = Instant::now();
@@ -54,7 +54,7 @@ fn call(form: Form, arguments: &[String]) -> Result<(f64, Option<(u64, f64)>)> {
     Ok((simulated.map(|(_, seconds)| seconds).or(of_threads).unwrap_or(seconds), simulated))
 }
 
-/// Time of a core that does nothing.
+/// Time that an idle core takes.
 fn idle(config: &DesignConfig, form: Form) -> Result<Duration> {
     let mut model = Model::open(&rtl(config, "ndp_core")?, &OpenOptions { form, ..OpenOptions::default() })?;
     model.reset(8);
@@ -63,7 +63,8 @@ fn idle(config: &DesignConfig, form: Form) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// Simulated cycles, and seconds of the fastest round, native and Verilated. A small run builds the models first.
+/// Simulated cycles, and seconds of the fastest round with native and with Verilated models. A small run builds the
+/// models first.
 fn fastest(run: &[String], small: &[String]) -> Result<(Option<u64>, [f64; 2])> {
     const FORMS: [Form; 2] = [Form::Native, Form::Verilated];
     for form in FORMS {

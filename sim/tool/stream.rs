@@ -1,7 +1,7 @@
 //! Shows a text while it is generated, token by token.
 //!
-//! On a terminal with a progress bar the text is part of the bar and is printed when it is complete; else it goes to
-//! standard output as it comes. JSON mode only shows the bar.
+//! On a terminal with a progress bar, the text is part of the bar and is printed when it is complete. Otherwise it
+//! goes directly to standard output. With JSON, only the bar is shown.
 
 use crate::prelude::*;
 use ndp_model::{Continuation, Vocabulary};
@@ -46,7 +46,7 @@ impl TextStream {
         self.progress.show_text(&self.text);
     }
 
-    /// Ends the line, or prints the whole text if the bar has shown it; returns prompt and text.
+    /// Ends the line, or prints the whole text if the bar has shown it. Returns prompt and text.
     pub fn finish(mut self) -> String {
         let rest = self.continuation.finish();
         self.show(&rest);

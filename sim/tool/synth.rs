@@ -1,6 +1,6 @@
 //! `ndp synth`: area and delay of a block.
 //!
-//! The library computes every number; this file reads the environment, shows progress and places files.
+//! The library computes every number. This file reads the environment, shows progress and places files.
 
 use crate::prelude::*;
 use clap::ValueEnum;
@@ -232,7 +232,7 @@ fn report(synthesis: &Synthesis, path: &Path) -> Report {
     };
     let level = if rollup.rows.len() > SCREEN { Level::Verbose } else { Level::Screen };
     let columns = [MODULE, if library.is_some() { MAPPED } else { GENERIC }].concat();
-    // Without a library nothing is mapped: its zeros stay in JSON.
+    // Without a library, nothing is mapped, and only JSON contains the zeros.
     let is_mapped =
         |field: &Field| library.is_some() || field.key.contains("generic") || field.key == "memory_bits";
     let hidden = |field: &Field| if is_mapped(field) { *field } else { field.at(Level::Json) };
@@ -264,7 +264,7 @@ fn report(synthesis: &Synthesis, path: &Path) -> Report {
         .table_at(level, None, ("timing", "Timing (OpenSTA)"), slacks)
 }
 
-/// In the unit that leaves few digits.
+/// The area in a unit that needs few digits.
 fn area_of(um2: f64) -> String {
     if um2 < 1e4 { format!("{um2:.1} um2") } else { format!("{:.3} mm2", um2 / 1e6) }
 }
@@ -290,7 +290,7 @@ fn synthesise(args: &Shown<Args>) -> Result<(Synthesis, OutputFile)> {
         hierarchy = hierarchy.flattened();
     }
     let flow = flow(args)?;
-    // Before minutes of synthesis.
+    // Create the file before minutes of synthesis.
     let file = report_file(args, &config, &flow)?;
     let temporary = TemporaryFolder::create("synth-").context("no temporary directory")?;
     let folder = args.keep.as_deref().unwrap_or(temporary.path());
@@ -322,7 +322,7 @@ fn synthesise(args: &Shown<Args>) -> Result<(Synthesis, OutputFile)> {
     Ok((synthesis, file))
 }
 
-/// The file for the report, in a folder that is created; it may not be an input.
+/// The file for the report, in a folder that is created. It must not be an input.
 fn report_file(args: &Shown<Args>, config: &str, flow: &Flow) -> Result<OutputFile> {
     let library = flow.library.as_ref().map(|library| library.comb.name.as_str());
     if let (None, Some(library)) = (&args.report, library) {
@@ -353,7 +353,7 @@ fn kept(files: FileSet, args: &Args, folder: &Path) -> FileSet {
     entries.filter(|path| is_of_module(path)).fold(files, |files, path| files.output_folder("--keep", path))
 }
 
-/// Whether a folder is a module's: `m` and a number.
+/// Whether the folder belongs to a module: its name is `m` and a number.
 fn is_of_module(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let number = name.and_then(|name| name.strip_prefix('m'));
@@ -396,13 +396,13 @@ fn flow(args: &Args) -> Result<Flow> {
     })
 }
 
-/// The tools of proofs; `limit` holds for each run.
+/// The tools for proofs. `limit` applies to each run.
 pub fn prover(limit: Duration) -> Result<Prover> {
     let yosys = tools::yosys(from_env("YOSYS"), limit)?;
     Ok(Prover { abc: tools::abc(from_env("ABC"), &yosys, limit)?, yosys, limit })
 }
 
-/// A program in the environment; empty counts as unset.
+/// The program that an environment variable names. An empty variable counts as unset.
 pub fn from_env(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -434,7 +434,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The command of a report, with file names for paths and without options that change no number.
+/// The command that made a report, with file names instead of paths, and without options that change no number.
 fn command(args: &Args) -> String {
     let config =
         if args.config.ends_with(".toml") { file_name(Path::new(&args.config)) } else { args.config.clone() };

@@ -1,4 +1,4 @@
-//! Versions, and numbers in text.
+//! Versions, models and numbers in text.
 
 use anyhow::Context;
 use itertools::Itertools;
@@ -42,7 +42,7 @@ impl Tools {
     }
 }
 
-/// Loads a model, and prints which of its weights FP16 lacks.
+/// Loads a model, and prints how many of its weights FP16 cannot represent.
 pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
     let (model, Remarks { rounded, warnings }) = Model::load_with_remarks(dir).with_context(|| {
         format!(
@@ -73,13 +73,14 @@ pub fn read_json<T: DeserializeOwned>(path: &Path, limit: u64) -> anyhow::Result
     parsed.with_context(|| format!("cannot understand '{}'", path.display()))
 }
 
-/// The preset that a trace names, perhaps with an owner (`facebook/opt-6.7b`).
+/// The preset that a trace names, with or without an owner (`facebook/opt-6.7b`).
 pub fn traced_preset(header: &TraceHeader) -> Option<LlmShape> {
     let name = header.model.rsplit('/').next().unwrap_or_default();
     LlmShape::preset(name).ok()
 }
 
-/// An unknown name stands for an OPT of the trace's sizes with heads of 64 elements; the returned text says so.
+/// The model of a trace. An unknown name represents an OPT with the sizes of the trace and heads of 64 elements; the
+/// returned text says so.
 pub fn traced_model(header: &TraceHeader) -> anyhow::Result<(LlmShape, Option<String>)> {
     if let Some(model) = traced_preset(header) {
         return Ok((model, None));
@@ -106,7 +107,8 @@ pub fn traced_model(header: &TraceHeader) -> anyhow::Result<(LlmShape, Option<St
     Ok((shape, Some(assumed)))
 }
 
-/// Says that attention counts as dense, if the trace has none. `neurons` is their number in a layer.
+/// Prints that attention counts as dense if the trace has no attention. `neurons` is the number of its neurons in a
+/// layer.
 pub fn note_dense_attention(header: &TraceHeader, neurons: u32) {
     if header.attention == 0 {
         note!(
@@ -128,8 +130,8 @@ pub fn quantisation_text(weights: ndp_config::WeightFormat, error: &ndp_model::Q
     )
 }
 
-/// Redraws a visible bar while nothing is counted, in a thread if the operating system has one: `indicatif` panics
-/// without.
+/// Redraws a visible bar while the count does not change. Uses a thread if the operating system has one, because
+/// `indicatif` panics without.
 pub fn tick(bar: &indicatif::ProgressBar, interval: std::time::Duration) {
     if bar.is_hidden() {
         return;
@@ -144,7 +146,7 @@ pub fn tick(bar: &indicatif::ProgressBar, interval: std::time::Duration) {
     });
 }
 
-/// Runs of ascending numbers: first and last of each.
+/// Runs of consecutive numbers in an ascending list: first and last of each.
 pub fn runs(numbers: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, u32)> {
     let single = numbers.map(|number| (number, number));
     single.coalesce(|a, b| if a.1 + 1 == b.0 { Ok((a.0, b.1)) } else { Err((a, b)) })

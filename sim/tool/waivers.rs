@@ -1,4 +1,4 @@
-//! A file of permitted holes of coverage and surviving mutants, each with its reason.
+//! A file of accepted gaps in coverage and accepted surviving mutants, each with its reason.
 
 use crate::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -16,17 +16,17 @@ pub struct Waivers {
     pub mutant: Vec<Survivor>,
 }
 
-/// Lines or bits of a block. In patterns `*` is any text.
+/// Lines or bits of a block. In patterns, `*` matches any text.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hole {
     /// A file of `hdl/src/blocks`.
     pub block: String,
-    /// Pattern of signals whose bits do not change.
+    /// Pattern for signals whose bits do not change.
     pub signal: Option<String>,
     /// First and last bit; all bits if missing.
     pub bits: Option<[u32; 2]>,
-    /// Pattern of what a line sets, with the branch before it, such as `else count_q`.
+    /// Pattern for the signal that a line sets, preceded by the branch, such as `else count_q`.
     pub line: Option<String>,
     pub reason: String,
 }
@@ -36,7 +36,7 @@ pub struct Hole {
 pub struct Survivor {
     /// A file of `hdl/src/blocks`.
     pub block: String,
-    /// Pattern of the change in words.
+    /// Pattern for the change in words.
     pub change: String,
     pub reason: String,
 }
@@ -72,7 +72,7 @@ impl std::fmt::Display for Hole {
     }
 }
 
-/// Whether a text matches a pattern, in which `*` is any text.
+/// Whether a text matches a pattern, in which `*` matches any text.
 pub fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -1,4 +1,4 @@
-//! Enums whose variants have names.
+//! Enums with named variants.
 
 /// Declares an enum that lists its variants, with optional names.
 ///
@@ -22,7 +22,7 @@ macro_rules! named {
         $vis enum $type { $($(#[$of])* $variant),+ }
 
         impl $type {
-            /// In order of declaration.
+            /// All variants, in order of declaration.
             pub const ALL: [Self; [$(stringify!($variant)),+].len()] = [$(Self::$variant),+];
         }
     };
@@ -31,7 +31,7 @@ macro_rules! named {
         $vis enum $type { $($(#[$of])* $variant),+ }
 
         impl $type {
-            /// In order of declaration.
+            /// All variants, in order of declaration.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
             /// Name in files, on the command line and in reports.
@@ -39,7 +39,7 @@ macro_rules! named {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// The variant of that name.
+            /// Returns the variant with this name.
             pub fn named(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|one| one.name() == name)
             }

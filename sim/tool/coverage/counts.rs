@@ -1,21 +1,22 @@
-//! Counts of models, read from the files of `ndp_sim::ffi` and added up.
+//! Coverage counts of models, read from the files of `ndp_sim::ffi` and added up.
 
 use crate::prelude::*;
 use anyhow::{bail, ensure};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::read_to_string;
 
-/// A point of coverage. Designs of other configurations have the same points: a signal is known by its file and name.
+/// A coverage point. Designs of different configurations share points: file and name identify a signal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// A branch, by what its first line sets.
+    /// A branch, identified by the signal that its first line sets.
     Line(String),
     Bit(String, u32),
 }
 
 #[derive(Debug)]
 pub struct Point {
-    /// By direction of change, if Verilator tells directions apart: whether it occurred in any instance of any design.
+    /// For each direction of change, if Verilator distinguishes directions: whether it occurred in any instance of
+    /// any design.
     seen: BTreeMap<String, bool>,
     /// Module and line in the Verilog.
     pub verilog: String,
@@ -63,7 +64,7 @@ pub fn read(folder: &Path, points: &mut Points) -> Result<()> {
 struct Signal {
     block: String,
     place: String,
-    /// By bit, lowest first; empty for a memory.
+    /// Whether each bit is constant, lowest first; empty for a memory.
     constant: Vec<bool>,
 }
 
@@ -101,7 +102,7 @@ impl<'a> Design<'a> {
         let (kind, module) = page.split_once('/').with_context(|| format!("`{page}` names no module"))?;
         let found = match kind {
             "v_toggle" => self.bit(module, comment),
-            // Newer versions count the sides of conditional expressions too.
+            // Newer versions also count the sides of conditional expressions.
             "v_line" | "v_branch" if !comment.starts_with("cond") => self.line(module, comment, at),
             _ => None,
         };
@@ -120,7 +121,8 @@ impl<'a> Design<'a> {
         self.signals.get(&(module.to_owned(), name.to_owned()))
     }
 
-    /// `name` or `name[bit]`, perhaps with `:0->1`; none for memories, constants, and wires of the Verilog only.
+    /// Parses `name` or `name[bit]`, optionally with `:0->1`. `None` for memories, constants, and wires that only the
+    /// Verilog has.
     fn bit<'b>(&self, module: &str, comment: &'b str) -> Option<(&Signal, What, &'b str)> {
         let (bit, direction) = comment.split_once(':').unwrap_or((comment, ""));
         let (name, number) = match bit.split_once('[') {
@@ -132,7 +134,7 @@ impl<'a> Design<'a> {
         changes.then(|| (signal, What::Bit(name.to_owned(), number), direction))
     }
 
-    /// The branch that begins in a line, by what is set first after it.
+    /// The branch that begins in a line, identified by the first signal that is set after it.
     fn line(&self, module: &str, branch: &str, at: usize) -> Option<(&Signal, What, &'static str)> {
         let lines = self.lines.get(at.checked_sub(1)?..)?.iter();
         let (target, _) =

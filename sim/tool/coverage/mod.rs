@@ -1,6 +1,7 @@
 //! `ndp verify coverage`: which lines of the Verilog the testbenches reach, and which bits they change.
 //!
-//! Verilator's models in the testbenches count; here the counts are added up and compared with the waivers.
+//! Verilator's models in the testbenches do the counting. This module adds up the counts and compares them with the
+//! waivers.
 
 mod counts;
 
@@ -15,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Folder of the counts, as in `ndp_sim::ffi`, which the tool without RTL lacks.
+/// Variable with the folder of the counts, as in `ndp_sim::ffi`, which the tool without RTL lacks.
 const COVERAGE: &str = "NDP_COVERAGE";
-/// Least shares in percent, without what is waived.
+/// Least coverage in percent, without waived points.
 const LINE_BAR: f64 = 100.0;
 const TOGGLE_BAR: f64 = 90.0;
 
@@ -52,7 +53,7 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
-/// Points of one kind.
+/// Numbers of points of one kind.
 #[derive(Debug, Default, Serialize)]
 struct Share {
     covered: usize,
@@ -70,7 +71,7 @@ impl Share {
 /// A branch, or bits of a signal, without coverage.
 #[derive(Debug, Serialize)]
 struct Gap {
-    /// The branch with what it sets, or the signal.
+    /// The branch with the signal that it sets, or the signal.
     what: String,
     /// Bits of the signal; empty for a line or a signal of one bit.
     bits: Vec<u32>,

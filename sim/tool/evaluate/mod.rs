@@ -55,7 +55,7 @@ pub struct Args {
     /// all
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',', default_value = "all")]
     policy: Vec<PolicyChoice>,
-    /// Where neurons are at first.
+    /// Initial placement of the neurons.
     #[command(flatten)]
     placement: PlacementArg,
     /// Which neurons to compute
@@ -91,10 +91,10 @@ pub struct Args {
     /// Seed of the random placement
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Neurons on an SSD.
+    /// Options of an SSD below the DIMMs.
     #[command(flatten)]
     flash: FlashArgs,
-    /// Energy.
+    /// Energy constants.
     #[command(flatten)]
     energy: EnergyArgs,
 }
@@ -149,10 +149,10 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         placement: args.placement.load(&NeuronShape::of(&model), dimms, &args.flash)?,
         ..EvaluateOptions::default()
     };
-    // Before everything else, tables as well as JSON.
+    // Printed first, before tables as well as JSON.
     assumed.inspect(|assumed| note!("{assumed}"));
     let mut reader = reader.with_dense_attention(model.hidden());
-    // The trace has the text's length after its profile.
+    // The length of the text is known after the profile.
     let mut progress = None;
     let result = evaluate(&mut reader, &design, &model, &system, &options, |token, all| {
         progress.get_or_insert_with(|| Progress::new(all, "tokens")).set(token);

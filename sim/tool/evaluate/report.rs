@@ -84,7 +84,7 @@ fn answer(result: &Evaluation) -> (String, Option<String>) {
     (answer, time::reason(&first.time))
 }
 
-/// `with_energy` puts tables of energy on the screen.
+/// `with_energy`: whether tables of energy are on the screen.
 pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
     let Evaluation { policies, predictors, ablation, similarity, .. } = result;
     let (answer, reason) = answer(result);

@@ -30,7 +30,7 @@ use ndp_sim::system::{ActivitySource, GpuNumerics, LinkFault, Load, Neurons};
         If a stored golden (golden/generate/*.json) has the same prompt, seed and temperature and at least as many \
         tokens, text and logits are compared with it.")]
 pub struct Args {
-    /// Options on the command line.
+    /// Names of the options on the command line.
     #[command(flatten)]
     pub given: Given,
     /// Hardware.
@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
     #[arg(default_value = "hermes", requires = "dimms")]
     pub policy: Vec<PolicyChoice>,
-    /// Where neurons are at first.
+    /// Initial placement of the neurons.
     #[command(flatten)]
     pub placement: PlacementArg,
     /// With --dimms: which neurons to compute
@@ -123,7 +123,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 20, requires = "dimms",
         value_parser = clap::value_parser!(u32).range(0..=100))]
     pub gpu_percent: u32,
-    /// Neurons on an SSD.
+    /// Options of an SSD below the DIMMs.
     #[command(flatten)]
     pub flash: FlashArgs,
     /// Write a chart of where the time goes, as SVG
@@ -160,7 +160,7 @@ impl Args {
     }
 }
 
-/// The repository's own models: byte-level OPT, and LLaMA with sub-words.
+/// The repository's models: byte-level OPT, and LLaMA with sub-words.
 const OWN_MODELS: [&str; 2] = ["golden/model", "golden/model-llama"];
 
 pub struct Job {
@@ -168,7 +168,7 @@ pub struct Job {
     /// Number of tokens, temperature and seed.
     pub options: GenerateOptions,
     pub model: PathBuf,
-    /// Name in stored texts, for the repository's own models.
+    /// Name in stored texts, for the repository's models.
     pub stored_as: Option<&'static str>,
 }
 

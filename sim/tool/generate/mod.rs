@@ -1,4 +1,4 @@
-//! `ndp generate`: a text whose layers, attention and caches included, are computed by cores from DRAM.
+//! `ndp generate`: a text whose layers, including attention and caches, are computed by cores from DRAM.
 //! [`crate::system`] runs the text and reports.
 
 pub mod args;

@@ -9,12 +9,12 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// In names of tests that inject errors of their own: they test a bench, not the hardware.
+/// Part of the names of tests that inject their own errors: they test a bench, not the hardware.
 const INJECTING: &str = "_caught";
 
 pub enum Ran {
     Passed,
-    /// The name of the test, or how the program ended.
+    /// Name of the failed test, or how the program ended.
     Failed(String),
     TooLong,
 }
@@ -40,7 +40,7 @@ pub fn build() -> Result<PathBuf> {
     text.lines().find_map(executable).context("cargo names no program of the testbenches")
 }
 
-/// Runs the tests of `filters`, except those that inject errors, until one fails; their output goes to `log`.
+/// Runs the tests of `filters`, except those that inject errors, until one fails. `log` receives their output.
 pub fn run_testbenches(
     program: &Path,
     filters: &[&str],
@@ -51,7 +51,7 @@ pub fn run_testbenches(
     let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new(program);
     command.args(filters).args(["--skip", INJECTING]);
-    // Random series run as a whole, as in `make exhaustive`.
+    // Run random series completely, as `make exhaustive` does.
     command.env("NDP_WHOLE_SERIES", "1").envs(environment.iter().copied());
     command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
     let mut child =
@@ -61,7 +61,7 @@ pub fn run_testbenches(
         let ended = child.try_wait()?;
         let text = std::fs::read(log).with_context(|| format!("cannot read {}", log.display()))?;
         let text = String::from_utf8_lossy(&text);
-        // The name of the failing test is enough; `drop` ends the others.
+        // The name of the failing test is enough; `drop` terminates the other tests.
         let failed = text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
         if let Some(test) = failed {
             return Ok(Ran::Failed(test.to_owned()));

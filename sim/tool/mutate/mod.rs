@@ -1,7 +1,7 @@
 //! `ndp verify mutate`: which changes of the hardware the project's own tests and proofs find.
 //!
-//! A mutant is drawn from the description of a block and put into every model that a testbench opens; a testbench or
-//! proof of that block has to fail. A solver compares survivors with the original.
+//! A mutant is drawn from the description of a block and put into every model that a testbench opens. A testbench or
+//! proof of that block has to fail. A solver compares surviving mutants with the original.
 
 mod kill;
 mod table;
@@ -73,11 +73,11 @@ enum Fate {
     Killed,
     Refuted,
     Equivalent,
-    /// A run tells it from the original, but no test does.
+    /// A run distinguishes it from the original, but no test does.
     Survived,
     /// The solver did not finish.
     Undecided,
-    /// It may survive, for the reason in the row.
+    /// A waiver allows it to survive, for the reason in the row.
     Waived,
 }
 
@@ -91,7 +91,7 @@ struct Row {
     by: String,
 }
 
-/// A verdict with everything that it depends on.
+/// A verdict, with everything on which it depends.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     from: String,
@@ -195,7 +195,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     ))
 }
 
-/// The blocks of `names`, or all without names.
+/// The blocks with these names, or all blocks if there are no names.
 pub fn chosen(names: &[String]) -> Result<Vec<&'static Block>> {
     let find = |name: &String| {
         let known: Vec<&str> = BLOCKS.iter().map(|block| block.name).collect();
@@ -216,7 +216,7 @@ fn design(block: &Block, config: Option<&str>) -> Result<Design> {
     Ok(ndp_synth::source::design(if Path::new(&file).is_file() { &file } else { name }, top)?.1)
 }
 
-/// All mutants of the block's file, the `n` drawn ones first.
+/// All mutants of the block's file, starting with the `n` drawn ones.
 fn drawn(design: &Design, block: &Block, n: usize, seed: u64) -> Vec<Mutant> {
     let file = format!("/{}.rs", block.name);
     let mut mutants: Vec<Mutant> =
@@ -230,7 +230,7 @@ fn drawn(design: &Design, block: &Block, n: usize, seed: u64) -> Vec<Mutant> {
     mutants
 }
 
-/// Modules of a design with the mutant, and the change in words.
+/// Modules of a design that contain the mutant, and the change in words.
 fn found<'a>(design: &'a Design, mutant: &Mutant) -> (Vec<&'a Rc<Module>>, String) {
     let modules: Vec<_> = design.modules().iter().filter(|module| mutant.is_in(module)).collect();
     let words = modules.first().map(|module| mutant.words(module)).unwrap_or_default();
@@ -292,7 +292,7 @@ fn campaign(
     Ok(Campaign { block: *block, all: all.len(), score, rows })
 }
 
-/// The waivers of a block with these mutants.
+/// The waivers of a block that has these mutants.
 fn of_block<'a>(
     waivers: &'a [Survivor],
     block: &Block,
@@ -333,14 +333,14 @@ struct Bench<'a> {
     /// Program of the testbenches, from [`build`].
     program: &'a Path,
     folder: PathBuf,
-    /// Limit of a run of the tests, once their time without a mutant is known.
+    /// Time limit of a run of the tests; known after a run without a mutant.
     limit: Option<Duration>,
 }
 
-/// Limit of the tests without a mutant, which includes building the models.
+/// Time limit of the tests without a mutant, which includes building the models.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// File of the mutants, and the line of the active one, for `ndp_sim::ffi`.
+/// Variables with the file of the mutants and with the line of the active one, for `ndp_sim::ffi`.
 const MUTANTS: &str = "NDP_MUTANTS";
 const MUTANT: &str = "NDP_MUTANT";
 
@@ -364,7 +364,7 @@ impl Bench<'_> {
         if let Some(limit) = self.limit {
             return Ok(limit);
         }
-        // Twice: the first run builds the models.
+        // Run twice: the first run builds the models.
         let mut took = Duration::ZERO;
         for _ in 0..2 {
             let start = Instant::now();
@@ -411,7 +411,7 @@ impl Bench<'_> {
         Ok(None)
     }
 
-    /// Whether the mutant is equivalent in every module that has it.
+    /// Compares the mutant with the original in every module that has it.
     fn compared(&self, mutant: &Mutant, modules: &[&Rc<Module>]) -> Result<Fate> {
         let mut fate = Fate::Equivalent;
         for module in modules {
@@ -431,7 +431,7 @@ impl Bench<'_> {
     }
 }
 
-/// Survivors, with undecided ones.
+/// Survivors, including undecided mutants.
 fn survivors(campaign: &Campaign) -> impl Iterator<Item = (&Row, &'static str)> {
     campaign.rows.iter().filter_map(|row| match row.fate {
         Fate::Survived => Some((row, "")),
@@ -510,7 +510,7 @@ mod tests {
         assert_eq!(rows[0].by, "saves power");
         let refused = waive(&mut rows, &[&waiver("fifo", "next *")]).map_err(|e| e.to_string());
         assert_eq!(refused, Err("the waiver of `next *` waives a mutant that a test finds".to_owned()));
-        // Waived mutants have to exist, drawn or not.
+        // Waived mutants have to exist, even if they are not drawn.
         let idle = [waiver("fifo", "next d_q: c*")];
         let refused = of_block(&idle, block, || vec!["next d_q: b becomes 0".to_owned()]);
         let said = "the waiver of `next d_q: c*` waives nothing: there is no such mutant";

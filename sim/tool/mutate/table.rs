@@ -1,12 +1,12 @@
 //! Tests and proofs of each block.
 
-/// Required score of a block.
+/// Kind of a block, which determines its required score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// It computes: nearly every mutant has to be found.
+    /// A block that computes: nearly every mutant has to be found.
     Arithmetic,
-    /// It decides when and where.
+    /// A block that decides when and where.
     Control,
 }
 
@@ -32,7 +32,7 @@ pub struct Block {
     pub proofs: &'static [&'static str],
 }
 
-/// Kind and name, configuration and design, tests, and perhaps proofs.
+/// Fields: kind and name; configuration and design; tests; optional proofs.
 macro_rules! blocks {
     ($($kind:ident $name:literal $design:tt, $tests:expr $(, [$($proofs:literal),+])?;)+) => {
         &[$(Block { name: $name, kind: Kind::$kind, design: $design, tests: $tests, proofs: &[$($($proofs),+)?] }),+]
@@ -44,7 +44,7 @@ const AXI: &[&str] = &["axi::random_bursts", "axi::resets", "axi::streams_take"]
 /// Tests of a unit that depend on its operands' recoding.
 const RECODING: &[&str] =
     &["gemv_unit::every", "gemv_unit::nothing_is_left", "gemv_unit::an_infinite", "gemv_unit::stores_give"];
-/// Tests of a link, without the sweep of error rates, which takes longer than all others.
+/// Tests of a link, without the sweep of error rates, which takes longer than all other tests.
 const LINK: &[&str] = &[
     "dimm_link::a_",
     "dimm_link::bursts",
@@ -75,7 +75,8 @@ const CORE: &[&str] = &[
     "ndp_core::activations_are_counted",
     "select::",
 ];
-/// Tests of instructions: the issuer alone, effects of programs, and their times by the cycle model.
+/// Tests of instructions: of the issuer on its own, of the effects of programs, and of their times against the cycle
+/// model.
 const INSTRUCTIONS: &[&str] = &[
     "issue::",
     "cycle_model::random_programs_take",

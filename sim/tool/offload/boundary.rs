@@ -9,7 +9,7 @@ struct Point {
     room: Room,
     sequence: u32,
     asked: u32,
-    /// Batch for which there is room.
+    /// Largest batch up to `asked` that fits.
     batch: u32,
     modes: Vec<Throughput>,
 }
@@ -37,7 +37,7 @@ impl Throughput {
     }
 }
 
-/// All boundaries, lengths and batches. `step` plans one with that number of copies.
+/// Computes all boundaries, lengths and batches. `step` plans one step with the given number of copies.
 pub fn run(
     (model, memory): (&Model, &HbmConfig),
     step: impl Fn(u32, &Batch, Mode) -> Result<Step>,

@@ -36,7 +36,7 @@ use serde::Serialize;
     ndp offload --llm llama3-70b --sample-times times.json\n  \
     ndp offload --llm llama3-70b --times times.json")]
 pub struct Args {
-    /// Options on the command line.
+    /// Names of the options on the command line.
     #[command(flatten)]
     given: Given,
     /// Model: gpt3-175b, llama3-70b or another preset, or a path ending in .toml
@@ -114,7 +114,7 @@ impl Args {
         Ok(hardware)
     }
 
-    /// For ordinary and for sliced banks: from a table, measured, or computed.
+    /// Times for ordinary and for sliced banks: from a table, measured, or computed.
     fn times(&self, model: &Model, hardware: &Hardware, memory: &HbmConfig) -> Result<BothTimes> {
         let table = self.times.as_deref().map(|path| measured(path, model, memory)).transpose()?;
         let contexts = (!self.formula).then_some(&self.sequences);
@@ -126,7 +126,8 @@ impl Args {
 /// Times for ordinary and for sliced banks.
 pub type BothTimes = [Box<dyn DeviceTimes>; 2];
 
-/// Measured with contexts up to each of `measured`, or by formulas. `named` is the user's name of the hardware.
+/// Measures times with contexts up to each of `measured`, or computes them with formulas. `named` is the user's name
+/// of the hardware.
 pub fn memory_times(
     model: &Model,
     (hardware, named): (&Hardware, &str),
@@ -152,13 +153,13 @@ pub fn memory_times(
     Ok([Box::new(times.clone().with_slicing(false)), Box::new(times.with_slicing(true))])
 }
 
-/// Contexts in ascending order, each once.
+/// Contexts in ascending order, without duplicates.
 fn in_order(contexts: &[u32]) -> Result<Vec<u32>> {
     let mut contexts = contexts.to_vec();
     contexts.sort_unstable();
     contexts.dedup();
     for &context in &contexts {
-        // Contexts have the bounds of a batch.
+        // Contexts have the same bounds as a batch.
         Batch::uniform(1, context)?;
     }
     Ok(contexts)
@@ -225,7 +226,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         (None, true) => "formula",
         (None, false) => "device model",
     };
-    // A page shows the paper's systems if none is named.
+    // A page shows the paper's systems if the user names none.
     let page = args.form.html.is_some();
     let systems = if page { report::of_page(&args.system) } else { &args.system };
     Ok(report::report((&model, &hardware), &cells, systems, (times, args.energy))

@@ -1,4 +1,4 @@
-//! The report of a grid: the scheduler's decisions, and each point's step in each mode or system.
+//! The report of a grid: the scheduler's decisions, and the step of each point in each mode or system.
 
 use crate::prelude::*;
 use ndp_librapim::offloading::algorithm::{Choice, Decision};
@@ -11,7 +11,7 @@ use ndp_librapim::offloading::{
 const PAPER: [Mode; 6] = [Mode::Serial, Mode::AttAcc, Mode::NeuPims, Mode::Dex, Mode::Dbo, Mode::DexDbo];
 /// Modes of a report that compares no systems.
 const MODES: [Mode; 5] = [Mode::Serial, Mode::Pipelined, Mode::Dex, Mode::DexDbo, Mode::Shortest];
-/// Without and with offloading, relative to NeuPIMs.
+/// Modes without and with offloading, relative to NeuPIMs.
 const OFFLOADING: [Mode; 3] = [Mode::NeuPims, Mode::Dex, Mode::DexDbo];
 
 /// Offloaded requests in words: `m` of the FFN, `n` of attention.
@@ -47,7 +47,7 @@ const UTILISATIONS: &str =
 const ENERGIES: &str = "the paper, Fig. 22, for batch 128, LibraPIM over NeuPIMs: without offloading similar; with it more for short \
     sequences, less and less of it for longer ones, +20 % on average";
 
-/// Each point in each mode, beside the first mode.
+/// Pairs each point in each mode with the point in the first mode.
 fn steps<'c>(cells: &'c [Cell], modes: &'c [Mode]) -> impl Iterator<Item = Step<'c>> + Clone {
     let of = |cell: &'c Cell, mode: Mode| {
         Some(Step { cell, mode, own: cell.mode(mode)?, first: cell.mode(modes[0])? })
@@ -70,7 +70,7 @@ impl Step<'_> {
     }
 }
 
-/// By mode: number of steps, geometric and arithmetic mean of their speed relative to the first mode.
+/// For each mode: number of steps, geometric and arithmetic mean of their speed relative to the first mode.
 fn means<'c>(steps: impl Iterator<Item = Step<'c>>) -> Vec<(Mode, usize, f64, f64)> {
     let mut by_mode: Vec<(Mode, Vec<f64>)> = Vec::new();
     for step in steps {
@@ -113,7 +113,7 @@ fn joules<'c>(steps: impl Iterator<Item = Step<'c>>, name: fn(Mode) -> &'static 
     }
 }
 
-/// Compares `systems`, or modes if there are none; energies are on the screen if asked for.
+/// Compares `systems`, or the modes if `systems` is empty. Energies are on the screen if requested.
 pub fn report(
     (model, hardware): (&Model, &Hardware),
     cells: &[Cell],
@@ -195,7 +195,7 @@ pub fn report(
     if paper { report.note(ENERGIES) } else { report }
 }
 
-/// The named systems, else the paper's.
+/// The named systems, or the paper's if there are none.
 pub fn of_page(systems: &[Mode]) -> &[Mode] {
     if systems.is_empty() { &PAPER } else { systems }
 }

@@ -38,7 +38,7 @@ pub fn csv(bars: &[BarRow]) -> Result<String> {
     Ok(csv_of([head].into_iter().chain(bars.iter().map(record)))?)
 }
 
-/// Bars in a table for each paper.
+/// Bars as one table per paper.
 pub fn markdown(outcome: &Outcome) -> String {
     let mut text = format!(
         "# Energy of a token\n\nWritten by `ndp figures`; docs/papers.md says how times and energies are computed. {NOTE}\n"

@@ -1,4 +1,5 @@
-//! `ndp figures`: the numbers of the papers' evaluations beside those computed here, as CSV, SVG and one HTML page.
+//! `ndp figures`: the numbers of the papers' evaluations next to the numbers computed here, as CSV, SVG and one HTML
+//! page.
 
 mod energy;
 mod report;
@@ -45,7 +46,7 @@ pub struct Args {
     fresh: bool,
 }
 
-/// Whether a figure was asked for: `12` selects 12, 12a and 12b.
+/// Whether the user selected a figure: `12` selects 12, 12a and 12b.
 fn is_of(figure: &str, asked: &[String]) -> bool {
     let parts = || figure.split([' ', ',']).filter(|part| !part.is_empty());
     let number = |part: &str| part.trim_end_matches(|c: char| c.is_ascii_lowercase()).to_owned();
@@ -62,7 +63,7 @@ fn papers(args: &Args) -> Vec<Paper> {
     if args.paper.is_empty() { Paper::ALL.to_vec() } else { args.paper.clone() }
 }
 
-/// The bars to draw; in a quick run the first of each figure.
+/// The bars to draw; in a quick run, the first bar of each figure.
 fn bars(args: &Args) -> Vec<(Paper, Bar)> {
     let mut all: Vec<(Paper, Bar)> = papers(args)
         .into_iter()
@@ -75,7 +76,7 @@ fn bars(args: &Args) -> Vec<(Paper, Bar)> {
     all
 }
 
-/// A line of figures for each paper.
+/// The known figures, one line per paper.
 fn known(args: &Args) -> String {
     let of = |paper: Paper| {
         let figures = paper.items().iter().map(|item| item.figure).unique().join("; ");
@@ -124,13 +125,13 @@ fn traces(kept: &Kept) -> Result<Vec<(TraceSetting, TraceStudy)>> {
 pub struct Outcome {
     /// Rows of all papers, in the order of their figures.
     pub rows: Vec<Row>,
-    /// Study of Hermes' Fig. 13; empty unless it was asked for.
+    /// Study of Hermes' Fig. 13; empty unless the user selected the figure.
     pub sensitivity: Vec<Sensitivity>,
     pub energy: Vec<BarRow>,
 }
 
 impl Outcome {
-    /// Whether all of Hermes' Fig. 13 is there, to which the sensitivity belongs.
+    /// Whether all rows of Hermes' Fig. 13 exist; the sensitivity study needs them.
     fn has_study(&self) -> bool {
         let hermes = Paper::Hermes.name();
         let found =
@@ -151,7 +152,7 @@ impl Outcome {
     }
 }
 
-/// Adds numbers of earlier runs: the folder's files always show all of them.
+/// Adds numbers of earlier runs, because the files in the folder always show all numbers.
 fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
     let mut all = Outcome { rows: Vec::new(), sensitivity: asked.sensitivity.clone(), energy: Vec::new() };
     let designs = Designs::default();
@@ -164,7 +165,7 @@ fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
                 "{name}.csv is of another build, so figures.html leaves it out; ndp figures --paper {name} computes it anew"
             );
         }
-        // Energies are not kept: they take no time.
+        // Energies are not kept, because computing them takes no time.
         for bar in paper.bars() {
             let is_of = |row: &BarRow| {
                 (row.paper_name, row.figure) == (name, bar.figure)

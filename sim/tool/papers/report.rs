@@ -7,7 +7,7 @@ use ndp_report::{BarChart, significant};
 use ndp_systems::figures::{Row, Sensitivity};
 use ndp_systems::{Assumptions, Key};
 
-/// Largest ratio of numbers in one chart: smaller bars would be invisible.
+/// Largest ratio of the numbers in one chart; smaller bars would be invisible.
 const SPREAD: f64 = 30.0;
 
 const SCREEN: usize = 20;
@@ -46,7 +46,7 @@ fields! { SENSITIVITY
     "imbalance" "most loaded DIMM" {Digits} Screen: "load of the most loaded DIMM over the mean, with the offline placement";
 }
 
-/// Assumptions that have a reason in the papers' sets.
+/// Assumptions for which the papers' sets give a reason.
 fn assumed<'p>(papers: impl Iterator<Item = &'p &'static str>) -> Result<Values> {
     let sets = papers.map(|paper| Ok((paper, Assumptions::preset(paper)?))).collect::<Result<Vec<_>>>()?;
     let keys = sets.iter().flat_map(|(paper, set)| {
@@ -63,7 +63,7 @@ fn assumed<'p>(papers: impl Iterator<Item = &'p &'static str>) -> Result<Values>
     })
 }
 
-/// Rows of a figure in groups that one axis serves.
+/// Rows of a figure, grouped so that one axis fits each group.
 fn groups<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     let size = |row: &Row| row.paper.max(row.fitted).max(row.stated).max(f64::MIN_POSITIVE);
@@ -97,7 +97,7 @@ fn file_name(paper: &str, figure: &str, index: usize) -> String {
     format!("{paper}-{words}-{}.svg", index + 1)
 }
 
-/// For each chart the section, the name of its file, and the picture.
+/// Section, file name and picture of each chart.
 pub fn charts(outcome: &Outcome) -> Result<Vec<(String, String, String)>> {
     let mut charts = Vec::new();
     for (paper, rows) in outcome.by_paper() {

@@ -1,4 +1,4 @@
-//! Rows of the table: kept between runs, as CSV, as Markdown.
+//! Rows of the table: kept between runs, as CSV, and as Markdown.
 
 use crate::prelude::*;
 use ndp_report::{csv_of, significant as number};
@@ -14,7 +14,7 @@ const MAX_PROGRAM: u64 = 1 << 30;
 
 const MAX_KEPT: u64 = 1 << 20;
 
-/// Results of earlier runs: a file per number, named by the number and by the program with all its parameters.
+/// Results of earlier runs. Each number has a file, named by the number and by the program with all its parameters.
 pub struct Kept {
     folder: PathBuf,
     program: u64,
@@ -31,7 +31,7 @@ fn program() -> Result<u64> {
 }
 
 impl Kept {
-    /// Opens a folder; with `fresh` nothing is taken from it.
+    /// Opens a folder. With `fresh`, results of earlier runs are ignored.
     pub fn open(out: &Path, fresh: bool) -> Result<Self> {
         let folder = out.join("kept");
         std::fs::create_dir_all(&folder)
@@ -45,7 +45,8 @@ impl Kept {
         self.folder.join(format!("{:016x}.json", hasher.finish()))
     }
 
-    /// Numbers that this program has kept, in this run or earlier.
+    /// The kept value of a name, from this run or an earlier run of the same program; `None` if it is missing or
+    /// damaged.
     pub fn left<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         let text = ndp_files::read_text(&self.path(name), MAX_KEPT).ok()?;
         let (value, sum) = text.trim_end().rsplit_once('\n')?;
@@ -56,7 +57,7 @@ impl Kept {
         if self.fresh { None } else { self.left(name) }
     }
 
-    /// The kept value of a name, or one computed now. A damaged file is ignored.
+    /// Returns the kept value of a name, or computes it now. A damaged file is ignored.
     pub fn value<T: Serialize + DeserializeOwned>(
         &self,
         name: &str,
@@ -89,7 +90,7 @@ impl Kept {
     }
 }
 
-/// SHA-256 of a number's name and text: a file that somebody has changed is ignored.
+/// SHA-256 of a number's name and text, so that a file that somebody has changed is ignored.
 fn checksum(name: &str, text: &str) -> String {
     Sha256::digest(format!("{name}\n{text}")).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Energy of the memory after the writing of the weights, by channel and bank, command, part, and operation.
+//! Energy of the memory after the weights are written, by channel and bank, command, part, and operation.
 
 use super::Ran;
 use crate::prelude::*;
@@ -21,9 +21,9 @@ pub enum Operation {
     AttentionOnNpu,
     /// Inputs, MACs and results of FFNs in the banks.
     Ffn,
-    /// Weights that the NPU reads, even if the banks get them on the way.
+    /// Weights that the NPU reads, even if the banks receive them as well.
     Weights,
-    /// Keys and values that are moved.
+    /// Keys and values that move.
     Moving,
     /// REF, and clocks.
     RefreshAndStandby,
@@ -68,7 +68,7 @@ pub struct PimEnergy {
     pub memory: String,
     pub total: Energy,
     pub per_token: Energy,
-    /// Writing of the weights, not in the rest.
+    /// Energy of writing the weights, which the other figures exclude.
     pub loading: Energy,
     pub parts: HbmEnergy,
     pub commands: ByHbmEvent<Energy>,
@@ -112,7 +112,7 @@ impl PimEnergy {
     }
 }
 
-/// Counts by operation; their sum is `all`.
+/// Counts by operation, which add up to `all`.
 fn operations(ran: &Ran, all: &HbmCounts) -> BTreeMap<Operation, HbmCounts> {
     let mut operations: BTreeMap<Operation, HbmCounts> = BTreeMap::new();
     let mut given = HbmCounts::default();
@@ -122,7 +122,7 @@ fn operations(ran: &Ran, all: &HbmCounts) -> BTreeMap<Operation, HbmCounts> {
         let mut commands = span.commands;
         let operation = Operation::of(event.device, event.work);
         if operation == Operation::Weights {
-            // In joined banks all share the host's path: writes on it are new keys and values.
+            // In joined banks, all operations share the host's path. Writes on it are new keys and values.
             let writes = Commands { write: std::mem::take(&mut commands.write), ..Commands::default() };
             *operations.entry(Operation::Attention).or_default() += counts(&writes);
         }
@@ -143,7 +143,7 @@ fn operations(ran: &Ran, all: &HbmCounts) -> BTreeMap<Operation, HbmCounts> {
 }
 
 fn counts(commands: &Commands) -> HbmCounts {
-    // The rows that they close pay for precharges.
+    // Precharges are part of the energy of the rows that they close.
     let Commands { activate: _, precharge: _, rows, read, share, write, load, mac, result, sum } = *commands;
     let mut counts = HbmCounts::default();
     for (event, count) in [

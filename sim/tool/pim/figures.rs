@@ -1,4 +1,4 @@
-//! The figures of a run in one mode: time, busy devices, traffic, offloading.
+//! Figures of a run in one mode: time, busy devices, traffic, offloading.
 
 use super::energy::PimEnergy;
 use super::{CLOCKS_PER_US, Ran};
@@ -10,16 +10,16 @@ use ndp_librapim::offloading::{Device, Mode};
 use ndp_model::Generation;
 use serde::Serialize;
 
-/// Bytes over all channels' buses after the writing of the weights.
+/// Bytes over the buses of all channels after the weights are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bytes {
-    /// Weights that the NPU read; those of FFNs that both devices share count once.
+    /// Weights that the NPU read. Weights of FFNs that both devices compute count once.
     pub weights: u64,
-    /// New keys and values, on either device.
+    /// New keys and values, of either device.
     pub new_keys_and_values: u64,
     /// Keys and values for the NPU's attention.
     pub keys_and_values: u64,
-    /// Keys and values that were moved.
+    /// Keys and values that moved.
     pub moved: u64,
     /// Queries and probabilities for the global buffer.
     pub operands: u64,
@@ -49,7 +49,7 @@ impl Bytes {
 #[derive(Debug, Serialize)]
 pub struct ChannelFigures {
     pub channel: usize,
-    /// After the writing of the weights, without commands for all banks (PREA, REF).
+    /// Commands after the weights are written, without commands for all banks (PREA, REF).
     pub commands: Commands,
     pub bus: HbmBusCycles,
     pub multipliers: PimCycles,
@@ -58,14 +58,14 @@ pub struct ChannelFigures {
 #[derive(Debug)]
 pub struct Figures {
     pub mode: Mode,
-    /// Clocks after the writing of the weights.
+    /// Clocks after the weights are written.
     pub clocks: u64,
     pub tokens: usize,
     pub tokens_per_second: f64,
     pub protocol_violations: u64,
     pub texts_differ: usize,
     pub channels: Vec<ChannelFigures>,
-    /// Energy of the memory after the writing of the weights.
+    /// Energy of the memory after the weights are written.
     pub energy: PimEnergy,
     pub decisions: Vec<Decided>,
     /// All figures as a row of the table of modes.
@@ -73,7 +73,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// `alone` has each prompt's own text.
+    /// Computes the figures. `alone`: the text of each prompt, generated on its own in software.
     pub fn new(
         mode: Mode,
         memory: &HbmConfig,

@@ -1,6 +1,6 @@
 //! `ndp generate pim`: texts by an NPU and an HBM2 memory whose banks compute, in each mode.
 //!
-//! The same prompts run in every chosen mode and, one by one, in software: all tokens and logits have to agree.
+//! The same prompts run in every chosen mode and, one by one, in software. All tokens and logits have to agree.
 //! `figures`, `energy`, `timeline` and `report` show the results.
 
 mod energy;
@@ -84,7 +84,7 @@ pub enum WaveBlock {
         attention. In dex+dbo, a scheduler moves FFNs to the banks and attention to the NPU, step by step. Every output of the banks \
         and every text is compared with software.")]
 pub struct Args {
-    /// Options on the command line.
+    /// Names of the options on the command line.
     #[command(flatten)]
     given: Given,
     /// Memory: preset (librapim-small, librapim, ...) or path of a TOML file
@@ -143,7 +143,7 @@ pub struct Args {
     /// With --commands: first clock to write
     #[arg(long, value_name = "CLOCK", default_value_t = 0, requires = "commands")]
     commands_from: u64,
-    /// With --commands: first clock that is no longer written
+    /// With --commands: clock at which to stop, exclusive
     #[arg(long, value_name = "CLOCK", default_value_t = u64::MAX, requires = "commands")]
     commands_to: u64,
     /// With a single mode, in RTL: write the signals of a channel, or of its controller, to this file; .fst or .vcd
@@ -159,7 +159,7 @@ pub struct Args {
     /// With --waves: first clock to write
     #[arg(long, value_name = "CLOCK", default_value_t = 0, requires = "waves", value_parser = clap::value_parser!(u64).range(0..=crate::args::MOST_CYCLES))]
     wave_start: u64,
-    /// With --waves: first clock that is no longer written [default: the end of the run]
+    /// With --waves: clock at which to stop, exclusive [default: the end of the run]
     #[arg(long, value_name = "CLOCK", requires = "waves", value_parser = clap::value_parser!(u64).range(0..=crate::args::MOST_CYCLES))]
     wave_stop: Option<u64>,
     /// Print where the memory's energy goes, as --verbose also does
@@ -245,7 +245,8 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         .context("cannot draw the report")
 }
 
-/// Weights written and used in all modes: once to load them, once for each prompt of a group and each step.
+/// Number of weights written and used in all modes: once to load them, and for each group once per prompt and once
+/// per further step.
 fn weights(model: &Model, prompts: &[Prompt], modes: &[Mode]) -> u64 {
     let layers = model.layers.iter().flat_map(Layer::linears);
     let head = model.embed_tokens.data().len();
@@ -258,7 +259,8 @@ fn weights(model: &Model, prompts: &[Prompt], modes: &[Mode]) -> u64 {
     (all * modes.iter().map(|&mode| passes(groups(mode))).sum::<usize>()) as u64
 }
 
-/// The fastest mode, and why: whether a group's matrices keep the NPU's arrays busy longer than it reads weights.
+/// The fastest mode and the reason: whether a group's matrices keep the NPU's arrays busy for longer than it reads
+/// weights.
 fn reason(model: &Model, hardware: &Hardware, requests: usize, figures: &[Figures]) -> Option<String> {
     let (fastest, slowest) =
         (figures.iter().min_by_key(|f| f.clocks)?, figures.iter().max_by_key(|f| f.clocks)?);
@@ -289,7 +291,7 @@ fn reason(model: &Model, hardware: &Hardware, requests: usize, figures: &[Figure
     ))
 }
 
-/// The chosen modes, each once.
+/// The chosen modes, without duplicates.
 fn modes(args: &Args) -> Result<Vec<Mode>> {
     let asked = if args.mode.is_empty() { &MODES[..] } else { &args.mode };
     let modes: Vec<Mode> = asked.iter().copied().unique().collect();
@@ -402,7 +404,7 @@ impl Job<'_> {
     }
 }
 
-/// Options of a block's waves. The model's cycles begin in reset.
+/// Options of a block's waves. The cycles of the model begin with the reset.
 fn waves(args: &Args, channel: u32, block: WaveBlock) -> Option<WaveOptions> {
     let path = args.waves.as_ref().filter(|_| (channel, block) == (args.wave_channel, args.wave_block))?;
     Some(WaveOptions {

@@ -126,7 +126,7 @@ pub fn report(
         })
         .table_at(Level::Verbose, None, ("channels", "Commands of the channels"), by_channel)
         .table_at(Level::Verbose, None, ("decisions", "Decisions"), decisions);
-    // Thousands of rows: only files have room for them.
+    // Thousands of rows, which only files can show.
     let has_room = args.form.html.is_some() || args.form.csv.is_some();
     let runs = if has_room { runs } else { &[] };
     let work: Values = runs.iter().map(|(mode, ran)| pieces(*mode, &ran.outcome)).collect();
@@ -200,7 +200,7 @@ fn parts(figures: &[Figures]) -> Values {
     all.into()
 }
 
-/// The first group's middle step, and what happens at the same time.
+/// The first group's middle step, and the work at the same time.
 fn middle_step(mode: Mode, outcome: &Outcome) -> Result<(u32, String), ReportError> {
     let last = outcome.events.iter().filter(|event| event.group == 0).map(|event| event.step).max();
     let step = last.unwrap_or(0).div_ceil(2);

@@ -1,5 +1,5 @@
-//! The timeline of runs, a process for each mode: decisions of each group by step; the NPU; attention and products in
-//! memory; and each channel's work for the NPU, for attention and for products.
+//! The timeline of runs, with a process for each mode: decisions of each group by step; the NPU; attention and
+//! products in memory; and the work of each channel for the NPU, for attention and for products.
 
 use super::Ran;
 use ndp_librapim::host::{Decided, Event, Outcome, Work};
@@ -9,7 +9,7 @@ use serde_json::json;
 use std::io::Write;
 
 const CLOCK_PS: u64 = 1000;
-/// Tracks before those of the channels.
+/// Tracks before the tracks of the channels.
 const OF_DEVICES: [&str; 5] = ["group 0", "group 1", "NPU", "attention in PIM", "products in PIM"];
 const OF_CHANNEL: [&str; 3] = ["NPU", "attention", "products"];
 
@@ -57,7 +57,7 @@ fn add(process: u32, outcome: &Outcome, timeline: &mut Timeline) {
     }
 }
 
-/// NPU, attention, products.
+/// Part of a channel's work: NPU, attention, or products.
 fn part(event: &Event) -> usize {
     match (event.device, event.work) {
         (Device::Npu, _) => 0,

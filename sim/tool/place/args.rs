@@ -21,7 +21,7 @@ use ndp_hermes::placement::{PC_HIGH_GB, PC_HIGH_GBPS, PREDICTOR_PERCENT, Terms};
         ndp place --llm opt-66b --dimms 2 --ssd nvme-pcie4 --synthetic-seed 1 --out tiers.json\n  \
         ndp place --table --synthetic-seed 1")]
 pub struct Args {
-    /// Options on the command line.
+    /// Names of the options on the command line.
     #[command(flatten)]
     pub given: Given,
     /// Model: llama2-7b, llama2-13b, llama2-70b, opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, falcon-7b,
@@ -107,7 +107,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Refuses options of other methods.
+    /// Refuses options that other methods have.
     pub fn check_method(&self) -> Result<()> {
         let of = [
             (Method::Random, "random", &["seed"][..]),
@@ -121,7 +121,7 @@ impl Args {
     }
 }
 
-/// Ways to place.
+/// Placement methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Method {
     /// In order of frequency, DIMMs evenly loaded; with an SSD, on three tiers

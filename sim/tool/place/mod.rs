@@ -1,4 +1,5 @@
-//! `ndp place`: reads a trace, places the model's neurons with `ndp_hermes::placement`, writes placement and problem.
+//! `ndp place`: reads a trace, places the model's neurons with `ndp_hermes::placement`, and writes placement and
+//! problem.
 
 mod args;
 mod report;
@@ -43,7 +44,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     }
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let lp_out = args.lp_out.as_deref().map(OutputFile::create).transpose()?;
-    // A model that cannot fit is refused before neurons are drawn.
+    // Refuse a model that cannot fit before neurons are drawn.
     Machine::of(&model, &system, args.kv_tokens)?.check()?;
     let (frequencies, origin) = frequencies(args, &model)?;
     let begin = Instant::now();
@@ -116,7 +117,7 @@ fn system(args: &Args, dimms: Option<u32>) -> Result<SystemConfig> {
     })
 }
 
-/// Form of Hermes' problem to write; `None` for PowerInfer's own.
+/// Form in which to write Hermes' problem; `None` for PowerInfer's own problem.
 fn lp_form(args: &Args) -> Result<Option<LpForm>> {
     let own = args.method == Method::Powerinfer;
     match args.lp_form {
@@ -134,7 +135,7 @@ fn options(args: &Args) -> Options {
     Options { group_neurons: args.group, terms: args.terms, kv_tokens: args.kv_tokens }
 }
 
-/// Frequencies by block, with their origin.
+/// Frequencies of each block, and their origin.
 fn frequencies(args: &Args, model: &LlmShape) -> Result<(Vec<Vec<f32>>, String)> {
     if let Some(seed) = args.synthetic_seed {
         return Ok((synthetic_frequencies(model, seed), format!("synthetic seed {seed}")));
@@ -158,7 +159,7 @@ fn read_trace(path: &Path, counted: Counted, model: &LlmShape) -> Result<Vec<Vec
     note_dense_attention(reader.header(), model.hidden());
     let mut reader = reader.with_dense_attention(model.hidden());
     let header = reader.header();
-    // An unknown name tells nothing about the model, but the sizes do.
+    // An unknown name says nothing about the model, but the sizes do.
     ensure!(
         traced_preset(header).is_none_or(|traced| traced.name().eq_ignore_ascii_case(model.name())),
         "the trace is of model '{}', not of '{}'",
@@ -206,7 +207,7 @@ fn powerinfer_program<'a>(
     PowerInferProgram::new(instance, &least, &memory)
 }
 
-/// The placement, its quality, and its method's own results.
+/// The placement, its quality, and results that only its method has.
 fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<(Placement, Certificate, Own)> {
     let mut own = Own::default();
     let placement = match args.method {
@@ -214,7 +215,7 @@ fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<(Placemen
             let waiting = waiting("placing on three tiers");
             let (placement, tiers) = place_tiers(instance)?;
             waiting.finish_and_clear();
-            // A bound for two tiers also holds for three.
+            // A bound for two tiers also holds for three tiers.
             let certificate = Certificate::of(instance, &placement)?;
             let certificate = Certificate { bound_us: tiers.bound_us, gap: tiers.gap, ..certificate };
             own.tiers = Some(tiers);
@@ -248,14 +249,14 @@ fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<(Placemen
     Ok((placement, certificate, own))
 }
 
-/// Shows the time that has passed; only on terminals.
+/// Shows the elapsed time, on terminals only.
 fn waiting(what: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(what.to_owned());
     tick(&bar, Duration::from_millis(200));
     bar
 }
 
-/// Number of runs, of which the best counts.
+/// Number of runs; the best one counts.
 const RUNS: usize = 5;
 
 fn table(args: &Args) -> Result<Report> {

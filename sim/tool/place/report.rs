@@ -8,7 +8,7 @@ use serde::Serialize;
 const US: Unit = Unit::Real("us", 2);
 const MS: Unit = Unit::Real("s", 4);
 
-/// Facts that the instance lacks.
+/// Properties of the run that the instance does not contain.
 #[derive(Debug, Serialize)]
 pub struct Origin {
     pub system: String,
@@ -20,7 +20,7 @@ pub struct Origin {
     pub placing_seconds: f64,
 }
 
-/// Results of methods that also solve another problem.
+/// Results of methods that solve another problem as well.
 #[derive(Default)]
 pub struct Own {
     pub powerinfer: Option<PowerInferReport>,

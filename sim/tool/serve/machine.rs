@@ -11,7 +11,7 @@ use ndp_systems::serving::librapim::kv_memory;
 use ndp_systems::serving::{KvMemory, LibraPimSteps, Parallel, TimingOnlySteps};
 use serde::Serialize;
 
-/// Which machine.
+/// Serving machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -21,7 +21,7 @@ pub enum Kind {
     Hermes,
 }
 
-/// An NPU with HBM-PIM.
+/// Options of an NPU with HBM-PIM.
 #[derive(clap::Args, Debug)]
 pub struct LibraPimArgs {
     /// NPU and how the host uses the memory: preset (librapim, librapim-published, librapim-small-npu) or path of a
@@ -62,14 +62,14 @@ pub struct LibraPimArgs {
     energy_npu: String,
 }
 
-/// Chips with their times, for any mode.
+/// Chips with their times, for all modes.
 pub struct Chips {
     pub model: Model,
     pub part: Model,
     pub parallel: Parallel,
     pub hardware: Hardware,
     pub memory: HbmConfig,
-    /// Equation 1.
+    /// Memory time in equation 1.
     pub rule: Rule,
     /// Times for ordinary and for sliced banks.
     pub times: [Box<dyn DeviceTimes>; 2],
@@ -93,7 +93,7 @@ impl LibraPimArgs {
         !(self.formula || self.clocked)
     }
 
-    /// Times cover contexts up to each of `contexts`; before they are measured, room for keys and values is checked.
+    /// Computes times for contexts up to each of `contexts`. Checks that keys and values fit before measuring.
     pub fn chips(
         &self,
         shape: &LlmShape,
@@ -145,7 +145,7 @@ impl Chips {
         StepCosts::new(model, &self.hardware, &self.energy.0, &self.energy.1)
     }
 
-    /// A chip that runs requests without data in a mode, with `sizes` of one channel or of all; with `is_loaded` the
+    /// A chip that runs requests without data in a mode, with `sizes` of one channel or of all. With `is_loaded`, the
     /// weights are already written.
     pub fn clocked<'s>(
         &self,
@@ -171,7 +171,7 @@ impl Chips {
         Ok(Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 })
     }
 
-    /// Chips with the whole model or some of its layers.
+    /// Chips with the whole model, or with some of its layers.
     pub fn serving(&self, model: &Model, mode: Mode, kv: KvMemory) -> Result<LibraPimSteps<'_>> {
         let [plain, sliced] = &self.times;
         let times = [plain.as_ref(), sliced.as_ref()];
@@ -181,8 +181,8 @@ impl Chips {
     }
 }
 
-/// Contexts to measure for requests of up to `longest` tokens: multiples of 16, as a bank has a key of every 16th
-/// token; above 4096 every 16th part of a power of two. Others take as long as the next longer one.
+/// Contexts to measure for requests of up to `longest` tokens: multiples of 16, because a bank has every 16th key;
+/// above 4096, multiples of a 16th of a power of two. Other contexts take as long as the next longer one.
 pub fn measured_contexts(longest: u32) -> Result<Vec<u32>> {
     const MOST: u32 = 65_536;
     ensure!(

@@ -1,6 +1,6 @@
-//! `ndp serve`: many requests that arrive over time, on both papers' machines.
+//! `ndp serve`: many requests that arrive over time, on the machines of both papers.
 //!
-//! A file for each command; `machine` has the machines' options, `report` the report, `texts` texts in RTL.
+//! Each command has a file. `machine` has the options of the machines, `report` the report, `texts` the texts in RTL.
 
 mod export;
 mod machine;

@@ -130,7 +130,7 @@ fn charts(mut report: Report, entries: &[Entry]) -> Result<Report> {
     Ok(drawn(report, name, "A flat line is a machine that keeps up.", chart.draw()?))
 }
 
-/// Names requests, model, machine and limits.
+/// Title with requests, model, machine and limits.
 fn title(outcome: &Outcome) -> String {
     let requests = outcome.entries.first().map_or(0, |entry| entry.summary.requests);
     let Rules { max_batch, block_tokens, max_prefill, prefill_chunk } = outcome.rules;

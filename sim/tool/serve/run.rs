@@ -36,7 +36,7 @@ const MAX_BYTES: u64 = 1 << 30;
     ndp serve alpaca.jsonl --machine hermes --llm llama2-70b --policies hermes,flexgen --max-batch 16\n  \
     ndp serve export --llm llama2-7b --out tables")]
 pub struct Args {
-    /// Options on the command line.
+    /// Names of the options on the command line.
     #[command(flatten)]
     given: Given,
     /// Requests: lines of JSON, or columns separated by tabs, with input_toks, output_toks and arrival_time_ns
@@ -73,7 +73,7 @@ pub struct Args {
     kv_gb: Option<f64>,
     #[command(flatten, next_help_heading = "Output")]
     pub form: OutputArgs,
-    // A heading holds for all later options, so a machine's own options come last.
+    // A heading applies to all later options, so the options of one machine come last.
     /// Modes, separated by commas [default: dex+dbo]
     #[arg(long, value_enum, value_name = "MODE,...", value_delimiter = ',')]
     #[arg(help_heading = "Options of --machine librapim")]
@@ -106,40 +106,40 @@ struct HermesArgs {
     weights: Option<WeightFormat>,
 }
 
-/// A mode or a policy on the trace.
+/// Result of a mode or policy on the trace.
 #[derive(Serialize)]
 pub struct Entry {
     pub name: &'static str,
     pub kv: KvMemory,
     #[serde(flatten)]
     pub summary: Summary,
-    /// Error of the tables of times, where it can be measured.
+    /// Error of the tables of times, if it can be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tables: Option<Tables>,
     pub served: Vec<Served>,
 }
 
-/// Most layers of [`Tables`]; all layers are alike.
+/// Most layers of [`Tables`]. All layers are alike.
 const LAYERS: u32 = 4;
 
-/// Some layers and the head of an iteration without prompts, of median length, by tables and clock by clock.
+/// Times of an iteration without prompts, of median length: some layers and the head, from tables and clock by clock.
 #[derive(Serialize)]
 pub struct Tables {
     pub requests: usize,
     pub layers: u32,
     pub table_ns: u64,
-    /// On the device model of one channel.
+    /// Measured on the device model of one channel.
     pub clocked_ns: u64,
 }
 
 pub struct Outcome {
     pub machine: Kind,
     pub model: String,
-    /// Chips or system.
+    /// Chips or system that served.
     pub on: String,
-    /// Limits of a batch.
+    /// Limits of the batches.
     pub rules: Rules,
-    /// By mode or policy.
+    /// One entry per mode or policy.
     pub entries: Vec<Entry>,
     /// Policies that the machine cannot run, with the reason.
     pub refused: Vec<(&'static str, String)>,
@@ -188,23 +188,23 @@ pub fn run(args: &Args) -> Result<Report> {
     report::report(&outcome)
 }
 
-/// A trace of requests, and the limits of its serving.
+/// A trace of requests, and the limits for serving it.
 pub struct Job<'a> {
     pub args: &'a Args,
     pub requests: &'a [Request],
     pub rules: Rules,
-    /// Bytes for keys and values by --kv-gb; `None`: all memory that the weights leave free.
+    /// Bytes for keys and values from --kv-gb; `None`: all memory that the weights leave free.
     pub kv_bytes: Option<u64>,
 }
 
 impl Job<'_> {
-    /// Contexts up to the longest request, if times are measured.
+    /// Contexts up to the longest request; empty unless times are measured.
     pub fn contexts(&self) -> Result<Vec<u32>> {
         let longest = self.requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);
         if self.args.chips.is_measured() { measured_contexts(longest) } else { Ok(Vec::new()) }
     }
 
-    /// Serves the trace; `each` gets every iteration.
+    /// Serves the trace. Calls `each` for every iteration.
     pub fn serve(
         &self,
         machine: &mut dyn StepTimes,
@@ -256,7 +256,7 @@ fn refuse_the_other_machines(args: &Args) -> Result<()> {
     args.given.only_with(other, of_other.map(|option| option.get_id().as_str()))
 }
 
-/// The modes on the command line, or the default, all supported by the memory.
+/// The modes on the command line, or the default. The memory has to support all of them.
 pub fn modes(args: &Args) -> Result<Vec<Mode>> {
     let modes = if args.modes.is_empty() { vec![Mode::DexDbo] } else { args.modes.clone() };
     let memory = args.chips.memory()?;
@@ -267,22 +267,23 @@ pub fn modes(args: &Args) -> Result<Vec<Mode>> {
     Ok(modes)
 }
 
-/// Progress in tokens of all machines, with prompts; requests would all end late. The first step of a number of
-/// requests may take longer than thousands of others (a cycle model runs), so the measurement of speed restarts then.
+/// Progress in tokens of all machines, including prompts; requests would all end late. The first step with a new
+/// number of requests runs a cycle model and may take longer than thousands of other steps, so the measurement of
+/// speed then restarts.
 pub struct Shown {
     progress: Progress,
     of_one: u64,
     total: u64,
-    /// Tokens of earlier machines.
+    /// Tokens that earlier machines have served.
     before: u64,
-    /// Tokens when the measurement of speed began.
+    /// Number of tokens at the start of the measurement of speed.
     begun: u64,
-    /// Numbers of concurrent requests so far.
+    /// Numbers of concurrent requests that have occurred.
     sizes: HashSet<usize>,
 }
 
 impl Shown {
-    /// For `machines` that serve these requests.
+    /// Creates the progress of `machines` machines that serve these requests.
     pub fn new(requests: &[Request], machines: usize) -> Self {
         let of_one = requests.iter().map(|request| u64::from(request.input + request.output)).sum();
         let total = of_one * machines as u64;
@@ -344,10 +345,10 @@ fn librapim(job: &Job<'_>, shape: &LlmShape) -> Result<Outcome> {
     Ok(Outcome { machine, model: shape.name().to_owned(), on, rules, entries, refused: Vec::new() })
 }
 
-/// Contexts and ns of iterations without prompts.
+/// Contexts and time in ns of each iteration without prompts.
 type Steps = Vec<(Vec<u32>, u64)>;
 
-/// Error of the tables in the median iteration, for modes that run on one channel of `ndp generate pim`'s host.
+/// Error of the tables in the median iteration, for modes that run on one channel of the host of `ndp generate pim`.
 fn tables(chips: &Chips, mode: Mode, mut steps: Steps) -> Result<Option<Tables>> {
     let sizes = Sizes::of_channel(&chips.model, &chips.memory(mode));
     let can = chips.parallel.chips() == 1 && !mode.offloads() && groups_of(mode).is_ok() && sizes.is_ok();

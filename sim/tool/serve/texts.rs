@@ -1,7 +1,7 @@
-//! `ndp serve --rtl`: the small model's texts, generated with channels in RTL while they are served.
+//! `ndp serve --rtl`: texts of the small model, generated with channels in RTL while they are served.
 //!
-//! The trace is served twice: with channels in RTL, and without data on device models, as by `--clocked`. Every
-//! iteration has to take the same clocks, and is also compared with the planner's tables.
+//! The trace is served twice: with channels in RTL, and without data on device models, as with `--clocked`. Every
+//! iteration has to take the same clocks in both runs, and is also compared with the planner's tables.
 
 use super::run::{self, Entry, Job, Outcome, Shown};
 use crate::prelude::*;
@@ -19,11 +19,11 @@ const SAMPLER: (u32, u64) = (50, 4);
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Iteration {
-    /// By prompt: earlier tokens, and tokens in this iteration.
+    /// For each prompt: earlier tokens, and tokens in this iteration.
     prompts: Vec<(u32, u32)>,
-    /// Contexts, by request that generated a token.
+    /// Context of each request that generated a token.
     contexts: Vec<u32>,
-    /// With channels in RTL, and clock by clock without data.
+    /// Time with channels in RTL, or clock by clock without data.
     ns: u64,
     table_ns: u64,
 }
@@ -36,7 +36,7 @@ struct Served {
 
 type Asked = Vec<(Vec<Chunk>, Vec<Chunk>, u64)>;
 
-/// Compares the texts of a machine with software.
+/// Compares the texts of a machine with those from software.
 fn check(machine: &TextSteps<'_>, alone: &[Text]) -> Result<()> {
     for (number, (found, expected)) in machine.session().texts().zip(alone).enumerate() {
         ensure!(
@@ -49,7 +49,7 @@ fn check(machine: &TextSteps<'_>, alone: &[Text]) -> Result<()> {
     Ok(())
 }
 
-/// Serves, and records each iteration.
+/// Serves the trace, and records each iteration.
 fn iterations(
     job: &Job<'_>,
     machine: &mut dyn StepTimes,
@@ -62,7 +62,7 @@ fn iterations(
     Ok((outcome?, asked))
 }
 
-/// Each prompt's text by itself, in software.
+/// Text of each prompt, generated on its own in software.
 fn alone(model: &Model, prompts: &[Prompt]) -> Result<Vec<Text>> {
     let text = |(number, prompt): (usize, &Prompt)| {
         let Prompt { generate: tokens, temperature_percent, seed, .. } = *prompt;

@@ -1,4 +1,4 @@
-//! Runs the points: threads of this process, or a cluster engine with jobs of several points.
+//! Runs the points with threads of this process, or with a cluster engine, whose jobs have several points.
 
 use super::folder::Folder;
 use super::slurm;

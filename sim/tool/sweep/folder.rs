@@ -1,4 +1,4 @@
-//! The folder of a sweep: its points, and a file for each result, named by what the result depends on.
+//! The folder of a sweep: its points, and a file for each result, named after everything on which the result depends.
 
 use super::space::Point;
 use crate::prelude::*;
@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::process::{Command, Output};
 use std::time::Instant;
 
-/// Bound on a report, and on the list of points.
+/// Bound in bytes on a report, and on the list of points.
 const MOST_BYTES: u64 = 1 << 30;
-/// Folders with a file for each point.
+/// Folders that have a file for each point.
 const FOLDERS: [&str; 3] = ["results", "outputs", "files"];
-/// All other files in the folder.
+/// All other files of the sweep's folder.
 const NAMES: [&str; 8] = [
     "points.jsonl",
     "results.jsonl",
@@ -27,7 +27,7 @@ const NAMES: [&str; 8] = [
 /// Most JSON pointers in a message.
 const MOST_POINTERS: usize = 20;
 
-/// A line of `results.jsonl`. It has no times, so that equal points have equal bytes.
+/// A line of `results.jsonl`. It contains no times, so that equal points have equal bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     pub key: String,
@@ -38,12 +38,12 @@ pub struct Outcome {
     pub options: BTreeMap<String, Value>,
     /// Measured values; empty if the point was refused.
     pub metrics: BTreeMap<String, Value>,
-    /// The command's complete refusal.
+    /// The command's complete error if it refused the point.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
-/// Output of a run, and its time.
+/// Output of a run, and the time that it took.
 #[derive(Debug, Serialize, Deserialize)]
 struct Ran {
     seconds: f64,
@@ -55,7 +55,7 @@ struct Ran {
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Keeps programs from taking the path for an option.
+    /// Prevents programs from taking the path for an option.
     pub fn new(path: &Path) -> Self {
         let dash = path.as_os_str().as_encoded_bytes().starts_with(b"-");
         Self(if dash { Path::new(".").join(path) } else { path.to_owned() })
@@ -75,7 +75,7 @@ impl Folder {
         FOLDERS.iter().fold(files, |files, name| files.output_folder("--out", self.file(name)))
     }
 
-    /// Whether a path leads into a folder with a file for each point, existing or not.
+    /// Whether a path leads into a folder that has a file for each point, even if the path does not exist.
     pub fn keeps(&self, path: &Path) -> bool {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let is = |own: &&str| {
@@ -137,7 +137,7 @@ impl Folder {
         if let Some(name) = lost.filter(|_| outcome.refused.is_none()) {
             bail!("'{}' lacks the metric `{name}`; without the file the point runs again", path.display());
         }
-        // The name of a command is not part of the key.
+        // The key does not contain the name of a command.
         Ok(Some(Outcome { command: point.command.clone(), ..outcome }))
     }
 
@@ -151,7 +151,7 @@ impl Folder {
         std::fs::remove_file(&path).with_context(|| format!("cannot remove '{}'", path.display()))
     }
 
-    /// Runs a point without a result, and stores its metrics or refusal. Returns whether it ran.
+    /// Runs a point that has no result, and stores its metrics or refusal. Returns whether the point ran.
     pub fn run(&self, point: &Point) -> Result<bool> {
         if self.outcome(point)?.is_some() {
             return Ok(false);
@@ -182,7 +182,7 @@ impl Folder {
                 output = value;
                 metrics(point, &output).map(|metrics| outcome.metrics = metrics)
             }),
-            // Without the path of the folder, so that equal points have equal bytes.
+            // Leave out the path of the folder, so that equal points have equal bytes.
             Some(code) if code == i32::from(REFUSED) => {
                 outcome.refused =
                     Some(reason(&err).replace(&self.file("files").display().to_string(), "files"));
@@ -216,7 +216,7 @@ fn reason(err: &[u8]) -> String {
     lines.map_or_else(|| "it printed no error".to_owned(), |lines| lines.trim_end().to_owned())
 }
 
-/// An error without its prefix, for a message that has one itself.
+/// An error without its prefix, for a message that has its own.
 pub fn bare(error: &str) -> &str {
     error.strip_prefix("error: ").unwrap_or(error)
 }
@@ -236,7 +236,7 @@ fn metrics(point: &Point, output: &Value) -> Result<BTreeMap<String, Value>> {
     Ok(found)
 }
 
-/// JSON pointers of values, those most like the wanted one first.
+/// JSON pointers of values, starting with those most similar to the wanted one.
 fn known(output: &Value, wanted: &str) -> String {
     let mut pointers = Vec::new();
     let mut open = vec![(String::new(), output)];

@@ -32,15 +32,15 @@ pub struct Args {
 #[derive(Clone, Debug, Default, Serialize)]
 struct Row {
     keys: BTreeMap<String, Value>,
-    /// By command, metric, and the options with several values.
+    /// Values by command, metric, and the options with several values.
     metrics: BTreeMap<String, f64>,
-    /// Outputs of the commands, in the folder of the sweep.
+    /// Files of the commands' outputs, relative to the folder of the sweep.
     outputs: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<String>,
 }
 
-/// A metric, and whether more is better.
+/// A metric, and whether larger values are better.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Objective {
     name: String,
@@ -48,7 +48,7 @@ struct Objective {
 }
 
 impl Objective {
-    /// How much better `b` is than `a`: above 1 if it is.
+    /// Factor by which `b` is better than `a`: above 1 if it is better.
     fn gain(&self, a: f64, b: f64) -> f64 {
         if self.more { b / a } else { a / b }
     }
@@ -95,7 +95,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
 }
 
 fn rows(outcomes: &[Outcome]) -> Vec<Row> {
-    // Options with one value tell nothing.
+    // Options with a single value say nothing.
     let mut values: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
     for Outcome { command, options, .. } in outcomes {
         for (option, value) in options {
@@ -257,7 +257,7 @@ fn sensitivity(rows: &[Row], objectives: &[Objective]) -> Vec<Sensitivity> {
     found
 }
 
-/// Keys and objectives; with a reference also the gain over it.
+/// Columns for keys and objectives, and with a reference also for the gain over it.
 fn columns(found: &Found, compared: bool) -> Vec<Field> {
     let keys: BTreeSet<&String> = found.rows.iter().flat_map(|row| row.keys.keys()).collect();
     let of_key = |key: &&String| dynamic("keys", key, Unit::Text, "key that the sweep sets");
@@ -282,7 +282,7 @@ fn columns(found: &Found, compared: bool) -> Vec<Field> {
 
 const RATIO: Unit = Unit::Real("", 3);
 
-/// A field named by a key or metric of the sweep.
+/// A field named after a key or metric of the sweep.
 fn dynamic(part: &str, name: &str, unit: Unit, meaning: &'static str) -> Field {
     field(lasting(&format!("{part}.{name}")), lasting(name), unit, meaning)
 }
@@ -378,7 +378,7 @@ fn report(args: &Shown<Args>, found: &Found, missing: usize) -> Result<Report> {
         ))
 }
 
-/// The best value of a metric, and a configuration that has it.
+/// The best value of a metric, and a configuration that reaches it.
 fn best(found: &Found, objective: &Objective) -> Option<String> {
     let of = |row: &Row| row.metrics.get(&objective.name).copied();
     let better = |a: &&Row, b: &&Row| {
@@ -399,7 +399,7 @@ fn keys(row: &Row) -> String {
     row.keys.iter().map(|(key, value)| format!("{key} = {}", plain(value))).join(", ")
 }
 
-/// All configurations by two metrics, with links to their reports.
+/// Chart of all configurations by two metrics, with links to their reports.
 fn chart(args: &Shown<Args>, found: &Found, [x, y]: [&Objective; 2]) -> Result<String> {
     let place = |row: &Row| Some((*row.metrics.get(&x.name)?, *row.metrics.get(&y.name)?));
     let link = |row: &Row| Some(relative(args, row.outputs.first()?));
@@ -420,7 +420,7 @@ fn chart(args: &Shown<Args>, found: &Found, [x, y]: [&Objective; 2]) -> Result<S
     Ok(chart.draw()?)
 }
 
-/// Path of a sweep's file relative to the page, so that both may move together.
+/// Path of a sweep's file relative to the page, so that both can be moved together.
 fn relative(args: &Shown<Args>, file: &str) -> String {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let page = args.form.html.as_deref().and_then(Path::parent).map(absolute).unwrap_or_default();

@@ -1,7 +1,8 @@
-//! `ndp sweep`: many commands on many configurations, each result kept by what it depends on.
+//! `ndp sweep`: many commands on many configurations. Each result is kept, named after everything on which it
+//! depends.
 //!
-//! `space` multiplies a description out, `folder` keeps points and results, `engine` and `slurm` run them, `table`
-//! writes the results, and `front` finds the points that no other dominates.
+//! `space` expands a description into points, `folder` keeps points and results, `engine` and `slurm` run them,
+//! `table` writes the results, and `front` finds the points that no other dominates.
 
 mod engine;
 mod folder;
@@ -150,7 +151,7 @@ fn run_all(args: &Run) -> Result<Report> {
         "--partition, --account, --time and --memory need --engine slurm"
     );
     let (points, bases) = space::read(&args.space)?;
-    // It stands in job scripts and lists of commands, a line each.
+    // The path is part of job scripts and lists of commands, which have one line each.
     let whole = std::path::absolute(&args.out).context("--out")?;
     let Some(name) = whole.to_str() else { bail!("--out '{}' must be text in UTF-8", args.out.display()) };
     NameRule::Foreign.check(name).map_err(|error| refusal!("--out {error}"))?;

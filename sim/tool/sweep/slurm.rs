@@ -1,13 +1,13 @@
-//! Slurm: job arrays for the points that have no result, one array after the other.
+//! Slurm: job arrays for the points that have no result, submitted one after the other.
 
 use super::engine::quoted;
 use crate::prelude::*;
 use ndp_files::NameRule;
 use std::process::{Command, Output};
 
-/// Default bound on the tasks of an array: Slurm's own.
+/// Default bound on the tasks of an array, which is Slurm's own default.
 const MAX_ARRAY_SIZE: usize = 1001;
-/// Last bytes of a reason that are shown.
+/// Largest number of bytes shown of a reason, from its end.
 const MOST_REASON: usize = 4096;
 
 /// Resources of the jobs.
@@ -50,7 +50,7 @@ impl Options {
     }
 }
 
-/// By the configuration of the cluster.
+/// Bound on the tasks of an array from the configuration of the cluster.
 fn max_array_size() -> usize {
     let asked = ndp_files::output(Command::new("scontrol").args(["show", "config"]));
     let text = asked.map(|ran| String::from_utf8_lossy(&ran.stdout).into_owned()).unwrap_or_default();
@@ -85,7 +85,7 @@ fn sbatch(
 pub fn submit(path: &Path, list: &Path, tasks: usize, jobs: usize, options: &Options) -> Result<()> {
     let folder = path.canonicalize()?;
     let folder = folder.to_str().context("the folder has no name in UTF-8")?;
-    // With a backslash in the name of a log Slurm replaces nothing in it.
+    // If the name of a log has a backslash, Slurm does not replace placeholders in it.
     ensure!(!folder.contains('\\'), "--out '{folder}' must have no backslash with --engine slurm");
     let log = format!("{}/slurm-%A_%a.log", folder.replace('%', "%%"));
     let script = format!("{folder}/slurm.sh");
@@ -115,7 +115,7 @@ pub fn submit(path: &Path, list: &Path, tasks: usize, jobs: usize, options: &Opt
         let Output { status, stdout: out, stderr: err } = ran.with_context(|| {
             format!("cannot run sbatch; 'bash {}' submits the jobs where Slurm is", submit.display())
         })?;
-        // Slurm prints the number of an accepted job; the exit status is then the job's.
+        // Slurm prints the number of an accepted job; the exit status is then that of the job.
         let taken = status.code().is_some() && out.first().is_some_and(u8::is_ascii_digit);
         if !taken {
             let last = String::from_utf8_lossy(&err[err.len().saturating_sub(MOST_REASON)..]);

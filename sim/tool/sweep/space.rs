@@ -1,4 +1,4 @@
-//! The points of a sweep: a TOML file of configurations and commands, multiplied out.
+//! The points of a sweep, expanded from a TOML file of configurations and commands.
 
 use crate::prelude::*;
 use ndp_config::NameRule;
@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 const MOST_BYTES: u64 = 1 << 20;
 const MOST_POINTS: usize = 1_000_000;
-/// Approximate bound on all points: half the size of points.jsonl that is read.
+/// Approximate bound on the bytes of all points: half of the largest points.jsonl that is read.
 const MOST_TEXT: usize = 1 << 29;
 /// Most configuration files of a command.
 const MOST_FILES: usize = 64;
@@ -33,7 +33,7 @@ const OUTPUTS: [&str; 11] = [
     "waves",
 ];
 
-/// Values of keys, by their path such as `gemv.multipliers`, or of options of a command.
+/// Values of keys, by their path such as `gemv.multipliers`, or values of a command's options.
 type Chosen = BTreeMap<String, Value>;
 
 #[derive(Debug, Deserialize)]
@@ -44,17 +44,17 @@ struct Space {
     commands: Vec<CommandSpace>,
 }
 
-/// Configurations for commands, as a file.
+/// Configurations for commands, passed as a file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "[[files]] with base and keys")]
 struct FileSpace {
     #[serde(default = "config_option")]
     option: String,
     base: String,
-    /// All combinations of these values.
+    /// Lists of values; the sweep uses all their combinations.
     #[serde(default)]
     keys: Table,
-    /// Further combinations.
+    /// Further combinations of values.
     #[serde(default)]
     list: Vec<Table>,
 }
@@ -77,7 +77,7 @@ struct CommandSpace {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Point {
-    /// Names the result: a hash of all that it depends on.
+    /// Name of the result: a hash of everything on which it depends.
     pub key: String,
     pub command: String,
     /// Arguments without files.
@@ -96,7 +96,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Checks parts of paths and commands: anyone may have written the list of points.
+    /// Checks parts of paths and commands, because anyone may have written the list of points.
     pub fn check(&self, points: usize) -> Result<()> {
         let digits = self.key.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         ensure!(
@@ -128,7 +128,7 @@ fn check_option(option: &str) -> Result<()> {
     NameRule::Word.check(name).map_err(|error| refusal!("an option of [[files]], {error}"))
 }
 
-/// Also lists the bases of configurations. Commands go round faster than configurations, the last key fastest.
+/// Reads the points and the bases of configurations. Commands vary faster than configurations, the last key fastest.
 pub fn read(path: &Path) -> Result<(Vec<Point>, Vec<String>)> {
     let text = ndp_files::read_text(path, MOST_BYTES)
         .with_context(|| format!("cannot read '{}'", path.display()))?;
@@ -187,7 +187,7 @@ fn points(text: &str) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// Refusals before a run, by reason, each with its number of points and the first point.
+/// Finds refusals before a run. For each reason: number of points, and the first point.
 pub fn refusals(points: &[Point], numbers: &[usize]) -> BTreeMap<String, (usize, usize)> {
     let mut cli = crate::cli::command();
     let (mut of_words, mut of_files) = (HashMap::new(), HashMap::new());
@@ -206,13 +206,13 @@ pub fn refusals(points: &[Point], numbers: &[usize]) -> BTreeMap<String, (usize,
     found
 }
 
-/// Checks arguments with the command line, and metrics with the schema.
+/// Checks arguments against the command line, and metrics against the schema.
 fn of_arguments(point: &Point, cli: &mut clap::Command) -> Result<(), String> {
     let files = point.files.iter().flat_map(|(option, _)| [option.as_str(), "file.toml"]);
     let words = ["ndp"].into_iter().chain(point.words.iter().map(String::as_str)).chain(files);
     let (words, _) = crate::cli::renamed(words.map(Into::into).collect());
     if let Err(error) = cli.try_get_matches_from_mut(&words) {
-        // After an empty line come usage and hints.
+        // Usage and hints follow an empty line.
         let text = error.to_string();
         return Err(one_line(super::folder::bare(text.split("\n\n").next().unwrap_or_default())));
     }
@@ -263,14 +263,14 @@ pub fn outputs(points: &[Point]) -> Vec<(usize, &str, &str)> {
     all
 }
 
-/// A grid to multiply out: a file's keys, or a command's options.
+/// A grid to expand: the keys of a file, or the options of a command.
 struct Axes {
-    /// Text of each combination: the base, or the command.
+    /// Text that each combination contains: the base, or the command.
     text: String,
     grid: Vec<(String, Vec<Value>)>,
-    /// Further combinations.
+    /// Further combinations of values.
     list: Vec<Chosen>,
-    /// Whether the grid counts: if it has axes, or there is no list.
+    /// Whether the grid counts, which it does if it has axes or there is no list.
     gridded: bool,
 }
 
@@ -312,7 +312,7 @@ impl Axes {
         if self.gridded { grid.checked_add(self.list.len()) } else { Some(self.list.len()) }
     }
 
-    /// Approximate bytes of the longest combination: keys and values are in the text and beside it.
+    /// Approximate bytes of the longest combination. Keys and values occur twice: in the text and next to it.
     fn bytes(&self) -> usize {
         let of = |key: &str, value: &Value| 2 * (key.len() + value.to_string().len());
         let longest = |(key, values): &(String, Vec<Value>)| values.iter().map(|value| of(key, value)).max();
@@ -321,7 +321,7 @@ impl Axes {
         self.text.len() + listed.max().unwrap_or(0).max(grid)
     }
 
-    /// The combinations; the last axis is the fastest.
+    /// The combinations; the last axis varies fastest.
     fn choices(&self) -> Vec<Chosen> {
         let mut all = if self.gridded { vec![Chosen::new()] } else { Vec::new() };
         for (key, values) in &self.grid {
@@ -337,7 +337,7 @@ impl Axes {
     }
 }
 
-/// Number of points, before any is made.
+/// Number of points, computed before any is made.
 fn count_of(files: &[Axes], commands: &[Axes]) -> Result<usize> {
     let runs = commands.iter().try_fold(0usize, |sum, command| sum.checked_add(command.count()?));
     let count = files.iter().try_fold(runs, |count, file| Some(count?.checked_mul(file.count()?))).flatten();
@@ -402,7 +402,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Text of a preset for an option, or of a file.
+/// Text of a preset for an option, or text of a file.
 fn base_text(option: &str, base: &str) -> Result<String> {
     if Path::new(base).extension().is_some_and(|extension| extension == "toml") {
         return ndp_files::read_text(Path::new(base), MOST_BYTES)
@@ -417,7 +417,8 @@ fn base_text(option: &str, base: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Values other than tables, by path. Names have no dots, so the reader of TOML bounds a path's depth by its table.
+/// Values other than tables, by path. Names have no dots, and the TOML reader limits the depth of tables, so the
+/// depth of a path is limited.
 fn leaves(table: &Table) -> Result<Chosen> {
     let mut found = Chosen::new();
     for (name, value) in table {
@@ -501,7 +502,7 @@ mod tests {
             Ok(points(text)?.into_iter().map(|point| point.key).collect())
         };
         let all = keys(SPACE)?;
-        // The name of a command is for readers; another point changes no key.
+        // The name of a command is for readers only. Another point changes no key.
         assert_eq!(keys(&SPACE.replace("\"product\"", "\"p\""))?, all);
         assert_eq!(keys(&SPACE.replace("[16, 32]", "[32]"))?, all[2..]);
         assert!(keys(&SPACE.replace("--cols 64", "--cols 65"))?.iter().all(|key| !all.contains(key)));

@@ -1,4 +1,4 @@
-//! The results as lines of JSON, CSV and Parquet: a row for each point, in order.
+//! The results as lines of JSON, as CSV and as Parquet: a row for each point, in order.
 
 use super::folder::{Folder, Outcome};
 use crate::prelude::*;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A column: name, and a cell for each row.
+/// A column: its name, and a cell for each row.
 type Column = (String, Vec<Option<Value>>);
 
 pub fn write(folder: &Folder, outcomes: &[Outcome]) -> Result<()> {
@@ -54,7 +54,7 @@ pub fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Texts that a spreadsheet would take for formulas get an apostrophe in front; no text has control characters.
+/// A text that a spreadsheet would take for a formula is prefixed with an apostrophe. No text has control characters.
 fn cell(value: &Value) -> String {
     let text = plain(value);
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
@@ -70,7 +70,7 @@ fn csv(columns: &[Column], rows: usize) -> Result<String> {
     Ok(csv_of([head].into_iter().chain((0..rows).map(row)))?)
 }
 
-/// Whole numbers are INT64, other numbers DOUBLE, all else text; missing values are null.
+/// Integers become INT64, other numbers DOUBLE, everything else text. Missing values are null.
 fn parquet_of(columns: &[Column]) -> Result<Vec<u8>> {
     let kind = |cells: &[Option<Value>]| {
         let all = |is: fn(&Value) -> bool| cells.iter().flatten().all(is);

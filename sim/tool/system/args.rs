@@ -1,4 +1,4 @@
-//! Values of the arguments of several DIMMs.
+//! Arguments of several DIMMs, and their values.
 
 use crate::prelude::*;
 use ndp_config::Ssd;
@@ -9,10 +9,10 @@ use ndp_sim::system::FlashOptions;
 use ndp_traces::NeuronShape;
 use std::num::NonZeroU32;
 
-/// The SSD of systems that name none.
+/// The SSD of systems that have none.
 const SSD: &str = "flash-m1";
 
-/// Neurons on an SSD.
+/// Options of an SSD below the DIMMs.
 #[derive(clap::Args, Clone, Debug)]
 pub struct FlashArgs {
     /// Percentage of the MLP neurons that have slots in the DIMMs, while an SSD holds all of them (1..=100,
@@ -59,7 +59,7 @@ pub enum PredictorChoice {
     LowRank,
 }
 
-/// How links between DIMMs are simulated.
+/// Model of the links between DIMMs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LinksChoice {
@@ -85,7 +85,7 @@ impl std::str::FromStr for PolicyChoice {
 }
 
 impl PolicyChoice {
-    /// The chosen policies, each once.
+    /// The chosen policies, without duplicates.
     pub fn policies(choices: &[Self]) -> Vec<Policy> {
         let of = |choice: &Self| match choice {
             Self::All => Policy::ALL.to_vec(),
@@ -95,10 +95,10 @@ impl PolicyChoice {
     }
 }
 
-/// Bound on the file of a placement: 16 times the largest preset's.
+/// Bound on the file of a placement in bytes: 16 times the placement of the largest preset.
 const MOST_BYTES: u64 = 1 << 27;
 
-/// Where neurons are at first.
+/// Initial placement of the neurons.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct PlacementArg {
     /// Start from the placement in this file, as `ndp place --out` writes it, instead of one computed from the
@@ -112,14 +112,14 @@ impl PlacementArg {
         self.placement.iter().fold(files, |files, path| files.input("the placement", path))
     }
 
-    /// Refuses a file without the option that it needs.
+    /// Refuses a placement file if the option that it needs is missing.
     pub fn needs(&self, option: &str) -> anyhow::Result<()> {
         let path = self.placement.as_deref().unwrap_or("".as_ref());
         ensure!(self.placement.is_none(), "--placement {} needs {option}", path.display());
         Ok(())
     }
 
-    /// Refuses a file that none of the policies uses.
+    /// Refuses a placement file that none of the policies uses.
     pub fn check(&self, policies: &[Policy]) -> anyhow::Result<()> {
         match policies.iter().all(|&policy| policy == Policy::Random) {
             true => self.needs("another --policy than random, which has a placement of its own"),
@@ -148,7 +148,7 @@ impl PlacementArg {
         Ok(Some(placement))
     }
 
-    /// Context of errors about the file.
+    /// Context for errors about the file.
     pub fn context(&self) -> String {
         self.placement
             .as_ref()

@@ -1,7 +1,8 @@
-//! Texts of `ndp generate`: one DIMM without a GPU, or several with a GPU in software and the host's scheduler.
+//! Texts of `ndp generate`: one DIMM without a GPU, or several DIMMs with a GPU in software and the host's scheduler.
 //!
-//! With a GPU, another text of the model first runs in software for placement, predictor and policy, and the GPU
-//! computes the prompt. `run` runs a text; `report` (one run) and `table` (several) make the report.
+//! With a GPU, another text of the model first runs in software and provides the data for placement, predictor and
+//! policy; the GPU computes the prompt. `run` runs a text; `report` (one run) and `table` (several runs) make the
+//! report.
 
 pub mod args;
 mod report;
@@ -23,7 +24,7 @@ use ndp_sim::system::{Neurons, Setup, check_model};
 use ndp_traces::capture::shape_of;
 use run::{Choice, Host, Outcome, simulate};
 
-/// Length of the text that is profiled in software.
+/// Number of tokens of the text that is profiled in software.
 const PROFILE_TOKENS: usize = 64;
 
 pub fn run(
@@ -43,7 +44,7 @@ pub fn run(
         seed: options.seed.wrapping_add(1),
         temperature_percent: options.temperature_percent,
     };
-    // Without a GPU only the trace has the profile.
+    // Without a GPU, only the trace needs the profile.
     let setup = match is_alone && args.trace.is_none() {
         true => None,
         false => Some(Setup { placement, ..Setup::profile(model, prompt.as_bytes(), &other)? }),
@@ -78,7 +79,7 @@ pub fn run(
     }
 }
 
-/// All combinations of DIMMs, policies and formats of partial results, and the given placement.
+/// All combinations of DIMMs, policies and formats of partial results, and the placement that the user gave.
 fn choices(args: &Args, model: &Model) -> Result<(Vec<Choice>, Option<Placement>)> {
     ensure!(
         args.neurons == Neurons::Active,
@@ -101,7 +102,7 @@ fn choices(args: &Args, model: &Model) -> Result<(Vec<Choice>, Option<Placement>
 fn one(host: &Host<'_>, choice: Choice) -> Result<Report> {
     let args = host.args;
     let timeline = args.records.timeline.as_deref().map(OutputFile::create).transpose()?;
-    // The timeline of a system is not that of a core.
+    // A system has its own kind of timeline.
     let records = crate::args::RecordArgs { timeline: None, ..args.records.clone() }.create()?;
     let chart = Asked::create(args.chart.as_ref())?;
     let progress = match choice.policy {
@@ -166,7 +167,7 @@ fn several(host: &Host<'_>, choices: &[Choice]) -> Result<Report> {
     Ok(table::report(host, &rows, run::quality(host)?.as_ref()))
 }
 
-/// A fault that came too late has tested nothing.
+/// Warns of faults that came too late to test anything.
 fn warn_of_faults(outcome: &Outcome) {
     if let Some(links) = &outcome.ran.figures.links {
         for fault in &links.pending_faults {
@@ -178,7 +179,7 @@ fn warn_of_faults(outcome: &Outcome) {
     }
 }
 
-/// A deliberate error that was not injected would prove nothing.
+/// Fails if a deliberate error was not injected, because the run would then prove nothing.
 fn check_flip(outcome: &Outcome) -> Result<()> {
     ensure!(
         !outcome.is_sound() || !outcome.ran.flip_is_pending,

@@ -16,7 +16,8 @@ use ndp_sim::system::{Differences, Event, Operation, PathBytes, Resource, TokenF
 use serde::Serialize;
 use serde_json::json;
 
-/// By operation over all layers and tokens, in the order of a layer; only events since `behind`.
+/// One row per operation over all layers and tokens, in the order of a layer. Counts only events that begin at
+/// `behind` or later.
 fn operations(events: &[Event], behind: u64) -> Values {
     let of = |operation| events.iter().filter(move |e| e.operation == operation && e.begin_ns >= behind);
     rows! { Operation::ALL.into_iter().filter(|operation| of(*operation).next().is_some()) => |operation|
@@ -38,7 +39,7 @@ fn operations(events: &[Event], behind: u64) -> Values {
     }
 }
 
-/// Text and logits against exact sums in software.
+/// Compares text and logits with exact sums in software.
 pub fn text_verdict(outcome: &Outcome) -> String {
     match outcome.difference {
         None => "equal to exact sums in software, logits too".to_owned(),
@@ -49,7 +50,7 @@ pub fn text_verdict(outcome: &Outcome) -> String {
     }
 }
 
-/// Bytes by path, with their contents.
+/// Bytes of each path, with their contents.
 pub fn paths(outcome: &Outcome) -> Vec<(&'static str, &'static str, u64)> {
     let PathBytes {
         bus_inputs,
@@ -377,7 +378,7 @@ fn predictions(report: Report, outcome: &Outcome) -> Report {
     show_quality(report.table("predictions", "Predictions", kinds), outcome.quality.as_ref())
 }
 
-/// By token after the prompt, and by DIMM for each token, with charts.
+/// Tables and charts by token after the prompt, and by DIMM for each token.
 fn tokens(report: Report, outcome: &Outcome) -> Report {
     let figures = &outcome.ran.figures;
     let hits = outcome.predictions.as_ref().map_or(&[][..], |predictions| &predictions.tokens);
@@ -427,7 +428,7 @@ fn tokens(report: Report, outcome: &Outcome) -> Report {
     }
 }
 
-/// From each token to its work in each device, with commands to see that again.
+/// Lists the work of each token in each device, with commands that show it again.
 fn programs(host: &Host<'_>, outcome: &Outcome) -> Folds {
     let command = made::rerun();
     let begin = outcome.ran.figures.prompt_ns;

@@ -25,23 +25,23 @@ use ndp_traces::{Activity, TokenInfo, TraceFileWriter, TraceHeader};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Everything that all runs share.
+/// The data that all runs share.
 pub struct Host<'a> {
     pub args: &'a Args,
     pub job: &'a Job,
     pub model: &'a Model,
-    /// Error of the quantised weights, if they are.
+    /// Quantisation error of the weights; `None` for FP16 weights.
     pub quantisation: Option<QuantisationError>,
     pub prompt_tokens: usize,
     pub config: &'a DesignConfig,
     pub system: &'a SystemConfig,
-    /// The model and the activity of another text; `None` without a GPU and a trace.
+    /// The model and the activity of another text; `None` if there is neither a GPU nor a trace.
     pub setup: Option<&'a Setup>,
-    /// The text by exact sums in software.
+    /// The text computed with exact sums in software.
     pub exact: &'a Generation,
     /// Roofline cycles of a core that computes everything; 0 with a GPU.
     pub work: u64,
-    /// Cores simulated in parallel.
+    /// Number of cores that are simulated in parallel.
     pub threads: usize,
 }
 
@@ -54,7 +54,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// One DIMM without a GPU.
+    /// A single DIMM without a GPU.
     pub const ALONE: Self = Self { dimms: 1, policy: None, merge: MergeFormat::Exact };
 }
 
@@ -62,7 +62,7 @@ impl Choice {
 pub struct Hits {
     #[serde(flatten)]
     counts: Confusion,
-    /// Shares, 0 to 1; `None` if nothing was predicted, or nothing active.
+    /// Shares from 0 to 1; `None` if nothing was predicted, or nothing was active.
     pub accuracy: Option<f64>,
     pub precision: Option<f64>,
     pub recall: Option<f64>,
@@ -85,7 +85,7 @@ pub struct Predictions {
     pub attention: Hits,
     pub mlp: Hits,
     pub all: Hits,
-    /// Of each generated token, both kinds of blocks together.
+    /// Hits of each generated token, for both kinds of blocks together.
     pub tokens: Vec<Hits>,
 }
 
@@ -107,16 +107,16 @@ pub struct Quality {
     pub text: String,
     pub prompt_tokens: usize,
     pub exact: Perplexity,
-    /// The predictor learns what the machine knows.
+    /// Result if the predictor learns only from the computed neurons.
     pub predicted: Perplexity,
     pub predictions: Predictions,
-    /// The predictor also learns the neurons that were not computed.
+    /// Result if the predictor also learns from the neurons that were not computed.
     pub told: Perplexity,
     pub told_predictions: Predictions,
 }
 
 impl Quality {
-    /// Computed neurons, result, and quality of predictions.
+    /// Rows with the computed neurons, the result, and the quality of the predictions.
     pub fn rows(&self) -> [(&'static str, &Perplexity, Option<&Hits>); 3] {
         [
             ("exact", &self.exact, None),
@@ -155,9 +155,9 @@ pub struct Outcome {
     pub breakdown: Breakdown,
     pub energy: EnergyBreakdown,
     pub power: Vec<Power>,
-    /// Each token after the prompt by the scheduler's time model.
+    /// Each token after the prompt, by the time model of the scheduler.
     pub records: Vec<TokenRecord>,
-    /// By token, prompt included, if there is a trace to write.
+    /// Activity of each token, prompt included; empty unless there is a trace to write.
     pub activities: Vec<Activity>,
     pub predictions: Option<Predictions>,
     pub quality: Option<Quality>,
@@ -166,14 +166,14 @@ pub struct Outcome {
     pub failure: Option<String>,
     /// First token whose value or logits differ from exact sums in software.
     pub difference: Option<usize>,
-    /// Whether all tokens are those of exact sums in software.
+    /// Whether all tokens equal those of exact sums in software.
     pub same_text: bool,
     bus_gbps: f64,
 }
 
 impl Outcome {
-    /// No mismatch, no broken rule, no difference from the cycle model, and, if everything is exact, the text of exact
-    /// sums.
+    /// Whether there is no mismatch, no broken rule, no difference from the cycle model, and, if everything is exact,
+    /// no difference from the text of exact sums.
     pub fn is_sound(&self) -> bool {
         self.failure.is_none()
             && self.ran.figures.mismatches == 0
@@ -197,10 +197,10 @@ impl Outcome {
         self.predictions.is_none() && self.ran.figures.differences.compared == 0
     }
 
-    /// Moved neurons by token.
+    /// Moved neurons of each token.
     pub fn moves(&self) -> Vec<Moves> {
         if self.ran.figures.links.is_some() {
-            // They are among the events.
+            // These moves are among the events.
             return Vec::new();
         }
         let positions = self.ran.figures.tokens.iter().map(|token| token.position);
@@ -256,13 +256,13 @@ impl Outcome {
         self.records.iter().map(value).sum()
     }
 
-    /// Core cycles, and ns of the system, per pass after the prompt; `None` without such a pass.
+    /// Core cycles, and time of the system in ns, per pass after the prompt; `None` without such a pass.
     pub fn per_token(&self) -> Option<(f64, f64)> {
         let (tokens, cycles, ns) = self.ran.figures.generated();
         (tokens > 0).then(|| (cycles as f64 / tokens as f64, ns as f64 / tokens as f64))
     }
 
-    /// Failures of the run, a line each.
+    /// Failures of the run, one line each.
     pub fn failures(&self, host: &Host<'_>) -> Vec<String> {
         let seed = host.job.options.seed;
         let mut all: Vec<String> = Vec::new();
@@ -299,7 +299,7 @@ impl Outcome {
     }
 }
 
-/// Refuses wrong options of links.
+/// Refuses unusable options of links.
 pub fn check_links(args: &Args) -> anyhow::Result<()> {
     let most = ndp_sim::cluster::lockstep::MOST as u32;
     if args.links == LinksChoice::Bandwidth {
@@ -320,7 +320,7 @@ pub fn check_links(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A system that has stopped.
+/// Result of a system that has stopped.
 struct Ended {
     text: Text,
     ran: Ran,
@@ -329,7 +329,7 @@ struct Ended {
     predictions: Option<Predictions>,
 }
 
-/// `show` gets each token as it is known.
+/// Simulates one choice. Calls `show` with each token as soon as it is known.
 pub fn simulate(host: &Host<'_>, choice: Choice, show: impl FnMut(u32)) -> anyhow::Result<Outcome> {
     let Host { args, job, config, exact, .. } = *host;
     let options = &job.options;
@@ -355,7 +355,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, show: impl FnMut(u32)) -> anyho
     };
     let (own, expected) = (pairs(&generation), pairs(exact));
     let difference = (0..expected.len()).find(|&index| own.get(index) != Some(&expected[index]));
-    // The stored texts are those of full significands.
+    // The stored texts were computed with full significands.
     let comparable = failure.is_none() && config.gemv().serial_steps() == SerialSteps::FULL.get();
     let stored = match job.stored_as.filter(|_| comparable) {
         Some(model) => golden::find((model, args.weights), &job.prompt, options)?,
@@ -402,7 +402,7 @@ fn alone(
     Ok(Ended { text, ran: core.into_ran(), core: Some(figures), records: Vec::new(), predictions: None })
 }
 
-/// Runs the text on DIMMs beside a GPU.
+/// Runs the text on DIMMs next to a GPU.
 fn beside_gpu(
     host: &Host<'_>,
     (system, choice, policy): (&SystemConfig, Choice, Policy),
@@ -456,10 +456,11 @@ fn beside_gpu(
     Ok(Ended { text, ran: backend.into_ran(), core: None, records: online.records(), predictions })
 }
 
-/// A text up to its end, the reason of an early end, and active neurons by token if there is a trace to write.
+/// A text up to its end, the reason of an early end, and the active neurons of each token if there is a trace to
+/// write.
 type Text = (Generation, Option<String>, Vec<Activity>);
 
-/// The result of the decoder, before it is known whether an error is a mismatch.
+/// The result of the decoder before it is known whether an error is a mismatch.
 struct Decoded {
     generation: Result<Generation>,
     /// Tokens and digests of their logits, up to an error.
@@ -468,7 +469,7 @@ struct Decoded {
 }
 
 impl Decoded {
-    /// `learn` gets the activity of each token, and `show` each token.
+    /// Calls `learn` with the activity of each token, and `show` with each token.
     fn new<B: GemvBackend>(
         host: &Host<'_>,
         backend: B,
@@ -492,7 +493,7 @@ impl Decoded {
         (backend, Self { generation, tokens, activities })
     }
 
-    /// An error after a mismatch is a failure of the run, and the text ends there.
+    /// An error after a mismatch counts as a failure of the run, and the text ends there.
     fn text(self, host: &Host<'_>, mismatches: u64) -> anyhow::Result<Text> {
         let Self { generation, tokens, activities } = self;
         let error = match generation {
@@ -512,8 +513,8 @@ impl Decoded {
     }
 }
 
-/// Effect of the live predictor, if it is used, on the stored text of the default prompt: the text runs token by token
-/// in software, with all active neurons and with the predicted ones.
+/// Effect of the live predictor, if it is used, on the stored text of the default prompt. The text runs token by
+/// token in software, with all active neurons and with the predicted ones.
 pub fn quality(host: &Host<'_>) -> anyhow::Result<Option<Quality>> {
     if host.args.activity != ActivitySource::Predicted {
         return Ok(None);

@@ -22,7 +22,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// With links in RTL only neurons that have arrived count as moved.
+    /// With links in RTL, only neurons that have arrived count as moved.
     pub fn new(host: &Host<'_>, outcome: &Outcome) -> Self {
         let figures = &outcome.ran.figures;
         let per_token = outcome.per_token();
@@ -83,7 +83,7 @@ impl Row {
         }
     }
 
-    /// Name among the runs, without what they have in common.
+    /// Name of the run among `rows`, without the parts that all have in common.
     fn name(&self, rows: &[Self]) -> String {
         let differs =
             |is: fn(&Choice, &Choice) -> bool| rows.iter().any(|row| !is(&row.choice, &self.choice));

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Kinds by colour in the picture of a token: waiting is grey.
+/// Kinds of bars in the picture of a token, in the order of their colours; waiting is grey.
 const KINDS: [&str; 9] =
     ["compute", "DRAM", "set-up", "messages", "transfer", "control", WAITS, "synchronisation", "prediction"];
 const WAITS: &str = "waits";
@@ -43,12 +43,12 @@ fn part(breakdown: &Breakdown, policy: Option<&'static str>, device: String, doe
     Part { policy, device, does, ns: ns / tokens.max(&1), share: ns as f64 / (*all).max(1) as f64 }
 }
 
-/// Bars of a token's time: one for each value of `label`, cut by `part`.
+/// Bars of a token's time: one bar for each value of `label`, divided by `part`.
 pub fn stacks(label: &'static str, part: &'static str) -> ChartKind {
     ChartKind::Stacks { label, part, value: ("ns", 1e-3), axis: "us of a token" }
 }
 
-/// The longest parts of the critical path first.
+/// Parts of the critical path, longest first.
 pub fn critical((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec<Part> {
     let groups = breakdown.critical_groups();
     let of = |(group, shares): &(&'static str, Shares)| {
@@ -105,7 +105,8 @@ pub fn reason(breakdown: &Breakdown) -> Option<String> {
     Some(format!("{:.0} % of a token's time goes to {first} ({causes}){then}", percent(shares.total())))
 }
 
-/// Why a token of one run takes longer than one of another, as a sentence without a subject. `None` if it does not.
+/// Reason why a token of one run takes longer than a token of another, as a sentence without a subject. `None` if it
+/// does not take longer.
 pub fn difference(shorter: &Breakdown, longer: &Breakdown) -> Option<String> {
     let parts = |of: &Breakdown, sign: f64, into: &mut BTreeMap<(&'static str, &'static str), f64>| {
         for (group, shares) in of.critical_groups() {
@@ -124,7 +125,8 @@ pub fn difference(shorter: &Breakdown, longer: &Breakdown) -> Option<String> {
     (sum > 0.0).then(|| format!("takes {:.1} us more for a token: {parts}", sum / 1e3))
 }
 
-/// The last token: who is busy when, and the critical path. `None` without a token after the prompt.
+/// Chart of the last token: activity of each device over time, and the critical path. `None` without a token after
+/// the prompt.
 pub fn last_token(outcome: &Outcome) -> Result<Option<Chart>, ReportError> {
     let Breakdown { ns, devices, path, .. } = &outcome.breakdown;
     let Some(last) = outcome.ran.figures.tokens.last() else { return Ok(None) };
@@ -148,7 +150,7 @@ pub fn last_token(outcome: &Outcome) -> Result<Option<Chart>, ReportError> {
     Ok(Some(Chart::new("devices", title, caption, ChartKind::Drawn(gantt.draw()?))))
 }
 
-/// The cause of most of a time.
+/// The cause that takes most of a time.
 fn main_cause(shares: &Shares) -> &'static str {
     let cause = shares.iter().max_by_key(|(_, ns)| *ns).map_or(Cause::SetUp, |(cause, _)| cause);
     if matches!(cause, Cause::Queue | Cause::Latency) { WAITS } else { cause.name() }

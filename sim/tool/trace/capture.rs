@@ -1,4 +1,4 @@
-//! `ndp trace capture`: the repository's model on real text.
+//! `ndp trace capture`: runs the repository's model on real text.
 
 use crate::prelude::*;
 use crate::temperature::temperature_percent;

@@ -1,4 +1,4 @@
-//! `ndp trace`: captures, generates, measures and shows activation traces. One file for each command.
+//! `ndp trace`: captures, generates, measures and shows activation traces. Each command has a file.
 
 mod capture;
 mod header;

@@ -1,4 +1,4 @@
-//! `ndp trace show`: a trace for people to read.
+//! `ndp trace show`: shows a trace to people.
 
 use crate::prelude::*;
 use crate::tools::runs;
@@ -83,7 +83,7 @@ fn phase(info: TokenInfo) -> String {
     if info.first { format!("{phase}, first") } else { phase.to_owned() }
 }
 
-/// Blocks of a token, with the numbers of active neurons if a layer is asked for.
+/// Blocks of a token; with `layer`, only those of that layer, with the numbers of the active neurons.
 fn blocks(shape: &NeuronShape, activity: &Activity, layer: Option<u32>) -> Values {
     let blocks = shape.blocks().iter().enumerate();
     let asked = blocks.filter(|(_, block)| layer.is_none_or(|layer| layer == block.layer));
@@ -99,7 +99,7 @@ fn blocks(shape: &NeuronShape, activity: &Activity, layer: Option<u32>) -> Value
     }
 }
 
-/// Ascending numbers, runs of them as `a-b`.
+/// Ascending numbers, with runs as `a-b`.
 fn spans(numbers: impl Iterator<Item = u32>) -> String {
     runs(numbers).map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).join(" ")
 }

@@ -1,4 +1,4 @@
-//! `ndp trace synth`: a synthetic trace, and its distance from what it was fitted to.
+//! `ndp trace synth`: a synthetic trace, and its distance from the statistics to which it was fitted.
 
 use crate::prelude::*;
 use ndp_traces::stats::{Report as Found, Statistics};
@@ -119,7 +119,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     Ok(report.table("statistics", "Statistics", rows(&synthesizer, &statistics.report())))
 }
 
-/// Targets, values that the parameters lead to over many texts, and those of this trace.
+/// Targets, values to which the parameters lead over many texts, and values of this trace.
 fn rows(synthesizer: &Synthesizer, report: &Found) -> Values {
     let (targets, expected) = (synthesizer.targets(), &synthesizer.fit().expected);
     let similarity = |distance: usize| report.similarity[distance - 1];
