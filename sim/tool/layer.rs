@@ -232,10 +232,10 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> Result<Report
 /// Refuses options that several DIMMs do not support.
 fn check_scaling(args: &Args) -> Result<()> {
     ensure!(args.batch == 1, "batch = {} must be 1 with --dimms", args.batch);
-    ensure!(args.neurons == Neurons::Active, "--neurons all needs --active 1 instead, with --dimms");
+    ensure!(args.neurons == Neurons::Active, "--neurons all is not available with --dimms; use --active 1");
     ensure!(
         args.scaling.activity != ActivitySource::Predicted,
-        "--activity predicted needs a text: ndp generate --dimms"
+        "--activity predicted needs a text; use `ndp generate --dimms`"
     );
     ensure!(args.unit.waves.is_none(), "--waves shows one DIMM: leave out --dimms");
     ensure!(!args.records.is_asked(), "--commands and --timeline show one DIMM: leave out --dimms");

@@ -85,7 +85,7 @@ pub fn main() -> ExitCode {
     let (arguments, renamed) = cli::renamed(std::env::args_os().collect());
     let job = |cli: cli::Cli| {
         if let Some((old, new)) = renamed {
-            note!("note: 'ndp {old}' is now 'ndp {new}'; the old name goes with the next release");
+            note!("note: 'ndp {old}' is now 'ndp {new}'; the next release removes the old name");
         }
         cli::check_lists()?;
         #[cfg(feature = "rtl")]

@@ -97,7 +97,7 @@ fn of_safetensors(bytes: &[u8], name: Option<&str>) -> Result<Numbers> {
         (None, names) => bail!("it has {} tensors; name one as FILE:TENSOR: {}", names.len(), shown(names)),
     };
     let Ok(view) = file.tensor(name) else {
-        bail!("there is no such tensor; there are: {}{}", shown(&names), nearest(name, &names))
+        bail!("no such tensor; available: {}{}", shown(&names), nearest(name, &names))
     };
     let mut rounded = RoundedWeights::default();
     let Some(values) = to_fp16(view.dtype(), view.data(), &mut rounded) else {

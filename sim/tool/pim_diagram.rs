@@ -33,7 +33,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let cut = args.mode.sliced();
     ensure!(
         config.slicing() || !cut,
-        "the banks of `{}` cannot be cut in two, so there is no mode `dex`",
+        "mode dex needs sliced banks, but memory '{}' does not slice its banks",
         args.memory
     );
     let out = OutputFile::create(&args.out)?;

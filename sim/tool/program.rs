@@ -17,10 +17,10 @@ pub fn assemble(file: &Path, config: &DesignConfig, allow_malformed: bool) -> Re
         let IsaError { line, token, expected } = error;
         refusal!("{path}:{line}: found {token:?}, expected {expected}")
     })?;
-    ensure!(!program.code.is_empty(), "{path}: there are no instructions");
+    ensure!(!program.code.is_empty(), "{path}: the program has no instructions");
     for (code, line) in program.code.iter().zip(lines).filter(|_| !allow_malformed) {
         code.check(config).map_err(|malformed| {
-            let hint = "--allow-malformed runs it all the same";
+            let hint = "--allow-malformed runs it anyway";
             refusal!("{path}:{line}: `{code}` is malformed for {}: {malformed} ({hint})", config.name())
         })?;
     }

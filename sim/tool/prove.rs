@@ -72,7 +72,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let known = || PROOFS.iter().map(|proof| proof.name).join(", ");
     ensure!(
         !proofs.is_empty(),
-        "no proof has a name with {} in it; there are {}",
+        "no proof has {} in its name; the proofs are {}",
         args.names.join(" or "),
         known()
     );

@@ -376,7 +376,7 @@ fn flow(args: &Args) -> Result<Flow> {
         Some(library) if args.clock_gating => {
             Some(library.family().clock_gate(args.test_enable).ok_or_else(|| {
                 refusal!(
-                    "--clock-gating: no clock gate is known for the library '{}', but for ASAP7 and sky130",
+                    "--clock-gating: no clock gate is known for the library '{}', only for ASAP7 and sky130",
                     library.comb.name
                 )
             })?)

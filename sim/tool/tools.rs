@@ -89,20 +89,20 @@ pub fn traced_model(header: &TraceHeader) -> anyhow::Result<(LlmShape, Option<St
     let presets = || LlmShape::preset_names().join(", ");
     ensure!(
         *attention > 0,
-        "the trace is of '{model}', which is no preset, and says nothing of attention; --llm has to state the model: {} or a path ending in .toml",
+        "the trace names the model '{model}', which is not a preset, and does not describe attention; name the model with --llm: {} or a path ending in .toml",
         presets()
     );
     let heads = if attention.is_multiple_of(64) { attention / 64 } else { 1 };
     let shape = LlmShape::opt_like(model, *layers, *attention, heads, *mlp, BYTES).with_context(|| {
         format!(
-            "the trace is of '{model}', which is no preset, and {layers} layers of {attention} and {mlp} neurons are no model; --llm has to state \
-             it: {} or a path ending in .toml",
+            "the trace names the model '{model}', which is not a preset, and {layers} layers of {attention} and {mlp} neurons are not a model; name the \
+             model with --llm: {} or a path ending in .toml",
             presets()
         )
     })?;
     let assumed = format!(
-        "assumed: '{model}' is no preset, so it is taken for an OPT of the trace's sizes with {heads} heads and {BYTES} tokens; other models take other \
-         times, and --llm states them"
+        "assumed: '{model}' is not a preset, so the model is an OPT with the sizes of the trace, {heads} heads and {BYTES} tokens; name another model \
+         with --llm, because its times differ"
     );
     Ok((shape, Some(assumed)))
 }
@@ -112,7 +112,7 @@ pub fn traced_model(header: &TraceHeader) -> anyhow::Result<(LlmShape, Option<St
 pub fn note_dense_attention(header: &TraceHeader, neurons: u32) {
     if header.attention == 0 {
         note!(
-            "assumed: the trace says nothing of attention, so all {neurons} of its neurons in each layer are active for each token"
+            "assumed: the trace does not describe attention, so all {neurons} of its neurons in each layer are active for each token"
         );
     }
 }
@@ -189,15 +189,14 @@ mod tests {
         header.model = "SparseLLM/ReluLLaMA-7B".to_owned();
         let (model, assumed) = traced_model(&header)?;
         assert!(
-            assumed.is_some_and(|text| text.contains("taken for an OPT of the trace's sizes with 64 heads"))
+            assumed.is_some_and(
+                |text| text.contains("the model is an OPT with the sizes of the trace, 64 heads")
+            )
         );
         assert_eq!(model.hidden(), 4096);
         header.attention = 0;
         let error = traced_model(&header).map_or_else(|error| error.to_string(), |_| String::new());
-        assert!(
-            error.contains("says nothing of attention; --llm has to state the model: opt-13b"),
-            "{error}"
-        );
+        assert!(error.contains("does not describe attention; name the model with --llm: opt-13b"), "{error}");
         Ok(())
     }
 

@@ -121,5 +121,5 @@ fn a_block_without_tests_is_refused() -> Outcome {
     let waivers = tempfile::NamedTempFile::new()?;
     std::fs::write(&waivers, "[[mutant]]\nblock = \"nothing\"\nchange = \"*\"\nreason = \"none\"\n")?;
     let line = format!("verify mutate --block fifo --waivers {}", waivers.path().display());
-    fails(&line, 2, "no tests are known of a block called nothing")
+    fails(&line, 2, "no tests are known for block 'nothing'")
 }

@@ -314,7 +314,7 @@ fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
         "--mode dex+dbo --offload-mha 9",
         "requests of a group whose attention is offloaded = 9 must be in 0..=2",
     )?;
-    says("--mode dex --offload-mha 1", "--offload-mha has no meaning without --mode dex+dbo")?;
+    says("--mode dex --offload-mha 1", "--offload-mha has no effect without --mode dex+dbo")?;
     says(
         "--mode dex --memory aim",
         "mode dex needs sliced banks, but memory 'aim' does not slice its banks",
@@ -331,20 +331,23 @@ fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
     says("--channels 3", "device.channels = 3 must be a power of two")?;
     refused(&format!("{SLOW_SHORT} --hardware librapim-smal"), "did you mean 'librapim-small-npu'?")?;
     says("--mode dbo+dex", "[possible values: serial, pipelined, dex, dex+dbo]")?;
-    says("--commands x.txt", "--commands shows one mode, and these are 4")?;
+    says("--commands x.txt", "--commands shows one mode, but 4 are selected")?;
     says(
         "--mode dex --commands x.txt --commands-from 7 --commands-to 7",
         "--commands-from is 7, must be below --commands-to, which is 7",
     )?;
-    says("--mode dex --waves x.fst", "--waves of a channel has no meaning with --channel model")?;
+    says(
+        "--mode dex --waves x.fst",
+        "--waves of a channel needs --channel rtl: the device model has no signals",
+    )?;
     says(
         "--mode dex --waves x.fst --wave-block controller",
-        "--wave-block controller has no meaning with --controller software",
+        "--wave-block controller needs --controller rtl",
     )?;
     let rtl = |options: &str, message: &str| {
         refused(&format!("{} {options}", SHORT.replace("--channel model", "--channel rtl")), message)
     };
-    rtl("--waves x.fst", "--waves shows one mode, and these are 4")?;
+    rtl("--waves x.fst", "--waves shows one mode, but 4 are selected")?;
     rtl("--mode dex --waves x.fst --wave-channel 2", "--wave-channel is 2, must be 0 to 1")?;
     rtl("--mode dex --wave-start 2", "--waves <FILE>")?;
     let path = file("both");

@@ -45,10 +45,7 @@ fn a_product_takes_its_operands_from_files_and_leaves_its_results_in_one() -> Ou
     assert_eq!((&bytes[..6], bytes.len() % 64), (&b"\x93NUMPY"[..], 2 * 96 % 64));
 
     for (line, message) in [
-        (
-            format!("--matrix {matrix}x --vectors {vector}"),
-            "there is no such tensor; there are: lm_head.weight",
-        ),
+        (format!("--matrix {matrix}x --vectors {vector}"), "no such tensor; available: lm_head.weight"),
         (
             format!("--matrix {vector} --vectors {first}"),
             "the vectors have 96 elements, the matrix 64 columns",
@@ -749,12 +746,12 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
         &format!("{tiny} --dimms 2 --links bandwidth --fault cut@1:0"),
         "--fault cut@1:0=10000 needs --links rtl",
     )?;
-    refused(&format!("{tiny} --dimms 2 --fault cut@1:2"), "--fault cut@1:2=10000 is of the link of DIMM 2")?;
+    refused(&format!("{tiny} --dimms 2 --fault cut@1:2"), "--fault cut@1:2=10000 names the link of DIMM 2")?;
     refused(
         &format!("{tiny} --dimms 2 --fault fire@1:1"),
         "`fire@1:1` is no fault; expected KIND@CYCLE:DIMM",
     )?;
-    refused(&format!("{tiny} --dimms 2 --neurons all"), "--neurons all has no meaning with --dimms")?;
+    refused(&format!("{tiny} --dimms 2 --neurons all"), "--neurons all is not available with --dimms")?;
     let alone = |option: &str, needed: &str| {
         let name = option.split(' ').next().unwrap_or_default();
         refused(&format!("{tiny} --dimms 2 {option}"), &format!("{name} has no effect without {needed}"))
@@ -777,7 +774,7 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
     refused(&format!("{tiny} --dimms 2 --html x.out --timeline x.out"), "both name `x.out`")?;
     refused(
         &format!("{tiny} --dimms 1,2 --timeline x.json"),
-        "--timeline shows one run, and these are 2 combinations",
+        "--timeline shows one run, but the options select 2 combinations",
     )?;
     refused(
         &format!("{tiny} --backend cycles --dimms 2 --prompt I --flip weight:9999:0:0"),
@@ -856,7 +853,10 @@ fn models_that_dimms_cannot_compute_are_refused() -> Outcome {
 fn diagrams_that_cannot_be_drawn_are_explained() -> Outcome {
     let out = std::env::temp_dir().join(format!("ndp-cosim-{}.svg", std::process::id()));
     let to = |rest: &str| format!("generate pim-diagram {rest} --out {}", out.display());
-    refused(&to("--mode dex --memory newton-aim"), "the banks of `newton-aim` cannot be cut in two")?;
+    refused(
+        &to("--mode dex --memory newton-aim"),
+        "mode dex needs sliced banks, but memory 'newton-aim' does not slice its banks",
+    )?;
     refused(&to("--mode dex --memory hbm4"), "'hbm4', expected one of ")?;
     refused(&to("--mode both"), "possible values: serial, dex")?;
     refused(
@@ -1006,7 +1006,7 @@ fn a_layer_on_several_dimms_is_a_table() -> Outcome {
         ("--dimms 17", "17 is not in 1..=16"),
         ("--dimms 2 --batch 2", "batch = 2 must be 1 with --dimms"),
         ("--dimms 2 --activity predicted", "--activity predicted needs a text"),
-        ("--dimms 2 --neurons all", "--neurons all needs --active 1 instead"),
+        ("--dimms 2 --neurons all", "--neurons all is not available with --dimms; use --active 1"),
         ("--dimms 2 --chart c.svg", "--chart shows one DIMM"),
         ("--dimms 2 --timeline t.json", "--commands and --timeline show one DIMM"),
         ("--active 0", "density 0 must be a number above 0"),

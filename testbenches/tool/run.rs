@@ -47,7 +47,7 @@ fn what_cannot_be_run_is_explained() -> Outcome {
         "typo.asm:2: found \"coutn=8\", expected one of dst, count",
     )?;
     let empty = file("empty.asm", "# nothing\n")?;
-    fails(&format!("run {empty} --config tiny"), 2, "empty.asm: there are no instructions")?;
+    fails(&format!("run {empty} --config tiny"), 2, "empty.asm: the program has no instructions")?;
     let huge = file("huge.asm", ".random 0 bursts=0x1000000 seed=1 kind=normal\nbarrier\n")?;
     fails(&format!("run {huge} --config tiny"), 2, "16777216 bursts of data must be at most 8388608")
 }

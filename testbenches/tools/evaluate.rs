@@ -298,10 +298,7 @@ fn a_trace_of_mlps_alone_has_dense_attention() {
     let [trace, model] = mlp_only(dir.path());
     let line = ["--trace", &trace, "--config", "tiny", "--dimms", "2", "--policy", "partition", "--fast"];
     let message = refused(&line);
-    assert!(
-        message.contains("says nothing of attention; --llm has to state the model: opt-13b"),
-        "{message}"
-    );
+    assert!(message.contains("does not describe attention; name the model with --llm: opt-13b"), "{message}");
     let whole = dir.path().join("24-8.trace").display().to_string();
     let output = |trace: &str| {
         let line = [&line[..], &["--trace", trace, "--llm", &model, "--json"]].concat();
@@ -342,5 +339,5 @@ fn a_model_that_is_no_preset_is_said_first() {
         "--fast",
     ]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.starts_with("assumed: '3x128x512' is no preset, so it is taken for an OPT"), "{said}");
+    assert!(said.starts_with("assumed: '3x128x512' is not a preset, so the model is an OPT"), "{said}");
 }

@@ -99,9 +99,7 @@ fn figures_are_chosen_by_number_and_others_refused() {
     for (figures, figure) in [("99", "99"), ("17,99", "99")] {
         program.refused(
             &format!("--paper hermes --figure {figures} --out {out}"),
-            &format!(
-                "--figure '{figure}': there is no such figure; there are\n  hermes: section I; Fig. 4a; "
-            ),
+            &format!("--figure '{figure}': unknown figure, expected one of\n  hermes: section I; Fig. 4a; "),
         );
     }
     program.refused("--figure , --quick", "--figure has '' twice");
@@ -137,7 +135,7 @@ fn a_second_paper_joins_the_first_one_in_the_folder() {
     let output = program.succeeds(&format!("--quick --paper flash --out {out}"));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("hermes.csv is of another build") && said.contains("ndp figures --paper hermes"),
+        said.contains("hermes.csv comes from another build") && said.contains("ndp figures --paper hermes"),
         "{said}"
     );
 }

@@ -164,7 +164,7 @@ fn a_refusal_is_kept_whole_and_a_wrong_pointer_names_those_there_are() {
     assert!(!why.contains(&program.path("out")), "{why}");
 
     program.file("space.toml", SPACE.replacen("\"/cycles\"", "\"/cycls\"", 1));
-    let said = program.ends_with(&line, 2, "there is no value at \"/cycls\"; there are \"/cycles\", ");
+    let said = program.ends_with(&line, 2, "no value at \"/cycls\"; available: \"/cycles\", ");
     assert!(said.contains(".out'"), "{said}");
     let kept = std::fs::read_dir(program.path("out/outputs")).unwrap().map(|entry| entry.unwrap().path());
     let kept: Vec<_> = kept.filter(|path| path.extension().is_some_and(|ending| ending == "out")).collect();
@@ -229,7 +229,7 @@ fn slurm_gets_arrays_of_the_size_that_it_takes_whose_tasks_are_all_points() {
     let said = ndp_testkit::programs::said(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(
-        said.contains("sbatch takes no jobs") && said.contains("sbatch: error: invalid partition"),
+        said.contains("sbatch accepted no jobs") && said.contains("sbatch: error: invalid partition"),
         "{said}"
     );
     assert_eq!(stored(&program, folder), 0);
@@ -377,16 +377,18 @@ fn reports_name_the_front_the_reference_and_what_keys_change() {
     assert!(std::fs::read_to_string(&html).unwrap().contains("core.clock_mhz = 1000, gemv.buffer_kib = 32"));
     for (options, message) in [
         ("", "there are 'cycles.cycles'"),
-        ("--minimise cycles.area", "there is no metric 'cycles.area'; there are 'cycles.cycles'"),
-        ("--minimise cycles.cycles --reference gemv.buffer_kib=16", "names 2 configurations"),
+        ("--minimise cycles.area", "unknown metric 'cycles.area'; available: 'cycles.cycles'"),
+        ("--minimise cycles.cycles --reference gemv.buffer_kib=16", "matches 2 configurations"),
         ("--minimise cycles.cycles --reference gemv.buffer=16", "no point sets `gemv.buffer`"),
         ("--minimise cycles.cycles --reference fast", "has to be KEY=VALUE"),
     ] {
         program.refused(&format!("{report} {options}"), message);
     }
     program.refused(&format!("sweep report {}", program.path("nowhere")), "`ndp sweep run` makes the folder");
-    program
-        .refused(&format!("sweep points {} 8", program.path("out")), "there is no point 8; the sweep has 8");
+    program.refused(
+        &format!("sweep points {} 8", program.path("out")),
+        "unknown point 8; the sweep has 8 points",
+    );
 }
 
 fn finished() -> (Program, String) {
@@ -412,8 +414,8 @@ fn a_list_of_points_from_elsewhere_writes_in_the_folder_alone() {
         (&key, &key[1..], "is not 24 hexadecimal digits"),
         ("\"--config\"", "\"config\"", "has to begin with --"),
         ("\"--config\"", "\"--config=x y\"", "an option of [[files]]"),
-        ("[\"run\",", "[\"sweep\",", "is no subcommand of ndp"),
-        ("[\"run\",", "[\"--help\",", "is no subcommand of ndp"),
+        ("[\"run\",", "[\"sweep\",", "is not a subcommand of ndp"),
+        ("[\"run\",", "[\"--help\",", "is not a subcommand of ndp"),
     ] {
         let changed = points.replacen(from, to, 1);
         assert_ne!(changed, points, "{from}");
@@ -433,7 +435,7 @@ fn a_damaged_folder_is_told_from_a_whole_one() {
     let (program, points) = finished();
     let (report, list) = ("sweep report out --minimise cycles.cycles", program.path("out/points.jsonl"));
     let cut: Vec<&str> = points.lines().take(7).collect();
-    for (text, message) in [(cut.join("\n"), "it has 7 points of 8"), (String::new(), "it has no points")] {
+    for (text, message) in [(cut.join("\n"), "it has 7 of 8 points"), (String::new(), "it has no points")] {
         std::fs::write(&list, text).unwrap();
         let said = program.ends_with(report, 2, message);
         assert!(said.contains("points.jsonl"), "{said}");

@@ -46,12 +46,12 @@ pub fn read(folder: &Path, points: &mut Points) -> Result<()> {
         let stem = signals.with_extension("");
         let verilog = text(&stem.with_extension("v"))?;
         let design = Design::new(&text(signals)?, &verilog)
-            .with_context(|| format!("{} is no list of signals", signals.display()))?;
+            .with_context(|| format!("{} is not a list of signals", signals.display()))?;
         let prefix = format!("{}.", stem.display());
         let own = |path: &&PathBuf| kind(path, "dat") && path.to_string_lossy().starts_with(&prefix);
         for dat in files.iter().filter(own) {
             let counts = text(dat)?;
-            let malformed = || format!("{} is no coverage of Verilator", dat.display());
+            let malformed = || format!("{} is not a coverage file of Verilator", dat.display());
             ensure!(counts.starts_with("# SystemC::Coverage-3"), malformed());
             for line in counts.lines().skip(1) {
                 design.count(line, points).with_context(malformed)?;
@@ -78,7 +78,7 @@ impl<'a> Design<'a> {
         let mut known = HashMap::new();
         for line in signals.lines() {
             let [module, name, place, bits] = line.split('\t').collect::<Vec<_>>()[..] else {
-                bail!("`{line}` has not four parts");
+                bail!("`{line}` does not have four parts");
             };
             let file = place.rsplit('/').next().unwrap_or_default();
             let block = file.split('.').next().unwrap_or_default().to_owned();
@@ -92,13 +92,13 @@ impl<'a> Design<'a> {
     /// Adds a line `C '<key><value>...' <count>`, where keys begin with byte 1 and values with byte 2.
     fn count(&self, line: &str, points: &mut Points) -> Result<()> {
         let counted = line.strip_prefix("C '").and_then(|line| line.rsplit_once("' "));
-        let (keys, count) = counted.with_context(|| format!("`{line}` is no count"))?;
+        let (keys, count) = counted.with_context(|| format!("`{line}` is not a count"))?;
         let keys: HashMap<&str, &str> =
             keys.split('\u{1}').filter_map(|pair| pair.split_once('\u{2}')).collect();
         let key = |name| keys.get(name).copied().with_context(|| format!("`{line}` has no `{name}`"));
         let (page, comment, at) = (key("page")?, key("o")?, key("l")?);
         let seen = count != "0";
-        let at: usize = at.parse().with_context(|| format!("`{at}` is no line"))?;
+        let at: usize = at.parse().with_context(|| format!("`{at}` is not a line number"))?;
         let (kind, module) = page.split_once('/').with_context(|| format!("`{page}` names no module"))?;
         let found = match kind {
             "v_toggle" => self.bit(module, comment),

@@ -113,10 +113,14 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         }
         points.retain(|name, _| blocks.iter().any(|block| block.name == name));
         for block in blocks {
-            ensure!(points.contains_key(block.name), "the tests of {} open no model that has it", block.name);
+            ensure!(
+                points.contains_key(block.name),
+                "the tests of block {} open no model that contains it",
+                block.name
+            );
         }
     }
-    ensure!(!points.is_empty(), "there are no counts of a model");
+    ensure!(!points.is_empty(), "found no coverage counts of a selected block");
     let rows =
         rows(&points, &waivers.coverage).with_context(|| format!("waivers of {}", args.waivers.display()))?;
     out.write(|| Ok(markdown(&rows)))?;
@@ -236,7 +240,7 @@ fn rows(points: &Points, waivers: &[Hole]) -> Result<Vec<Row>> {
     }
     let idle = waivers.iter().zip(used).find(|(hole, used)| !used && points.contains_key(&hole.block));
     if let Some((hole, _)) = idle {
-        ndp_files::bail!("{hole} waives nothing: all that it names is covered, or is not there");
+        ndp_files::bail!("{hole} waives nothing: everything that it names is covered or does not exist");
     }
     Ok(rows)
 }

@@ -177,7 +177,7 @@ impl Job {
         let default = workspace_path("golden/generate/default.json");
         let needed = args.prompt.is_none() || args.temperature.is_none() || args.seed.is_none();
         let stored = if needed {
-            let context = || "--prompt, --temperature and --seed were not all given, and their defaults are stored there";
+            let context = || "cannot load the defaults of --prompt, --temperature and --seed (give all three to do without the file)";
             Some(golden::read(&default).with_context(context)?)
         } else {
             None

@@ -22,7 +22,7 @@ pub enum Ran {
 pub fn build() -> Result<PathBuf> {
     ensure!(
         Path::new("testbenches/main.rs").is_file(),
-        "there is no testbenches/main.rs here: ndp verify mutate runs in the folder of the project's sources, whose tests it needs"
+        "cannot find testbenches/main.rs: run this command in the folder of the project's sources, whose tests it needs"
     );
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(&cargo);

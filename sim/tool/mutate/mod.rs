@@ -202,7 +202,7 @@ pub fn chosen(names: &[String]) -> Result<Vec<&'static Block>> {
         let found = BLOCKS.iter().find(|block| block.name == *name);
         found.ok_or_else(|| {
             let meant = ndp_config::nearest(name, &known);
-            refusal!("no tests are known of a block called {name}; there are {}{meant}", known.join(", "))
+            refusal!("no tests are known for block '{name}', expected one of {}{meant}", known.join(", "))
         })
     };
     if names.is_empty() { Ok(BLOCKS.iter().collect()) } else { names.iter().map(find).collect() }

@@ -90,7 +90,7 @@ fn chosen(args: &Args) -> Result<Vec<(Paper, &'static Item)>> {
         let is_asked = |item: &Item| is_of(item.figure, std::slice::from_ref(asked));
         let found = papers(args).iter().any(|paper| paper.items().iter().any(is_asked));
         if !found || asked.trim().is_empty() {
-            bail!("--figure '{asked}': there is no such figure; there are\n{}", known(args));
+            bail!("--figure '{asked}': unknown figure, expected one of\n{}", known(args));
         }
     }
     let mut all = Vec::new();
@@ -162,7 +162,7 @@ fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
         all.rows.extend(paper.items().iter().filter_map(|item| kept.left_row(paper, item)));
         if all.rows.len() == before && folder.join(format!("{name}.csv")).exists() {
             note!(
-                "{name}.csv is of another build, so figures.html leaves it out; ndp figures --paper {name} computes it anew"
+                "{name}.csv comes from another build, so figures.html leaves it out; `ndp figures --paper {name}` computes it again"
             );
         }
         // Energies are not kept, because computing them takes no time.

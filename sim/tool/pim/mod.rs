@@ -297,8 +297,8 @@ fn modes(args: &Args) -> Result<Vec<Mode>> {
     let modes: Vec<Mode> = asked.iter().copied().unique().collect();
     let forced = [("--offload-ffn", args.offload_ffn), ("--offload-mha", args.offload_mha)];
     if let Some((option, _)) = forced.into_iter().find(|(_, value)| value.is_some()) {
-        ensure!(modes.contains(&Mode::DexDbo), "{option} has no meaning without --mode dex+dbo");
-        args.given.only_with("the scheduler, whose place --offload-ffn and --offload-mha take", ["rule"])?;
+        ensure!(modes.contains(&Mode::DexDbo), "{option} has no effect without --mode dex+dbo");
+        args.given.only_with("the scheduler, which --offload-ffn and --offload-mha replace", ["rule"])?;
     }
     if !modes.contains(&Mode::DexDbo) {
         args.given.only_with("--mode dex+dbo", ["rule"])?;
@@ -319,20 +319,28 @@ fn arrangement(args: &Args, mode: Mode) -> Arrangement {
 /// Checks --commands and --waves against modes and channels.
 fn check_files(args: &Args, modes: &[Mode], channels: u32) -> Result<()> {
     if args.commands.is_some() {
-        ensure!(modes.len() == 1, "--commands shows one mode, and these are {}", modes.len());
+        ensure!(
+            modes.len() == 1,
+            "--commands shows one mode, but {} are selected; select one with --mode",
+            modes.len()
+        );
         let (from, to) = (args.commands_from, args.commands_to);
         ensure!(from < to, "--commands-from is {from}, must be below --commands-to, which is {to}");
     }
     if args.waves.is_some() {
-        ensure!(modes.len() == 1, "--waves shows one mode, and these are {}", modes.len());
+        ensure!(
+            modes.len() == 1,
+            "--waves shows one mode, but {} are selected; select one with --mode",
+            modes.len()
+        );
         match args.wave_block {
             WaveBlock::Channel => ensure!(
                 args.channel == ChannelKind::Rtl,
-                "--waves of a channel has no meaning with --channel model"
+                "--waves of a channel needs --channel rtl: the device model has no signals"
             ),
             WaveBlock::Controller => ensure!(
                 args.controller == ControllerKind::Rtl,
-                "--wave-block controller has no meaning with --controller software"
+                "--wave-block controller needs --controller rtl"
             ),
         }
         let (channel, most) = (args.wave_channel, channels - 1);
@@ -365,7 +373,7 @@ impl Job<'_> {
             kind if args.controller == ControllerKind::Rtl => {
                 ensure!(
                     memory.command_buses() == HbmCommandBuses::Own,
-                    "--controller rtl: channels of '{}' share command buses, which the controller in RTL cannot; leave it out",
+                    "--controller rtl: channels of '{}' share command buses, which the controller in RTL does not support; leave it out",
                     memory.name()
                 );
                 let open = |channel| {

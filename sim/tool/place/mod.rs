@@ -26,7 +26,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let files = args.ssd.iter().fold(files, |files, ssd| files.configuration("the SSD", ssd));
     args.check_method()?;
     let three_tiers = args.ssd.is_none() || args.method == Method::Structured;
-    ensure!(three_tiers, "--ssd needs --method structured: the other methods place on GPU and DIMMs alone");
+    ensure!(three_tiers, "--ssd needs --method structured: the other methods place only on GPU and DIMMs");
     args.form
         .files(files)
         .optional("--out", args.out.as_ref())
@@ -123,7 +123,7 @@ fn lp_form(args: &Args) -> Result<Option<LpForm>> {
     match args.lp_form {
         None => Ok((!own).then_some(LpForm::Reduced)),
         Some(LpFormArg::Powerinfer) => {
-            ensure!(own, "--lp-form powerinfer needs --method powerinfer, of whose program it is");
+            ensure!(own, "--lp-form powerinfer needs --method powerinfer, whose program it writes");
             Ok(None)
         }
         Some(LpFormArg::Full) => Ok(Some(LpForm::Full)),

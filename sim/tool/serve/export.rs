@@ -39,7 +39,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let (chips, _) = args.chips.chips(&shape, None, contexts().collect())?;
     ensure!(
         chips.parallel.pp == 1,
-        "--pp {}: tables are of layers, which stages do not change; leave it out",
+        "--pp {}: the tables describe layers, which pipeline stages do not change; leave it out",
         chips.parallel.pp
     );
     let sliced = usize::from(args.mode.sliced());

@@ -107,7 +107,7 @@ impl LibraPimArgs {
                 let memory = self.memory()?;
                 kv_memory(shape, &parallel, memory.bytes(), given).map_err(|error| {
                     refusal!(
-                        "{error}; give more chips (--tp, --pp), another --memory, or --kv-gb, which leaves weights out"
+                        "{error}; use more chips (--tp, --pp), another --memory, or --kv-gb, which does not count the weights"
                     )
                 })?
             }

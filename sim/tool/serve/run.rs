@@ -312,7 +312,7 @@ fn librapim(job: &Job<'_>, shape: &LlmShape) -> Result<Outcome> {
     let (chips, kv) = args.chips.chips(shape, Some(kv_bytes), job.contexts()?)?;
     if let Some(mode) = modes.iter().find(|mode| args.chips.clocked && mode.offloads()) {
         bail!(
-            "--clocked: a channel that stands for all has no part in offloading; mode {} needs tables",
+            "--clocked: a single channel that represents all cannot offload; mode {} needs tables, so leave it out",
             mode.name()
         );
     }

@@ -41,7 +41,7 @@ fn check(machine: &TextSteps<'_>, alone: &[Text]) -> Result<()> {
     for (number, (found, expected)) in machine.session().texts().zip(alone).enumerate() {
         ensure!(
             found == expected,
-            fault!("the channel failed: the text of request {} is not that of the software", number + 1)
+            fault!("the channel failed: the text of request {} differs from the software's text", number + 1)
         );
     }
     let violations: u64 = machine.session().machine().channels().map(Pins::violations).sum();
@@ -105,7 +105,7 @@ pub fn run(job: &Job<'_>) -> Result<Report> {
         ensure!(
             differs.is_none() && asked.len() == expected.len(),
             fault!(
-                "the channel failed: {}: iteration {} is another one in RTL than clock by clock without data",
+                "the channel failed: {}: iteration {} in RTL differs from the iteration clock by clock without data",
                 mode.name(),
                 differs.unwrap_or(asked.len().min(expected.len()))
             )

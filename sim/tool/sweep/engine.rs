@@ -97,7 +97,7 @@ pub fn points(folder: &Folder, numbers: &[usize]) -> Result<Vec<Point>> {
     let mut chosen = Vec::with_capacity(numbers.len());
     for number in numbers {
         let Some(point) = points.get(*number) else {
-            bail!("there is no point {number}; the sweep has {}, counted from 0", points.len());
+            bail!("unknown point {number}; the sweep has {} points, counted from 0", points.len());
         };
         chosen.push(point);
     }

@@ -116,11 +116,11 @@ impl Folder {
         })?;
         let parsed: Result<Vec<Point>, _> = text.lines().map(serde_json::from_str).collect();
         let whole = parsed.map_err(anyhow::Error::from).and_then(|points| {
-            ensure!(!points.is_empty(), "it has no points: `ndp sweep run` writes it anew");
+            ensure!(!points.is_empty(), "it has no points; `ndp sweep run` writes it again");
             points.iter().try_for_each(|point| point.check(points.len()))?;
             Ok(points)
         });
-        whole.with_context(|| format!("'{}' is no list of points", path.display()))
+        whole.with_context(|| format!("'{}' is not a list of points", path.display()))
     }
 
     pub fn outcome(&self, point: &Point) -> Result<Option<Outcome>> {
@@ -130,12 +130,13 @@ impl Folder {
         }
         let text = ndp_files::read_text(&path, MOST_BYTES)
             .with_context(|| format!("cannot read '{}'", path.display()))?;
-        let outcome: Outcome = serde_json::from_str(&text)
-            .with_context(|| format!("'{}' is no result; without it the point runs again", path.display()))?;
+        let outcome: Outcome = serde_json::from_str(&text).with_context(|| {
+            format!("'{}' is not a result; delete it to run the point again", path.display())
+        })?;
         ensure!(outcome.key == point.key, "'{}' is the result of another point", path.display());
         let lost = point.metrics.keys().find(|name| !outcome.metrics.contains_key(*name));
         if let Some(name) = lost.filter(|_| outcome.refused.is_none()) {
-            bail!("'{}' lacks the metric `{name}`; without the file the point runs again", path.display());
+            bail!("'{}' lacks the metric `{name}`; delete the file to run the point again", path.display());
         }
         // The key does not contain the name of a command.
         Ok(Some(Outcome { command: point.command.clone(), ..outcome }))
@@ -226,10 +227,7 @@ fn metrics(point: &Point, output: &Value) -> Result<BTreeMap<String, Value>> {
     for (name, pointer) in &point.metrics {
         let value = output.pointer(pointer).filter(|value| !value.is_object() && !value.is_array());
         let Some(value) = value else {
-            bail!(
-                "metric `{name}`: there is no value at \"{pointer}\"; there are {}",
-                known(output, pointer)
-            );
+            bail!("metric `{name}`: no value at \"{pointer}\"; available: {}", known(output, pointer));
         };
         found.insert(name.clone(), value.clone());
     }

@@ -132,7 +132,7 @@ fn find(args: &Args, rows: Vec<Row>) -> Result<Found> {
     };
     ensure!(
         !args.minimise.is_empty() || !args.maximise.is_empty(),
-        "name at least one metric with --minimise or --maximise; there are {}",
+        "name at least one metric with --minimise or --maximise; available: {}",
         list()
     );
     let mut objectives: Vec<Objective> = Vec::new();
@@ -146,7 +146,7 @@ fn find(args: &Args, rows: Vec<Row>) -> Result<Found> {
                 && options.split_whitespace().all(|o| name.split(' ').any(|p| p == o))
         };
         let found: Vec<&&String> = names.iter().filter(is).collect();
-        ensure!(!found.is_empty(), "there is no metric '{wanted}'; there are {}", list());
+        ensure!(!found.is_empty(), "unknown metric '{wanted}'; available: {}", list());
         for name in found {
             let objective = Objective { name: (*name).clone(), more };
             if !objectives.contains(&objective) {
@@ -203,7 +203,7 @@ fn reference(wanted: &[String], rows: &[Row]) -> Result<usize> {
     match found[..] {
         [row] => Ok(row),
         _ => bail!(
-            "--reference {} names {} configurations, and has to name one",
+            "--reference {} matches {} configurations, but must match exactly one",
             wanted.join(" "),
             found.len()
         ),

@@ -113,13 +113,16 @@ pub fn submit(path: &Path, list: &Path, tasks: usize, jobs: usize, options: &Opt
         }
         let ran = ndp_files::output(Command::new(&words[0]).args(&words[1..]));
         let Output { status, stdout: out, stderr: err } = ran.with_context(|| {
-            format!("cannot run sbatch; 'bash {}' submits the jobs where Slurm is", submit.display())
+            format!(
+                "cannot run sbatch; submit the jobs with 'bash {}' on a machine with Slurm",
+                submit.display()
+            )
         })?;
         // Slurm prints the number of an accepted job; the exit status is then that of the job.
         let taken = status.code().is_some() && out.first().is_some_and(u8::is_ascii_digit);
         if !taken {
             let last = String::from_utf8_lossy(&err[err.len().saturating_sub(MOST_REASON)..]);
-            anyhow::bail!("sbatch takes no jobs ({status}): {}", last.trim());
+            anyhow::bail!("sbatch accepted no jobs ({status}): {}", last.trim());
         }
     }
     Ok(())

@@ -107,12 +107,12 @@ impl Point {
         );
         ensure!(
             begins_with_subcommand(&self.words),
-            "the command of point {} is no subcommand of ndp",
+            "the command of point {} is not a subcommand of ndp",
             self.key
         );
         self.files.iter().try_for_each(|(option, _)| check_option(option))?;
         let of = self.of.unwrap_or(points);
-        ensure!(of == points, "it has {points} points of {of}: `ndp sweep run` writes it anew");
+        ensure!(of == points, "it has {points} of {of} points; `ndp sweep run` writes it again");
         Ok(())
     }
 }
@@ -150,7 +150,7 @@ fn points(text: &str) -> Result<Vec<Point>> {
     let mut configurations: Vec<(Vec<(String, String)>, Chosen)> = vec![(Vec::new(), Chosen::new())];
     for (file, axes) in space.files.iter().zip(&files) {
         let base: Table =
-            toml::from_str(&axes.text).with_context(|| format!("base = \"{}\" is no TOML", file.base))?;
+            toml::from_str(&axes.text).with_context(|| format!("base = \"{}\" is not TOML", file.base))?;
         let choices = axes.choices();
         let mut all = Vec::new();
         for (files, chosen) in &configurations {
@@ -183,7 +183,7 @@ fn points(text: &str) -> Result<Vec<Point>> {
         }
     }
     let keys: BTreeSet<&str> = points.iter().map(|point| point.key.as_str()).collect();
-    ensure!(keys.len() == points.len(), "two points are the same: a value or a list is there twice");
+    ensure!(keys.len() == points.len(), "two points are the same: a value or a list appears twice");
     Ok(points)
 }
 
@@ -447,7 +447,7 @@ fn set(table: &mut Table, path: &str, value: &Value) -> Result<()> {
     let (mut inner, mut rest) = (table, path);
     while let Some((name, below)) = rest.split_once('.') {
         let entry = inner.entry(name).or_insert_with(|| Value::Table(Table::new()));
-        let Value::Table(next) = entry else { bail!("`{path}`: `{name}` is a value and no table") };
+        let Value::Table(next) = entry else { bail!("`{path}`: `{name}` is a value, not a table") };
         (inner, rest) = (next, below);
     }
     inner.insert(rest.to_owned(), value.clone());
@@ -536,7 +536,7 @@ mod tests {
                 "metric `cycles` = \"cycles\" of command `product` must begin with /",
             ),
             ("base =", "bass =", "bass"),
-            ("keys.gemv.multipliers", "keys.name.multipliers", "is a value and no table"),
+            ("keys.gemv.multipliers", "keys.name.multipliers", "is a value, not a table"),
             ("keys.gemv.multipliers", "keys.\"gemv.multipliers\"", "must have no dots"),
             ("keys.gemv.multipliers", "keys.\"=gemv\"", "the key '=gemv' must start with"),
             ("\"product\"", "\"a\\u001b[2Jb\"", r"the name of a command, 'a\u001b[2Jb' must start"),

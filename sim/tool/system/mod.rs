@@ -83,7 +83,7 @@ pub fn run(
 fn choices(args: &Args, model: &Model) -> Result<(Vec<Choice>, Option<Placement>)> {
     ensure!(
         args.neurons == Neurons::Active,
-        "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"
+        "--neurons all is not available with --dimms: only active or predicted neurons are computed there"
     );
     run::check_links(args)?;
     check_model(model)?;
@@ -151,7 +151,7 @@ fn several(host: &Host<'_>, choices: &[Choice]) -> Result<Report> {
     ];
     if let Some((option, _)) = single.into_iter().find(|(_, given)| *given) {
         bail!(
-            "{option} shows one run, and these are {} combinations of DIMMs, policies and forms",
+            "{option} shows one run, but the options select {} combinations of DIMMs, policies and formats",
             choices.len()
         );
     }

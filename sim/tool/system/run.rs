@@ -303,9 +303,13 @@ impl Outcome {
 pub fn check_links(args: &Args) -> anyhow::Result<()> {
     let most = ndp_sim::cluster::lockstep::MOST as u32;
     if args.links == LinksChoice::Bandwidth {
-        ensure!(args.ber == 0.0, "--ber {} needs --links rtl: without links there are no errors", args.ber);
+        ensure!(
+            args.ber == 0.0,
+            "--ber {} needs --links rtl: without simulated links there are no bit errors",
+            args.ber
+        );
         if let Some(fault) = args.faults.first() {
-            bail!("--fault {fault} needs --links rtl: without links nothing can go wrong with them");
+            bail!("--fault {fault} needs --links rtl: without simulated links there are no faults");
         }
         return Ok(());
     }
@@ -314,7 +318,10 @@ pub fn check_links(args: &Args) -> anyhow::Result<()> {
     }
     for fault in &args.faults {
         if let Some(dimms) = args.dimms.iter().find(|dimms| fault.dimm >= **dimms as usize || **dimms < 2) {
-            bail!("--fault {fault} is of the link of DIMM {}, and {dimms} DIMM(s) are asked for", fault.dimm);
+            bail!(
+                "--fault {fault} names the link of DIMM {}, but the system has only {dimms} DIMM(s), numbered from 0",
+                fault.dimm
+            );
         }
     }
     Ok(())

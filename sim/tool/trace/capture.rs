@@ -48,7 +48,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         ensure!(own > 0, "an empty prompt cannot be continued");
         ensure!(
             requested <= positions,
-            "prompt of {own} tokens and {} more are {requested} positions, the model has {positions}",
+            "the text needs {requested} positions ({own} for the prompt, {} to generate), but the model supports {positions}; generate fewer tokens",
             args.tokens
         );
         lengths.push(own);
