@@ -38,10 +38,10 @@ pub struct Args {
     /// Batch sizes: numbers of sequences that run together, separated by commas
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
     batches: Vec<u32>,
-    /// Tokens of each prompt
+    /// Number of tokens of each prompt
     #[arg(long, value_name = "N", default_value_t = 128)]
     prompt: u32,
-    /// Tokens to generate for each prompt
+    /// Number of tokens to generate for each prompt
     #[arg(long, value_name = "N", default_value_t = 128)]
     output: u32,
     /// Assumptions beyond the system file: a paper's set, `stated` (none), or a path ending in .toml, whose keys
