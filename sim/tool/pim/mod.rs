@@ -143,8 +143,8 @@ pub struct Args {
     /// With --commands: first clock to write
     #[arg(long, value_name = "CLOCK", default_value_t = 0, requires = "commands")]
     commands_from: u64,
-    /// With --commands: clock at which to stop, exclusive
-    #[arg(long, value_name = "CLOCK", default_value_t = u64::MAX, requires = "commands")]
+    /// With --commands: clock at which to stop, exclusive [default: the end of the run]
+    #[arg(long, value_name = "CLOCK", default_value_t = u64::MAX, hide_default_value = true, requires = "commands")]
     commands_to: u64,
     /// With a single mode, in RTL: write the signals of a channel, or of its controller, to this file; .fst or .vcd
     /// selects the format
