@@ -5,22 +5,22 @@
 
 use ndp_numerics::{SplitMix64, f16};
 
-/// What the operands are like.
+/// Distribution of the operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DataKind {
-    /// Evenly spread over (-1, 1) in steps of 1/2048.
+    /// Uniform over (-1, 1) in steps of 1/2048.
     Uniform,
-    /// Normally distributed, variance 1 (the sum of twelve even numbers).
+    /// Normal, variance 1 (the sum of twelve uniform numbers).
     Gaussian,
-    /// Any finite bit pattern: exponents evenly spread, sums over the whole range, overflow included.
+    /// Any finite bit pattern: uniform exponents, sums over the whole range, overflow included.
     Finite,
-    /// As finite; half of the vectors also hold a few NaN, infinities, zeros and largest numbers.
+    /// Like finite; half of the vectors also hold a few NaN, infinities, zeros and largest numbers.
     Specials,
-    /// Subnormal and least normal numbers, against ordinary ones in the other operand.
+    /// Subnormal and least normal numbers in one operand, ordinary ones in the other.
     Subnormal,
-    /// Large products that cancel in pairs, leaving a small rest.
+    /// Large products that cancel in pairs and leave a small sum.
     Cancellation,
-    /// Each vector of another one of these kinds.
+    /// Each vector of one of these kinds, chosen at random.
     Mixed,
 }
 

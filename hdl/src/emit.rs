@@ -37,22 +37,22 @@ pub struct Args {
     /// Directory for the files; created if missing
     #[arg(long, required_unless_present = "list")]
     out: Option<PathBuf>,
-    /// Block to emit, with everything below it
+    /// Block to emit, with all its children
     #[arg(long, default_value = "ndp_core")]
     block: String,
-    /// Stands before the name of every module
+    /// Prefix of the name of every module
     #[arg(long, default_value = "")]
     prefix: String,
-    /// Adds Verilator's pragmas: instances of a module share their code, which makes its models smaller and faster
+    /// Add Verilator's pragmas: instances of a module share their code, which makes its models smaller and faster
     #[arg(long)]
     sim: bool,
-    /// Makes a package: a core file or manifest, the licence, and for the core of `tiny` a bench that checks itself
+    /// Make a package: a core file or manifest, the licence, and for the core of `tiny` a bench that checks itself
     #[arg(long, value_enum)]
     package: Option<Package>,
-    /// Lists presets, blocks, and the modules of the chosen block with their instance counts
+    /// List presets, blocks, and the modules of the chosen block with their instance counts
     #[arg(long)]
     list: bool,
-    /// Writes nothing; fails if the directory does not hold exactly what would be written
+    /// Write nothing; fail if the directory does not hold exactly what would be written
     #[arg(long, conflicts_with = "list")]
     check: bool,
 }
@@ -75,7 +75,7 @@ pub fn main() -> ExitCode {
     )
 }
 
-/// Who reads a package.
+/// Reader of a package.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Package {
     /// FuseSoC

@@ -27,11 +27,11 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// C++ from the netlist, the fastest. Waves and mutants are Verilated all the same.
+    /// C++ from the netlist, the fastest. Waves and mutants are always Verilated.
     Native,
     /// The Verilog, by Verilator.
     Verilated,
-    /// Native, with the time counted that each module takes ([`Model::profile`]).
+    /// Native, counting the time of each module ([`Model::profile`]).
     #[value(skip)]
     Profiled,
     /// Both in lockstep, from the same contents: all outputs are compared after each edge.

@@ -25,14 +25,14 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// In which form partial results go from device to device.
+/// Format of partial results between devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum MergeFormat {
-    /// As exact sums: no bit of a result depends on who computed what.
+    /// Exact sums: no bit of a result depends on the distribution of the work.
     #[default]
     Exact,
-    /// Rounded to FP16, an eighth of the bytes: results may differ in their last bits.
+    /// FP16, an eighth of the bytes: results may differ in their last bits.
     Fp16,
 }
 

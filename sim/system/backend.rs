@@ -67,25 +67,25 @@ impl SystemOptions {
     }
 }
 
-/// How weights come into the DRAM of the DIMMs before the first token.
+/// How weights are written to the DRAM of the DIMMs before the first token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Load {
     /// The host writes them through the ports of the cores, in simulated cycles.
     Port,
-    /// By backdoor access, in no cycle: for long runs and large models. The bytes are the same.
+    /// Written directly to the model of the DRAM, in no cycle: for long runs and large models. The bytes are the same.
     Backdoor,
 }
 
-/// From what it is known which neurons are computed. Inputs of Q, K and V that are zero are known before the product in any case.
+/// Source of the neurons to compute. Zero inputs of Q, K and V are known before the product in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum ActivitySource {
-    /// From nothing but what has been computed: all neurons of FC1, and of FC2 those whose FC1 output is positive.
+    /// Computed outputs: all neurons of FC1, and the neurons of FC2 whose FC1 output is positive.
     Causal,
-    /// The live predictor says which neurons are computed; the text may become another one.
+    /// The online predictor; the text may differ.
     Predicted,
-    /// FC1 computes the neurons that software has found to be active: what a perfect predictor would save.
+    /// Neurons that are active in software: the saving of a perfect predictor.
     Oracle,
 }
 

@@ -9,14 +9,14 @@ use ndp_model::{GemvBackend, GemvOp, SoftwareBackend};
 use ndp_numerics::{ExactSum, f16};
 use serde::Serialize;
 
-/// How the GPU adds.
+/// Numerics of the GPU's sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum GpuNumerics {
-    /// Exactly, as the DIMMs do.
+    /// Exact, like the DIMMs.
     #[default]
     Exact,
-    /// In FP32, in a fixed order.
+    /// FP32, in a fixed order.
     Fp32,
 }
 

@@ -53,14 +53,14 @@ impl ProductFigures {
     }
 }
 
-/// Which neurons take part in the products of a decoder layer.
+/// Neurons in the products of a decoder layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Neurons {
-    /// Those that are active: of the products whose inputs come out of a ReLU, QKV and FC2, only the columns of inputs that are not
-    /// zero in some vector, as an AXPY over their list. All other products are dense.
+    /// Active neurons: QKV and FC2, whose inputs are outputs of a ReLU, use only the columns whose input is not zero in some
+    /// vector, as an AXPY over their list. All other products are dense.
     Active,
-    /// All of them: every product is a dense DOT.
+    /// All neurons: every product is a dense DOT.
     All,
 }
 

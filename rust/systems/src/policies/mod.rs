@@ -41,15 +41,15 @@ macro_rules! policies {
 }
 
 policies! {
-    /// Weights that the GPU has no room for are copied to it for each token, layer by layer, and nothing overlaps (Hugging Face Accelerate).
+    /// Weights that exceed the GPU's memory are copied to it for each token, layer by layer, without overlap (Hugging Face Accelerate).
     Accelerate "accelerate" offload::accelerate;
-    /// As accelerate, but a layer is copied while the one before computes (FlexGen, zig-zag schedule).
+    /// Like accelerate, but a layer is copied while the one before computes (FlexGen, zig-zag schedule).
     FlexGen "flexgen" offload::flexgen;
-    /// As flexgen, but of the MLP only neurons are gathered and copied that a predictor takes to be active (Deja Vu).
+    /// Like flexgen, but only the MLP neurons that a predictor takes to be active are gathered and copied (Deja Vu).
     DejaVu "deja-vu" offload::deja_vu;
-    /// Hot neurons on the GPU, cold ones on the host's processor, nothing is copied (Hermes-host).
+    /// Hot neurons on the GPU, cold ones on the host's processor, without copies (Hermes-host).
     HermesHost "hermes-host" hermes::host;
-    /// Layers that the GPU has no room for are computed by the DIMMs, all neurons of them (Hermes-base).
+    /// The DIMMs compute all neurons of the layers that exceed the GPU's memory (Hermes-base).
     HermesBase "hermes-base" hermes::base;
     /// Hot neurons on the GPU, cold ones on the DIMMs (Hermes).
     Hermes "hermes" hermes::hermes;
@@ -61,7 +61,7 @@ policies! {
     LlamaCpp "llama-cpp" llama_cpp::llama_cpp;
     /// A small model proposes tokens, the large one verifies several at once and streams over the bus for it (SpecInfer).
     SpecInfer "specinfer" llama_cpp::spec_infer;
-    /// As llama-cpp, but only predicted heads and neurons are computed (PowerInfer, "+PO").
+    /// Like llama-cpp, but only predicted heads and neurons are computed (PowerInfer, "+PO").
     PowerInferOperators "powerinfer-operators" powerinfer::operators;
     /// Attention and neurons at random on the GPU, the others on the host's processor, both at the same time (PowerInfer, "+Engine").
     PowerInferEngine "powerinfer-engine" powerinfer::engine;
