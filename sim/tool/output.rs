@@ -35,7 +35,7 @@ impl Asked {
 pub struct OutputArgs {
     /// Print one JSON object instead of text; --json=FILE writes it to a file and prints the text
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
-    json: Option<Option<PathBuf>>,
+    pub json: Option<Option<PathBuf>>,
     /// Write all tables and charts to this file as one HTML page that needs no other file
     #[arg(long, value_name = "FILE.html")]
     pub html: Option<PathBuf>,
