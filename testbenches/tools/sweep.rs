@@ -376,7 +376,7 @@ fn reports_name_the_front_the_reference_and_what_keys_change() {
     assert_eq!(better[0]["keys"], serde_json::json!({ "core.clock_mhz": 1000, "gemv.buffer_kib": 16 }));
     assert!(std::fs::read_to_string(&html).unwrap().contains("core.clock_mhz = 1000, gemv.buffer_kib = 32"));
     for (options, message) in [
-        ("", "there are 'cycles.cycles'"),
+        ("", "available: 'cycles.cycles'"),
         ("--minimise cycles.area", "unknown metric 'cycles.area'; available: 'cycles.cycles'"),
         ("--minimise cycles.cycles --reference gemv.buffer_kib=16", "matches 2 configurations"),
         ("--minimise cycles.cycles --reference gemv.buffer=16", "no point sets `gemv.buffer`"),
