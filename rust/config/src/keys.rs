@@ -214,6 +214,7 @@ macro_rules! part {
 pub(crate) use {checked, keys, part};
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 pub(crate) mod tests {
     use serde::{Serialize, de::DeserializeOwned};
     use std::path::Path;

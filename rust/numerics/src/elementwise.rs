@@ -10,9 +10,11 @@ use crate::special_flags::SpecialFlags;
 
 const SIGN: u16 = 0x8000;
 
+/// An operation of two operands.
+pub type OfTwo = fn(f16, f16) -> f16;
+
 /// The operations of two operands, by their mnemonics.
-pub const OF_TWO: [(&str, fn(f16, f16) -> f16); 5] =
-    [("add", add), ("sub", sub), ("mul", mul), ("div", div), ("max", max)];
+pub const OF_TWO: [(&str, OfTwo); 5] = [("add", add), ("sub", sub), ("mul", mul), ("div", div), ("max", max)];
 
 /// IEEE 754, RNE. `-0 + -0 = -0`, any other exact zero is +0; `Inf - Inf` and NaN operands give canonical NaN.
 pub fn add(a: f16, b: f16) -> f16 {

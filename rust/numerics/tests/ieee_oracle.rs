@@ -3,7 +3,7 @@
 //! The pairs of `ndp_oracle::pairs` (more than TestFloat's level 1 has), every operand with a set of notable ones in both
 //! orders, a million random pairs. `make exhaustive` adds all 2^32 pairs, against the machine's double precision.
 
-use ndp_numerics::{OF_TWO, f16, fp16, rne_ratio};
+use ndp_numerics::{OF_TWO, OfTwo, f16, fp16, rne_ratio};
 use ndp_oracle::ieee::{OPERATIONS, Operation};
 use ndp_oracle::{Random, pairs::pairs};
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ const NOTABLE: [u16; 32] = [
 const RANDOM_PAIRS: u32 = 1_000_000;
 
 /// Our function for each operation, from its name.
-static OURS: LazyLock<Vec<fn(f16, f16) -> f16>> = LazyLock::new(|| {
+static OURS: LazyLock<Vec<OfTwo>> = LazyLock::new(|| {
     let function = |operation: Operation| {
         let name = format!("{operation:?}").to_lowercase();
         OF_TWO.iter().find(|(ours, _)| *ours == name).unwrap_or_else(|| panic!("no {name}")).1

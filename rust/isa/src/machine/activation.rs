@@ -1,7 +1,7 @@
 //! The activation unit's instructions: element-wise operations and softmax on vector blocks.
 
 use crate::Activation;
-use ndp_numerics::{OF_TWO, exp, f16, gelu, mul, relu, silu, softmax};
+use ndp_numerics::{OF_TWO, OfTwo, exp, f16, gelu, mul, relu, silu, softmax};
 
 use crate::machine::Machine;
 use crate::machine::buffer::Vectors;
@@ -41,7 +41,7 @@ impl<M> Machine<M> {
     }
 }
 
-fn of_two(operation: Activation) -> Option<fn(f16, f16) -> f16> {
+fn of_two(operation: Activation) -> Option<OfTwo> {
     let name = operation.opcode().mnemonic();
     OF_TWO.into_iter().find(|(known, _)| *known == name).map(|(_, function)| function)
 }
