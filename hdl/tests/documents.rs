@@ -317,7 +317,12 @@ fn the_table_of_tests_is_that_of_their_headers() {
     if std::env::var_os("SNAPSHOTS").is_some_and(|value| value == "overwrite") {
         fs::write(&path, &page).unwrap();
     }
-    assert!(fs::read_to_string(&path).unwrap_or_default() == page, "docs/generated/tests.md is out of date");
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let differs = text.lines().zip(page.lines()).find(|(is, should)| is != should);
+    assert!(
+        text == page,
+        "docs/generated/tests.md is out of date; SNAPSHOTS=overwrite writes it: {differs:#?}"
+    );
 }
 
 #[test]

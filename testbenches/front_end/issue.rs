@@ -93,7 +93,7 @@ fn every_instruction_is_taken_apart_and_what_is_none_is_refused() -> Outcome {
                 break few | if any >> 127 == 0 { 0x40 } else { 0x41 };
             }
             if number % 6 == 1 {
-                // Random programs have no selections.
+                // More selections than random programs have.
                 let mut below = |limit: u64| (random.next_u64() % limit) as u32;
                 let entry = below(64);
                 let numbers = if below(2) == 0 { Numbers::From(below(4000)) } else { Numbers::Listed(entry) };

@@ -11,6 +11,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     let (opcode, listed, batch, cols) = (bits(7, 0), bits(8, 8) == 1, bits(12, 9) + 1, bits(30, 13));
     let (address, count, src, dst, list, heads) =
         (bits(60, 32), bits(87, 64), bits(97, 88), bits(107, 98), bits(119, 108), bits(122, 120));
+    let two = matches!(opcode, 0x34..=0x37 | 0x3A);
     let all_zero = |ranges: &[(u32, u32)]| ranges.iter().all(|&(high, low)| bits(high, low) == 0);
     let reserved_clear = match opcode {
         0x00 | 0x01 => word >> 8 == 0,
@@ -34,7 +35,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x25 => all_zero(&[(31, 8), (63, 61), (97, 88), (127, 108)]),
         0x30..=0x32 | 0x38 | 0x39 => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 108), (127, 123)]),
         0x33 => all_zero(&[(8, 8), (31, 31), (63, 32), (87, 80), (119, 108), (127, 123)]),
-        0x34..=0x37 | 0x3A => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 118), (127, 123)]),
+        _ if two => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 118), (127, 123)]),
         0x40 | 0x41 => all_zero(&[(8, 8), (31, 21), (63, 61), (127, 104)]),
         _ => return 1,
     };
@@ -55,7 +56,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         (u64::from(gemv.max_cols()), u64::from(gemv.max_batch()), u64::from(gemv.slice_words()));
     let entries = u64::from(config.core().list_entries());
     let (has_cols, has_batch) =
-        (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x24 | 0x26 | 0x30..=0x3A), opcode >= 0x10);
+        (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x24 | 0x26 | 0x30..=0x3F), opcode >= 0x10);
     let (product, activation) = (matches!(opcode, 0x21 | 0x22), opcode >= 0x30);
     let max_cols_now = match opcode {
         0x13 => max_cols.min(gemv.stripe_elems().into()),
@@ -107,7 +108,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x30.. => (block(cols) << heads, block(cols) << heads),
         _ => (0, 0),
     };
-    let (two, other) = (matches!(opcode, 0x34..=0x37 | 0x3A), list);
+    let other = list;
     if two && other + src_words > words {
         return 4;
     }
