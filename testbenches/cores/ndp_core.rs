@@ -13,7 +13,7 @@ use common::rtl::Mutant;
 use common::traffic::Traffic;
 use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
-use ndp_isa::ErrorCode;
+use ndp_isa::{Activation, ErrorCode, Instruction};
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{Burst, CoreOptions, HostStalls, NdpCore};
 use ndp_testkit::{ProgramOptions, RandomPrograms, malformed_word};
@@ -122,6 +122,30 @@ fn random_programs_do_so_among_malformed_instructions() -> Outcome {
         0,
         ProgramOptions { malformed_percent: 100, ..ProgramOptions::default() },
     )
+}
+
+/// A short series of random programs may lack one of them.
+#[test]
+fn each_operation_of_the_activation_unit_does_what_it_says_in_the_predicted_cycles() -> Outcome {
+    for name in ["tiny", "testbenches/configs/variants.toml"] {
+        let config = DesignConfig::load(name)?;
+        let mut core = NdpCore::open(&config, &CoreOptions { predict: true, ..CoreOptions::default() })?;
+        let value = |field| if field == ndp_isa::fields::SCALAR { 0x3555 } else { 20 };
+        for operation in Activation::all(&value) {
+            let (src, dst, cols, batch, heads) = (0, 40, 300, 2, 1);
+            let program = ndp_isa::parse(&format!(
+                ".random 0x1000 bursts=20 seed=1 kind=bits\n.random 0x2000 bursts=20 seed=2 kind=bits\n\
+                 load dst=0, cols=300, batch=2, address=0x1000\nload dst=20, cols=300, batch=2, address=0x2000\n\
+                 {}\nstore src=40, cols=300, batch=2, address=0x3000\nsignal 1\n.dump 0x3000 bursts=20",
+                Instruction::Activate { operation, src, dst, cols, batch, heads }
+            ))?;
+            let check = core.check_program(&program, |_| {})?;
+            assert!(check.agrees(), "{name}: {:?} {:?}\n{program}", check.mismatches, check.differences);
+            assert_eq!(check.run.model_cycles, Some(check.run.cycles), "{name}\n{program}");
+        }
+        core.check_protocol()?;
+    }
+    Ok(())
 }
 
 #[test]

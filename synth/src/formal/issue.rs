@@ -158,3 +158,20 @@ pub(super) fn collisions() -> Result<Rc<Module>, HdlError> {
     m.output("start_o", start, "an instruction starts");
     m.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opcodes_of_the_activation_unit_are_those_of_the_document() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/isa.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| 0x3"));
+        let (two, one): (Vec<&str>, Vec<&str>) = rows.partition(|row| row.contains(" src, other, "));
+        let codes = |rows: Vec<&str>| -> Vec<u128> {
+            rows.iter().map(|row| 0x30 + u128::from_str_radix(&row[..1], 16).unwrap()).collect()
+        };
+        assert_eq!((codes(two), codes(one)), (TWO_SOURCES.to_vec(), ONE_SOURCE.to_vec()));
+    }
+}
