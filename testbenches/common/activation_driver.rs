@@ -2,10 +2,11 @@
 //!
 //! Words of recoded FP16 values enter, and elements leave one per step. The driver checks each output after its path's
 //! number of steps, whatever stalls and gaps there are; don't-care inputs are noise. The arithmetic is written from
-//! `docs/numerics.md`; only the random numbers come from `ndp_numerics`.
+//! `docs/numerics.md`; only the random numbers come from `ndp_numerics`, and the controls from the design.
 
 use super::exact::{below, value};
 use ndp_config::DesignConfig;
+use ndp_hdl::blocks::front_end::instruction_decoder::ACTIVATION_CONTROLS;
 use ndp_numerics::SplitMix64;
 use ndp_oracle::ieee::Operation;
 use ndp_oracle::is_nan;
@@ -47,14 +48,15 @@ impl Mode {
         Self { path, subtract: false, max: false, two: false, wide: false }
     }
 
+    /// As the issue stage sets the lane; a wrong control gives a wrong result.
     pub fn of_operation(operation: Operation) -> Self {
-        let mode = Self::of(match operation {
-            Operation::Add | Operation::Sub => SUM,
-            Operation::Mul => PRODUCT,
-            Operation::Max => CHOICE,
-            Operation::Div => unreachable!("the lane does not divide"),
-        });
-        Self { subtract: operation == Operation::Sub, max: operation == Operation::Max, ..mode }
+        let name = format!("{operation:?}").to_lowercase();
+        let sets = |control| {
+            ACTIVATION_CONTROLS.iter().any(|(known, controls)| *known == name && controls.contains(&control))
+        };
+        let path = ["exponential", "sum", "product", "choice"].iter().position(|path| sets(path));
+        let path = path.unwrap_or_else(|| panic!("the lane has no path for {name}"));
+        Self { subtract: sets("subtract"), max: sets("max"), ..Self::of(path) }
     }
 }
 

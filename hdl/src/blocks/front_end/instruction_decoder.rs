@@ -71,7 +71,7 @@ const INSTRUCTIONS: [Encoding; 28] = [
 ];
 
 /// Instructions of the activation unit with the controls that they set: a path of its lanes, and others.
-pub(crate) const ACTIVATION_CONTROLS: [(&str, &[&str]); 11] = [
+pub const ACTIVATION_CONTROLS: [(&str, &[&str]); 11] = [
     ("relu", &["choice"]),
     ("exp", &["exponential"]),
     ("softmax", &["softmax"]),
