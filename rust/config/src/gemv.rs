@@ -41,7 +41,7 @@ part! {
         /// Lanes of the activation unit: a power of two, `ranks` to `multipliers`, which is the default. If there are fewer than
         /// multiplier units, several slices of the buffer share one.
         activation_lanes: Option<u32> = None;
-        /// Formats of weights in DRAM: FP16 alone, or INT8 and INT4 too, which is the default if a stripe has two beats.
+        /// Formats of weights in DRAM: FP16 alone, or also INT8 and INT4, which is the default if a stripe has two beats.
         weight_formats: Option<Formats> = None;
     }
 }

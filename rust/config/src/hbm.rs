@@ -77,7 +77,7 @@ keys! {
         /// Whether one command may activate a row in all banks, beside tFAW: banks with charge of their own (LibraPIM, section
         /// 5.2).
         pub all_bank_activate: bool = false;
-        /// What a refresh stops: all banks (REF), or one after the other (REFB).
+        /// Banks that a refresh stops: all (REF), or one after the other (REFB).
         pub refresh: HbmRefresh = HbmRefresh::All;
         /// Which commands it takes; "aim" only without `slicing` and `all_bank_activate`.
         pub command_set: HbmCommandSet = HbmCommandSet::LibraPim;

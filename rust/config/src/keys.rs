@@ -241,9 +241,8 @@ pub(crate) mod tests {
                 _ => String::new(),
             },
         };
-        format!("| `{key}` | {meaning} | {default} | {limits} |\n")
-            .replace("|  |", "| |")
-            .replace("|  |", "| |")
+        let cell = |text: &str| if text.is_empty() { " |".to_owned() } else { format!(" {text} |") };
+        format!("| `{key}` |{}{}{}\n", cell(meaning), cell(&default), cell(&limits))
     }
 
     #[test]

@@ -4,6 +4,16 @@ use ndp_config::WeightFormat;
 use ndp_isa::{Activation, Instruction, Numbers, Product, Transfer};
 use ndp_numerics::SplitMix64;
 
+/// Codes and mnemonics of docs/isa.md, in its order.
+pub fn documented() -> Vec<(u8, &'static str)> {
+    let rows = include_str!("../../../../docs/isa.md").lines().filter_map(|line| line.strip_prefix("| 0x"));
+    let row = |row: &'static str| {
+        let (code, rest) = row.split_once(" | `").unwrap();
+        (u8::from_str_radix(code, 16).unwrap(), rest.split_once('`').unwrap().0)
+    };
+    rows.map(row).collect()
+}
+
 pub struct Random(SplitMix64);
 
 impl Random {
