@@ -4,7 +4,8 @@
 use crate::common;
 use ndp_config::DesignConfig;
 use ndp_hdl::designs::build;
-use ndp_hdl_language::{Design, Pragmas};
+use ndp_hdl_language::{Design, Module, Pragmas};
+use std::rc::Rc;
 use toml::{Table, Value};
 
 /// A bench that reads the status of both cores and prints the free places of their queues.
@@ -74,6 +75,25 @@ fn two_configurations_are_simulated_side_by_side() {
     common::run("iverilog", "iverilog", &compile, folder.path());
     let printed = common::run("vvp", "iverilog", &["-n", "bench.vvp"], folder.path());
     assert_eq!(printed.lines().next(), Some("free 16 32"), "{printed}");
+}
+
+/// A lane of the activation unit has an instance `exponential` of a module of that name, and comments with the word.
+#[test]
+fn only_modules_get_new_names() {
+    let design = build(&DesignConfig::preset("tiny").unwrap(), "ndp_core").unwrap();
+    let names = design.names("package");
+    let name_of =
+        |module: &str| &names[design.modules().iter().position(|other| other.name() == module).unwrap()];
+    for (module, text) in design.modules().iter().zip(design.renamed(Pragmas::None, &names)) {
+        let lines = module.verilog().lines().zip(text.lines());
+        let changed = Vec::from_iter(lines.filter(|(before, after)| before != after));
+        let mut expected = vec![format!("module {} (", name_of(module.name()))];
+        let instance = |(instance, child): &(String, Rc<Module>)| {
+            format!("    {} {instance} (", name_of(Module::name(child)))
+        };
+        expected.extend(module.instances().iter().map(instance));
+        assert!(changed.iter().map(|(_, after)| *after).eq(&expected), "{changed:?}");
+    }
 }
 
 #[test]

@@ -64,8 +64,16 @@ impl Design {
 
     /// The definition of each module with these names, in the order of [`Design::modules`].
     pub fn renamed(&self, pragmas: Pragmas, names: &[String]) -> Vec<String> {
-        let names = self.modules.iter().zip(names).map(|(module, name)| (module.name(), name)).collect();
-        self.definitions(pragmas).map(|text| renamed(text, &names)).collect()
+        let of: BTreeMap<_, _> = self.modules.iter().map(|module| module.name()).zip(names).collect();
+        let renamed = |(module, text): (&Rc<Module>, &str)| {
+            let head = |name: &str| format!("module {name} (\n");
+            let text = text.replacen(&head(module.name()), &head(of[module.name()]), 1);
+            module.instances().iter().fold(text, |text, (instance, child)| {
+                let head = |name: &str| format!("    {name} {instance} (\n");
+                text.replacen(&head(child.name()), &head(of[child.name()]), 1)
+            })
+        };
+        self.modules.iter().zip(self.definitions(pragmas)).map(renamed).collect()
     }
 
     /// Number of instances of each module below the top (the top itself once), in the order of [`Design::modules`].
@@ -80,20 +88,6 @@ impl Design {
         }
         self.modules.iter().map(|m| (m.clone(), counts[m.name()])).collect()
     }
-}
-
-/// The text with the words in `names` replaced.
-fn renamed(text: &str, names: &BTreeMap<&str, &String>) -> String {
-    let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
-    while !rest.is_empty() {
-        let (word, behind) = rest.split_at(rest.find(|c| !of_word(c)).unwrap_or(rest.len()));
-        let (gap, next) = behind.split_at(behind.find(of_word).unwrap_or(behind.len()));
-        out += names.get(word).map_or(word, |name| name.as_str());
-        out += gap;
-        rest = next;
-    }
-    out
 }
 
 /// A module's name up to the first word, other than the first, that has a digit.
