@@ -439,6 +439,16 @@ fn sessions_of(config: &DesignConfig, core: &Rtl, words: &str) -> Result<Vec<Str
     Ok(found)
 }
 
+fn mutated(config: &DesignConfig, name: &str) -> Rtl {
+    mutant(config, NdpCore::BLOCK, &MUTANTS.map(|(mutation, _)| mutation), name)
+}
+
+/// Fails at once if the core has no longer an expression that a mutant replaces.
+#[test]
+fn mutants_of_a_random_configuration_exist() {
+    mutated(&RandomConfig::of(MUTATED, Extent::Small).config, MUTANTS[0].0.name);
+}
+
 #[test]
 #[ignore = "a minute; run by `make exhaustive`"]
 fn mutants_of_a_random_configuration_are_caught() -> Outcome {
@@ -448,7 +458,7 @@ fn mutants_of_a_random_configuration_are_caught() -> Outcome {
     let found = sessions_of(&config, &core, "")?;
     assert!(found.is_empty(), "the core is wrong as it is: {found:?}");
     for (Mutation { name, .. }, words) in MUTANTS {
-        let mutant = mutant(&config, NdpCore::BLOCK, &MUTANTS.map(|(mutation, _)| mutation), name);
+        let mutant = mutated(&config, name);
         let found = sessions_of(&config, &mutant, words)?;
         assert!(
             found.iter().any(|found| found.contains(words)),

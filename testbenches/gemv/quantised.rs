@@ -156,7 +156,7 @@ const MUTANTS: [Mutant; 9] = [
     // Elements past the row's end are multiplied.
     (
         "int-tiny",
-        Mutation::new("mutant-int-clear", "(in_pair & (position_q == last_beat_i)) & ~position_q", |s| {
+        Mutation::new("mutant-int-clear", "in_pair & (position_q == last_beat_i) & ~position_q", |s| {
             s.lit(0)
         }),
     ),
@@ -169,6 +169,13 @@ const MUTANTS: [Mutant; 9] = [
     // The second place gets the weights of the first one.
     ("int-tiny", Mutation::new("mutant-int-second", "second_weights", |s| s.signal("first_weights"))),
 ];
+
+/// Fails at once if the core has no longer an expression that a mutant replaces.
+#[test]
+fn injected_errors_exist() -> Outcome {
+    design(MUTANTS[0].1.name, "ndp_core", &MUTANTS)?;
+    Ok(())
+}
 
 #[test]
 #[ignore = "a minute; run by `make exhaustive`"]

@@ -65,12 +65,15 @@ pub fn laters(count: u32) -> Vec<Bits> {
 
 impl Bits {
     /// Gives a placeholder of [`later`] its value, which drives all inputs connected to the placeholder.
+    ///
+    /// # Panics
+    /// If this is not a placeholder.
+    #[track_caller]
     pub fn comes_from(&self, value: impl Into<Self>) {
+        let Node::Later(inputs) = self.node() else { panic!("only a placeholder gets its value later") };
         let value = value.into();
-        if let Node::Later(inputs) = self.node() {
-            for (instance, port) in inputs.take() {
-                instance.input(port, value);
-            }
+        for (instance, port) in inputs.take() {
+            instance.input(port, value);
         }
     }
 }

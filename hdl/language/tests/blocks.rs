@@ -96,6 +96,12 @@ fn circle() -> Block {
 }
 
 #[test]
+#[should_panic(expected = "only a placeholder")]
+fn a_value_is_not_given_later() {
+    lit(1, 1).comes_from(lit(0, 1));
+}
+
+#[test]
 fn a_bundle_is_declared_once() {
     let module = relay(8).unwrap();
     let ports: Vec<(&str, &str)> =
