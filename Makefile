@@ -151,7 +151,7 @@ COCOTB ?= $(shell python3 -c 'import cocotb_tools.runner, cocotbext.axi' 2>/dev/
 # They need nextpnr: `make fpga` installs it and runs them.
 PLACE_AND_ROUTE := a_rank_port_meets_its_target what_does_not_fit_says_so
 
-## exhaustive: the long tests too (more than an hour on two cores)
+## exhaustive: the long tests too (about half a day on two cores)
 exhaustive:
 	@.ci/install build test
 	$(call cargo_test,--workspace -- --include-ignored $(PLACE_AND_ROUTE:%=--skip %) $(if $(FUSESOC),,--skip fusesoc_runs) $(if $(COCOTB),,--skip cocotb_drives),NDP_WHOLE_SERIES=1 $(if $(COCOTB),COCOTB=$(COCOTB)))
