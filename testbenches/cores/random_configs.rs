@@ -443,7 +443,7 @@ fn mutated(config: &DesignConfig, name: &str) -> Rtl {
     mutant(config, NdpCore::BLOCK, &MUTANTS.map(|(mutation, _)| mutation), name)
 }
 
-/// Fails at once if the core has no longer an expression that a mutant replaces.
+/// Fails at once if the core no longer has an expression that a mutant replaces.
 #[test]
 fn mutants_of_a_random_configuration_exist() {
     mutated(&RandomConfig::of(MUTATED, Extent::Small).config, MUTANTS[0].0.name);

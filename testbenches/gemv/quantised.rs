@@ -170,7 +170,7 @@ const MUTANTS: [Mutant; 9] = [
     ("int-tiny", Mutation::new("mutant-int-second", "second_weights", |s| s.signal("first_weights"))),
 ];
 
-/// Fails at once if the core has no longer an expression that a mutant replaces.
+/// Fails at once if the core no longer has an expression that a mutant replaces.
 #[test]
 fn injected_errors_exist() -> Outcome {
     design(MUTANTS[0].1.name, "ndp_core", &MUTANTS)?;
