@@ -16,7 +16,7 @@ use std::error::Error;
 type Outcome = Result<(), Box<dyn Error>>;
 
 const ROWS: u32 = 300;
-const COLS: u32 = 96;
+const COLS: u32 = 128;
 
 /// Gate, up and FC2 in the DRAM of a core, a row for each neuron.
 struct Mlp {

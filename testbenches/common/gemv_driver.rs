@@ -398,9 +398,7 @@ impl GemvDriver {
             Op::Dot { cols, matrix, .. } | Op::Axpy { cols, matrix, .. } => {
                 let layout = RowLayout::new(&self.config, *cols);
                 for (id, row) in matrix.ids.iter().zip(&matrix.rows) {
-                    let start =
-                        u64::from(*id) * u64::from(layout.tail_stripes) % u64::from(self.config.ranks());
-                    self.offered_rows.items.push_back(start);
+                    self.offered_rows.items.push_back(layout.tail_start(*id).into());
                     for rank in 0..self.config.ranks() {
                         for stripe in layout.stripes_of(*id, rank) {
                             let first = stripe * self.config.stripe_elems() / BEAT_ELEMS;

@@ -5,7 +5,7 @@
 use common::{Outcome, some};
 use ndp_config::DesignConfig;
 use ndp_model::{GemvBackend, GemvClass, GemvOp};
-use ndp_sim::core::{CoreOptions, HostStalls};
+use ndp_sim::core::{Backend, CoreOptions, HostStalls};
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::stimulus::DataKind;
 use ndp_sim::system::LoneCore;
@@ -33,6 +33,19 @@ fn long_rows_reach_the_roofline() -> Outcome {
         let reached = efficiency(shape, DataKind::Gaussian, &GemvOptions::default())?;
         println!("{shape:?}: {reached:.3}");
         assert!((0.95..=1.0).contains(&reached), "{shape:?}: {reached}");
+    }
+    Ok(())
+}
+
+/// By the cycle model: an odd number of stripes, a part of one, a part of a burst.
+#[test]
+fn rows_of_every_length_reach_the_roofline() -> Outcome {
+    let options = GemvOptions::from(CoreOptions { backend: Backend::Cycles, ..CoreOptions::default() });
+    for cols in (512..2112).step_by(96).chain([544, 576, 2880, 3616, 4064, 8960]) {
+        let reached = efficiency((2048, cols, 1), DataKind::Gaussian, &options)?;
+        println!("{cols}: {reached:.3}");
+        let least = if cols < 1024 { 0.97 } else { 0.98 };
+        assert!((least..=1.0).contains(&reached), "{cols}: {reached}");
     }
     Ok(())
 }

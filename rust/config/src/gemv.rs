@@ -270,6 +270,9 @@ impl GemvConfig {
         bits_for(self.0.max_batch)
     }
 
+    /// Waves of the longest rows in which a wave with a short last stripe is a tail.
+    pub const TAILED_WAVES: u32 = 4;
+
     /// Most heads of a product: `min(8, units_per_rank, max_vectors)`, a power of two. A head is at least a unit wide.
     pub fn max_heads(&self) -> u32 {
         self.units_per_rank().min(8).min(self.max_vectors())

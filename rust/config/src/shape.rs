@@ -1,10 +1,12 @@
 //! Cuts rows of a matrix over the ranks, and checks shapes against a design.
 //!
 //! A row is cut into stripes of [`GemvConfig::stripe_elems`] elements. Stripe `j` of the full waves belongs to rank
-//! `j mod ranks`. The rest (fewer than `ranks` stripes) is the tail: row `r`'s tail starts at rank
-//! `r * tail_stripes mod ranks`, so that no rank idles.
+//! `j mod ranks`. The rest is the tail: row `r`'s tail starts at rank `r mod ranks`, so that all ranks have the same
+//! number of places in `ranks` consecutive rows. A wave whose last stripe has fewer places is a tail too, in rows of up
+//! to [`GemvConfig::TAILED_WAVES`] waves; in longer ones the tail's words would cost more than the place that a rank
+//! lacks. Two whole stripes over four ranks start at rank `2 * r mod 4`, so that a rank meets only one of them.
 
-use crate::{DesignConfig, GemvConfig, in_ranges, require};
+use crate::{BEAT_ELEMS, DesignConfig, GemvConfig, in_ranges, require};
 use ndp_files::Result;
 use serde::Serialize;
 
@@ -30,37 +32,56 @@ pub struct RowLayout {
     pub ranks: u32,
     /// Stripes of every row in every rank.
     pub full_waves: u32,
-    /// Remaining stripes, `0..ranks`.
+    /// Remaining stripes, `0..=ranks`; `ranks` if they are a wave whose last stripe is short.
     pub tail_stripes: u32,
-    /// Slice words of a vector's tail: each rank meets this number of different tail stripes.
-    pub tail_words: u32,
 }
 
 impl RowLayout {
     /// `cols` is at least 1.
     pub fn new(config: &GemvConfig, cols: u32) -> Self {
-        let ranks = config.ranks();
-        let stripes = cols.div_ceil(config.stripe_elems());
+        let (ranks, stripe_elems) = (config.ranks(), config.stripe_elems());
+        let stripes = cols.div_ceil(stripe_elems);
         let (full_waves, tail_stripes) = (stripes / ranks, stripes % ranks);
-        // A rank meets only every g-th tail stripe, g = gcd(tail_stripes, ranks); both are at most 4 and ranks is a
-        // power of two.
-        let gcd = 1 << tail_stripes.trailing_zeros().min(ranks.trailing_zeros());
-        let tail_words = if tail_stripes == 0 { 0 } else { tail_stripes / gcd };
-        Self { cols, stripe_elems: config.stripe_elems(), ranks, full_waves, tail_stripes, tail_words }
+        let is_whole = cols.div_ceil(BEAT_ELEMS).is_multiple_of(config.beats_per_stripe());
+        let is_tail = tail_stripes == 0 && !is_whole && full_waves <= GemvConfig::TAILED_WAVES;
+        let (full_waves, tail_stripes) =
+            if is_tail { (full_waves - 1, ranks) } else { (full_waves, tail_stripes) };
+        Self { cols, stripe_elems, ranks, full_waves, tail_stripes }
+    }
+
+    /// Whether the tail is two whole stripes over four ranks.
+    pub fn is_paired(&self) -> bool {
+        self.ranks == 4
+            && self.tail_stripes == 2
+            && self.elems_of(self.stripes() - 1) > self.stripe_elems - BEAT_ELEMS
+    }
+
+    /// Slice words of a vector's tail: a rank meets all its stripes, or one of two.
+    pub fn tail_words(&self) -> u32 {
+        if self.is_paired() { 1 } else { self.tail_stripes }
     }
 
     /// Slice words of one activation vector.
     pub fn words_per_vector(&self) -> u32 {
-        self.full_waves + self.tail_words
+        self.full_waves + self.tail_words()
+    }
+
+    /// The rank at which the tail of a row starts.
+    pub fn tail_start(&self, row: u32) -> u32 {
+        row.wrapping_mul(if self.is_paired() { 2 } else { 1 }) % self.ranks
+    }
+
+    /// The stripe of the tail that `rank` takes of `row`, counted from 0.
+    pub fn tail_of(&self, row: u32, rank: u32) -> Option<u32> {
+        let tail = (rank + self.ranks - self.tail_start(row)) % self.ranks;
+        (tail < self.tail_stripes).then_some(tail)
     }
 
     /// Stripes of `row` that `rank` takes, in order.
     pub fn stripes_of(&self, row: u32, rank: u32) -> impl Iterator<Item = u32> + use<> {
-        let Self { ranks, full_waves, tail_stripes, .. } = *self;
-        let start = (u64::from(row) * u64::from(tail_stripes) % u64::from(ranks)) as u32;
-        let tail = (rank + ranks - start) % ranks;
-        let tail_stripe = (tail < tail_stripes).then_some(full_waves * ranks + tail);
-        (0..full_waves).map(move |wave| wave * ranks + rank).chain(tail_stripe)
+        let Self { ranks, full_waves, .. } = *self;
+        let tail = self.tail_of(row, rank).map(|tail| full_waves * ranks + tail);
+        (0..full_waves).map(move |wave| wave * ranks + rank).chain(tail)
     }
 
     /// `stripe_elems`, fewer in the row's last stripe, 0 past it.

@@ -434,11 +434,6 @@ impl CycleModel {
         let exact = self.dense;
         let room = self.tokens.len() < TOKENS && self.feeders.iter().all(Feeder::has_room);
         let row = self.generator.offers(cycle).filter(|_| room);
-        let start = match (row, &self.rows) {
-            (Some(row), Some(rows)) => rows.tail_start(row, self.shape.ranks),
-            _ => 0,
-        };
-        let row = row.map(|row| (row, start));
         for g in 0..self.ranks.len() {
             let (rank, feeder, turn) = (&mut self.ranks[g], &mut self.feeders[g], &mut self.turns[g]);
             let mut taken = None;
@@ -460,13 +455,14 @@ impl CycleModel {
                     taken = Some(segment);
                 }
             }
-            feeder.step(cycle, taken, row, self.rows.as_ref(), &self.shape);
+            feeder.step(cycle, taken, row, self.rows.as_ref());
         }
         if row.is_some() {
             self.generator.taken(cycle, &self.list);
             self.compares = self.replicas.is_empty();
         }
-        row.map(|_| start as u8)
+        let paired = self.rows.as_ref().is_some_and(|rows| rows.cut.is_paired(&self.shape));
+        row.map(|row| (if paired { 2 * row } else { row } % self.shape.ranks) as u8)
     }
 
     #[inline]

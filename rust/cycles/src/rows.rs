@@ -4,7 +4,7 @@
 use crate::rank::Segment;
 use crate::reader::segment_bursts;
 use crate::shape::{Cut, Shape};
-use ndp_config::{DesignConfig, WeightFormat};
+use ndp_config::DesignConfig;
 use ndp_isa::layout::MatrixLayout;
 use std::collections::VecDeque;
 
@@ -21,12 +21,6 @@ impl Rows {
     pub fn new(config: &DesignConfig, product: &ndp_isa::Product, cut: Cut) -> Self {
         let matrix = MatrixLayout::unbounded(config, product.address, product.cols, product.weights);
         Self { matrix, cut, count: product.count, list: product.list }
-    }
-
-    /// The rank at which the tail of a row begins.
-    #[inline]
-    pub fn tail_start(&self, row: u32, ranks: u32) -> u32 {
-        row.wrapping_mul(self.cut.tail) % ranks
     }
 }
 
@@ -52,11 +46,8 @@ impl Generator {
     /// The command comes in cycle `cycle`.
     pub fn start(&mut self, cycle: u64, rows: &Rows, list: &[u32], shape: &Shape) {
         (self.left, self.listed) = (rows.count, rows.list.is_some());
-        let factor = match rows.matrix.weights() {
-            WeightFormat::Fp16 => rows.cut.waves,
-            _ => rows.matrix.place_bursts(rows.cut.waves * shape.positions),
-        };
-        self.steps = (u32::BITS - factor.leading_zeros()).max(1).into();
+        let factor = rows.matrix.offset(shape.ranks, 0);
+        self.steps = u64::from((u64::BITS - factor.leading_zeros()).div_ceil(2)).max(1);
         self.entry = rows.list.unwrap_or(0);
         self.row = 0;
         self.known = cycle + READ;
@@ -105,7 +96,7 @@ const PLACED: u64 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Feeder {
     rank: u32,
-    waiting: VecDeque<(u32, u8)>,
+    waiting: VecDeque<u32>,
     /// Cycle from which the present row has segments on offer.
     from: u64,
     address: u32,
@@ -152,35 +143,20 @@ impl Feeder {
 
     /// End of a cycle: the segment on offer if it was taken, and a row that comes.
     #[inline]
-    pub fn step(
-        &mut self,
-        cycle: u64,
-        taken: Option<Segment>,
-        row: Option<(u32, u32)>,
-        rows: Option<&Rows>,
-        shape: &Shape,
-    ) {
+    pub fn step(&mut self, cycle: u64, taken: Option<Segment>, row: Option<u32>, rows: Option<&Rows>) {
         let working = self.left > 0 || cycle < self.from;
         if let Some(segment) = taken {
             self.left -= segment.bursts;
             self.address = (self.address - self.address % 16 + 16) & self.mask;
         }
-        if !working && let (Some((row, start)), Some(rows)) = (self.waiting.pop_front(), rows) {
-            self.place(cycle, row, start.into(), rows, shape);
+        if !working && let (Some(row), Some(rows)) = (self.waiting.pop_front(), rows) {
+            self.place(cycle, row, rows);
         }
-        if let Some((row, start)) = row {
-            self.waiting.push_back((row, start as u8));
-        }
+        self.waiting.extend(row);
     }
 
-    fn place(&mut self, cycle: u64, row: u32, start: u32, rows: &Rows, shape: &Shape) {
-        let Cut { waves, tail, last_beat, .. } = rows.cut;
-        let tail_at = shape.tail_at(self.rank, start);
-        let has_tail = tail_at < tail;
-        let ends = if tail > 0 { tail_at + 1 == tail } else { self.rank + 1 == shape.ranks };
-        let stripes = waves + u32::from(has_tail);
-        let spare = if ends { shape.positions - 1 - last_beat } else { 0 };
-        self.left = rows.matrix.place_bursts(stripes * shape.positions - spare);
+    fn place(&mut self, cycle: u64, row: u32, rows: &Rows) {
+        self.left = rows.matrix.row_bursts(row, self.rank);
         self.address = rows.matrix.burst_at(rows.matrix.offset(row, self.rank));
         self.from = cycle + PLACED;
     }

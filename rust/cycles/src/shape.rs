@@ -29,6 +29,11 @@ impl Cut {
 }
 
 impl Cut {
+    /// Whether the tail is two whole stripes over four ranks.
+    pub fn is_paired(&self, shape: &Shape) -> bool {
+        shape.ranks == 4 && self.tail == 2 && self.last_beat + 1 == shape.positions
+    }
+
     pub fn is_even(&self, shape: &Shape) -> bool {
         self.tail == 0 && self.last_beat + 1 == shape.positions
     }

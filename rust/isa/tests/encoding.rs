@@ -278,13 +278,13 @@ fn footprints_name_the_words_that_are_touched() {
     let store = Instruction::Store { src: 3, cols: 128, batch: 2, address: 0 };
     assert!(!store.collides(&dot, &config), "two readers");
     assert!(store.writes(&config).is_empty());
-    let load = Instruction::Load { dst: 10, cols: 200, batch: 3, address: 0 };
+    let load = Instruction::Load { dst: 10, cols: 256, batch: 3, address: 0 };
     assert_eq!(load.writes(&config).buffer, [10..16]);
     let export = Instruction::Export { src: 5, count: 7, address: 0 };
     assert_eq!([export.reads(&config), export.writes(&config)], [words(vec![5..12], 0..0), Words::default()]);
     let import = Instruction::Import { dst: 5, count: 7, address: 0 };
     assert_eq!([import.reads(&config), import.writes(&config)], [(); 2].map(|()| words(vec![5..12], 0..0)));
-    let merge = Instruction::Merge { dst: 5, cols: 200, batch: 3, address: 0 };
+    let merge = Instruction::Merge { dst: 5, cols: 256, batch: 3, address: 0 };
     assert_eq!([merge.reads(&config), merge.writes(&config)], [(); 2].map(|()| words(vec![5..53], 0..0)));
     let transfer = Transfer { address: 0, count: 7, ranks: 3, node: 1, slot: 0 };
     let words = [Instruction::Send(transfer), Instruction::Receive(transfer)]

@@ -341,7 +341,7 @@ fn each_limit_is_met_exactly() {
     };
     assert_eq!([heads(8, 1, 64), heads(16, 1, 64), heads(8, 2, 64)], [Ok(()), Err(3), Err(3)]);
     assert_eq!([heads(2, 4, 64), heads(4, 3, 64), heads(2, 4, 65)], [Ok(()), Err(3), Err(3)]);
-    assert_eq!([heads(1, 4, 65), heads(4, 2, 0)], [Ok(()), Err(3)]);
+    assert_eq!([heads(1, 4, 128), heads(4, 2, 0)], [Ok(()), Err(3)]);
 }
 
 #[test]

@@ -38,7 +38,8 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let two = m.input(1, "the command has two operands in the buffer");
     let function = m.input(1, "elements circulate through the function unit before they leave");
     let waves = m.input(wave_bits(config), "stripes of a vector that every rank takes");
-    let tail = m.input(rank_bits(config), "stripes that are left over");
+    let tail_words = m.input(tail_bits(config), "words of the stripes that are left over");
+    let paired = m.input(1, "every second rank holds the same stripe of them");
     let vectors = m.input(vector_bits, "vectors, at least one");
     let source = m.input(addr_bits, "first word of the first operand");
     let other = m.input(addr_bits, "first word of the second operand");
@@ -113,7 +114,8 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let walker = activation_walker::In {
         start: begun,
         waves,
-        tail,
+        tail_words,
+        paired,
         vectors,
         base: mux(products, target, source),
         step: complete,
@@ -212,7 +214,15 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let lane = m.reg(lane_bits);
     lane.count(writes, begun);
     let word_done = m.wire(writes & lane.all());
-    let results = activation_walker::In { start: begun, waves, tail, vectors, base: target, step: word_done };
+    let results = activation_walker::In {
+        start: begun,
+        waves,
+        tail_words,
+        paired,
+        vectors,
+        base: target,
+        step: word_done,
+    };
     let results = results.part(&m, "write_walker", &walker_module);
     results.vector.ignore("results need no vector");
     results.last_word.ignore("their number is that of the elements");

@@ -16,10 +16,11 @@ pub(crate) fn vector_bits(config: &GemvConfig) -> u32 {
     "Walks through the words of a vector block, vector by vector.")]
 pub fn activation_walker(config: &GemvConfig) -> Block {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
-    let (wave_bits, rank_width, vector_bits) = (wave_bits(config), rank_bits(config), vector_bits(config));
+    let (wave_bits, tail_bits, vector_bits) = (wave_bits(config), tail_bits(config), vector_bits(config));
     let start = m.input(1, "go to the first word");
     let waves = m.input(wave_bits, "stripes of a vector that every rank takes");
-    let tail = m.input(rank_width, "stripes that are left over");
+    let tail_words = m.input(tail_bits, "words of the stripes that are left over");
+    let paired = m.input(1, "every second rank holds the same stripe of them");
     let vectors = m.input(vector_bits, "vectors, at least one");
     let base = m.input(addr_bits, "first word");
     let mut step = m.input(step = 1, "go to the next word");
@@ -35,14 +36,10 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
         m.output(slice = one_hot, "slice of each lane, one-hot");
     }
 
-    // With three tail stripes every rank holds all of them, else one word is enough.
-    let three = if ranks == 4 { tail.eq_lit(3) } else { zeros(1) };
-    let tail_words = m.wire(mux(three, tail, tail.any().zext(rank_width)));
     let wave = m.reg(wave_bits);
-    let stripe = m.reg(rank_width);
+    let stripe = m.reg(tail_bits);
     let in_waves = m.wire(wave.ne(waves));
-    let no_tail = tail_words.is_zero();
-    let last_wave = wave.plus_one().eq(waves) & no_tail;
+    let last_wave = wave.plus_one().eq(waves) & tail_words.is_zero();
     let last_stripe = stripe.plus_one().eq(tail_words);
     let last_word = m.wire(mux(in_waves, last_wave, last_stripe));
     let vector_done = m.wire(step & last_word);
@@ -59,14 +56,11 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
     let onward = word + words(&m, &vectors, addr_bits);
     word.next(mux(restart, next_first, mux(step, onward, word)));
 
-    /// The vector ends in the last rank's stripe of the last wave, or in the tail: in the ranks that hold the last stripe.
-    let two = m.wire(if ranks == 4 { tail.eq_lit(2) } else { zeros(1) });
-    let tail_last = m.wire(tail.minus_one());
-    let ends = ranks_at_end(config, last_word & in_waves, !in_waves, [two, stripe.q(), tail_last]);
+    let ends = ranks_at_end(config, last_word & in_waves, last_word & !in_waves, &paired);
     // Of the ranks that hold a tail stripe one counts.
     let counts = each(ranks, |g| match g {
         0 => lit(1, 1),
-        1 => in_waves | two,
+        1 => in_waves | paired,
         _ => in_waves,
     });
     m.output(word, "the word");

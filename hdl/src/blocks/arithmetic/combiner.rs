@@ -36,7 +36,7 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let start = m.input(1, "take a command; only while `idle_o` is set");
     let rows = m.input(row_bits, "rows, at least one");
     let waves = m.input(wave_bits(config), "stripes of the row that every rank takes");
-    let tail = m.input(rank_width, "stripes of the row that are left over");
+    let tail = m.input(tail_bits(config), "stripes of the row that are left over");
     let batch = m.input(batch_bits, "vectors, at least one");
     let queues = each(ranks, |g| SumDigit::inputs_as(&m, format!("sum{g}_"), format!("rank {g}: "), config));
     let row_push = m.input(1, "take a row; only with `row_room_o`");
@@ -55,7 +55,7 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let everyone = waves.any();
     let takes_part = each(ranks, |g| {
         let index = lit(g.into(), rank_width) - tail_start;
-        everyone | index.lt(tail)
+        everyone | index.zext(tail.width()).lt(tail)
     });
     let members = m.hold(cat(takes_part.into_iter().rev()), prepare);
 

@@ -23,12 +23,12 @@ pub(crate) mod prelude {
     pub(crate) use super::matrix_arbiter::matrix_arbiter;
     pub(crate) use super::phase_ring::phase_ring;
     pub(crate) use super::row_layout::{
-        Layout, beyond_end, position_bits, rank_bits, ranks_at_end, wave_bits, words,
+        Layout, beyond_end, position_bits, rank_bits, ranks_at_end, tail_bits, tail_of, wave_bits, words,
     };
     pub(crate) use super::sram::sram;
     pub(crate) use super::sram_fifo::sram_fifo;
     pub(crate) use super::weight_format::{
-        FORMAT_BITS, FORMAT_DOC, Format, SCALED_PLACES, is_quantised, quantised_bursts, quantised_tails,
+        FORMAT_BITS, FORMAT_DOC, Format, SCALED_PLACES, bursts_of, is_quantised,
     };
     pub(crate) use ndp_config::{
         BEAT_BITS, BEAT_ELEMS, CoreConfig, DesignConfig, DfiConfig, DramConfig, GemvConfig, HbmCommandSet,

@@ -38,36 +38,12 @@ fn ceiling(value: &Bits, by: u32) -> Bits {
     value.high(bits - by).zext(bits) + value.low(by).any().zext(bits)
 }
 
-/// Bursts of these places of quantised weights at the beginning of a row, in a bit more than their number has.
-pub(crate) fn quantised_bursts(m: &ModuleBuilder, places: &Bits, int4: &Bits) -> Bits {
+/// Bursts of these places of a row, counted from its first one, in a bit more than their number has.
+pub(crate) fn bursts_of(m: &ModuleBuilder, name: &str, places: &Bits, format: Option<&Format>) -> Bits {
     let bits = places.width() + 1;
-    let places = places.zext(bits);
+    let Some(Format { quantised, int4 }) = format else { return places.zext(bits) };
+    let places = m.wire(format!("{name}_places"), places.zext(bits));
     let numbers = mux(int4, ceiling(&places, 2), ceiling(&places, 1));
-    m.wire("quantised_bursts", ceiling(&places, log2(SCALED_PLACES)) + numbers)
-}
-
-/// Bursts of quantised weights that these tail stripes add to the full waves of their rows, modulo the width of
-/// `tails`. The number that a stripe adds to a row of `waves` stripes does not depend on the row.
-pub(crate) fn quantised_tails(
-    m: &ModuleBuilder,
-    config: &GemvConfig,
-    (tails, waves, int4): (&Bits, &Bits, &Bits),
-) -> Bits {
-    let beats = log2(config.beats_per_stripe());
-    // A burst of `2^holds` places more for each stripe, or for each stripe whose first place begins one.
-    let more = |holds: u32| {
-        if beats >= holds {
-            let by = beats - holds;
-            return if by == 0 { *tails } else { cat!(tails.low(tails.width() - by), zeros(by)) };
-        }
-        let inside = (holds - beats).min(waves.width());
-        tails.gated(waves.low(inside).is_zero())
-    };
-    let scaled = log2(SCALED_PLACES);
-    if beats > scaled {
-        // Every product below leaves out these bits, and more.
-        m.unused(tails.high(beats - scaled), "addresses count modulo the rank");
-    }
-    let numbers = mux(int4, more(2), more(1));
-    m.wire("quantised_tails", numbers + more(scaled))
+    let packed = ceiling(&places, log2(SCALED_PLACES)) + numbers;
+    m.wire(name, mux(quantised, packed, places))
 }

@@ -312,12 +312,9 @@ impl Decoded {
     fn sizes(&self, m: &ModuleBuilder, config: &DesignConfig, decodes: Bits, multiplies: Reg) -> Sizes {
         let gemv = config.gemv();
         let batch_bits = gemv.batch_bits();
-        let three = |tail: &Bits| if gemv.ranks() == 4 { tail.eq_lit(3) } else { zeros(1) };
-        let word_bits = wave_bits(gemv) + 1;
+        let word_bits = (wave_bits(gemv) + 1).max(tail_bits(gemv));
         let words_of = |name: &str, layout: &Layout| {
-            let one = layout.tail.any().zext(word_bits);
-            let tail_words = mux(three(&layout.tail), lit(3, word_bits.max(2)).low(word_bits), one);
-            m.wire(name, layout.waves.zext(word_bits) + tail_words)
+            m.wire(name, layout.waves.zext(word_bits) + layout.tail_words(gemv).fit(word_bits))
         };
         let col_words = words_of("col_words", &self.cols_layout);
         let row_words = words_of("row_words", &self.rows_layout);

@@ -31,8 +31,6 @@ mod prelude {
         instruction_decoder, link_suffix, strobes, transfer_fields,
     };
     pub(super) use super::rank_feeder::{SEGMENT_BITS, Segment, after_segment, rank_feeder, segment_length};
-    pub(super) use super::row_generator::{
-        ENTRY_BITS, WORD_ENTRIES, list_addr_bits, row_generator, row_offset_bits,
-    };
+    pub(super) use super::row_generator::{ENTRY_BITS, WORD_ENTRIES, list_addr_bits, row_generator};
     pub(super) use crate::blocks::arithmetic::prelude::*;
 }

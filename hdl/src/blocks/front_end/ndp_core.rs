@@ -201,8 +201,7 @@ impl Parts {
             listed,
             rows: first,
             list,
-            waves: layout.waves,
-            tail: layout.tail,
+            layout,
             weight_format,
             list_data: self.lists.rdata.q(),
             row_ready,
@@ -359,13 +358,13 @@ impl Parts {
         });
         feeder.connect(rank_feeder::In {
             rank: lit(g as u128, rank_bits(config.gemv())),
-            layout: rows.layout,
-            weight_format: rows.weight_format,
+            tail: rows.layout.tail,
+            row: generator.row.q(),
             base: rows.matrix,
             row_push: rows.taken,
-            row: generator.row.q(),
             row_offset: generator.row_offset.q(),
-            row_start: generator.row_start.q(),
+            row_number: generator.row_number.q(),
+            row_paired: generator.row_paired.q(),
             seg_ready: turns.feeder_ready.q(),
         });
         let (segment, request) = (turns.seg.q(), host.req.q());

@@ -1,5 +1,5 @@
-//! Names the rows of a product one after the other, counted or from the list memory, and multiplies each by the row's
-//! length.
+//! Names the rows of a product one after the other, counted or from the list memory, and computes the bursts before
+//! them.
 
 use super::prelude::*;
 
@@ -11,39 +11,99 @@ pub(crate) fn list_addr_bits(config: &DesignConfig) -> u32 {
     bits_for(config.core().list_entries() / WORD_ENTRIES - 1)
 }
 
-/// Bits of a rank's stripes before a row; of its bursts, if weights may be quantised.
-pub(crate) fn row_offset_bits(config: &DesignConfig) -> u32 {
-    let stripe = if is_quantised(config.gemv()) { 0 } else { log2(config.gemv().beats_per_stripe()) };
-    config.dram().burst_bits() - stripe
+/// Most places of a row on a rank, in full waves.
+fn wave_places(config: &GemvConfig) -> u32 {
+    config.max_cols() / config.stripe_elems() / config.ranks() * config.beats_per_stripe()
 }
 
-/// Bits of the bursts of a quantised row's full waves.
-fn length_bits(config: &GemvConfig) -> u32 {
-    let places = config.max_cols() / config.stripe_elems() / config.ranks() * config.beats_per_stripe();
-    bits_for(places.div_ceil(SCALED_PLACES) + places / 2).max(wave_bits(config))
+bundle! {
+    /// Bursts of a row on a rank.
+    pub(crate) struct RowBursts(config: &GemvConfig) {
+        waves: bits_for(wave_places(config) + 1), "bursts of a row's full waves";
+        tail: bits_for(config.beats_per_stripe() + 1), "bursts that a tail stripe adds";
+        last: bits_for(config.beats_per_stripe() + 1),
+            "bursts that the last tail stripe adds; without a tail, bursts that the last rank lacks";
+    }
 }
 
-/// A counted row per cycle, a listed one every `max(n + 1, 2)` cycles, `n` being the bits of its factor, at least one.
-/// The command's fields must stay while it runs.
-#[block(m, "row_generator_g{}_o{}_v{}", config.gemv().ranks(), row_offset_bits(config),
+/// The rank at which the tail of row `number` of a group starts.
+pub(crate) fn start_of(config: &GemvConfig, paired: &Bits, number: &Bits) -> Bits {
+    if config.ranks() < 4 { *number } else { mux(paired, cat!(number.bit(0), zeros(1)), number) }
+}
+
+impl RowBursts {
+    /// Bursts between the last tail stripe's first one and the next row: rows of a single stripe begin a whole stripe
+    /// apart.
+    pub(crate) fn kept(&self, tail: &Bits) -> Bits {
+        mux(self.waves.is_zero() & tail.eq_lit(1), self.tail, self.last)
+    }
+}
+
+/// A counted row per cycle, a listed one every `ceil(n / 2) + 1` cycles, `n` being the bits of the number of bursts that
+/// a group of `ranks` rows has on a rank. The command's fields must stay while it runs.
+#[block(m, "row_generator_g{}_o{}_v{}", config.gemv().ranks(), config.dram().burst_bits(),
     wave_bits(config.gemv()),
-    "Generates the rows of a product and counts the stripes before each of them.")]
+    "Generates the rows of a product and counts the bursts before each of them.")]
 pub fn row_generator(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
-    let (row_bits, rank_width, wave_width) = (gemv.row_bits(), rank_bits(gemv), wave_bits(gemv));
-    let (offset_bits, list_bits) = (row_offset_bits(config), bits_for(config.core().list_entries() - 1));
+    let (row_bits, rank_width, ranks) = (gemv.row_bits(), rank_bits(gemv), gemv.ranks());
+    let (offset_bits, list_bits) = (config.dram().burst_bits(), bits_for(config.core().list_entries() - 1));
     let start = m.input(1, "take a command; only while `idle_o` is set");
     let listed = m.input(1, "rows come from the list memory");
     let rows = m.input(row_bits, "rows, at least one");
     let list = m.input(list_bits, "first entry");
-    let waves = m.input(wave_width, "stripes of a row that every rank takes");
-    let tail = m.input(rank_width, "stripes of a row that are left over");
+    let layout = Layout::inputs(&m, gemv);
     let format = is_quantised(gemv).then(|| m.input(weight_format = FORMAT_BITS, FORMAT_DOC));
     let format = format.map(|format| Format::of(&m, format));
     let list_data = m.input(BEAT_BITS, "word of the list memory, one cycle after `list_re_o`");
     let row_ready = m.input(1, "the row is taken");
     let others = m.input(other = 1, "`entry_o` is for another reader of the list memory");
     let other_entry = m.input(log2(WORD_ENTRIES), "entry that the other reader wants");
+
+    let paired = m.wire(layout.paired(gemv));
+    // A group of `ranks` rows has the same number of bursts on each rank, as the tails go round.
+    let beats = log2(gemv.beats_per_stripe());
+    let waves = m.fit(layout.waves, bits_for(wave_places(gemv) >> beats), "no row is so long");
+    let places_of = |waves: Bits, more: Bits| {
+        let waves = if beats == 0 { waves } else { cat!(waves, zeros(beats)) };
+        let bits = waves.width() + 1;
+        waves.zext(bits) + more.zext(bits)
+    };
+    let stripe = lit(gemv.beats_per_stripe().into(), beats + 1);
+    let end = layout.last_beat.zext(beats.max(1) + 1).plus_one();
+    let bursts =
+        |name: &str, waves: Bits, more: Bits| bursts_of(&m, name, &places_of(waves, more), format.as_ref());
+    let (wave_bursts, with_tail) =
+        (bursts("wave_bursts", waves, zeros(1)), bursts("bursts_with_tail", waves, stripe));
+    // The row's last stripe is in the tail, or in the last wave.
+    let tailed = m.wire(layout.tail.any());
+    let with_end = bursts("bursts_with_end", mux(tailed, waves, waves.minus_one()), end);
+    let row_bursts = RowBursts::make(gemv, |name, bits, _| match name {
+        "waves" => m.fit(wave_bursts, bits, "no row is so long"),
+        "tail" => m.fit(with_tail, bits, "a stripe adds few bursts") - wave_bursts.low(bits),
+        _ => {
+            let (with_end, waves) =
+                (m.fit(with_end, bits, "a stripe adds few bursts"), wave_bursts.low(bits));
+            mux(tailed, with_end - waves, waves - with_end)
+        }
+    });
+    let row_bursts = row_bursts.held(&m, "bursts_", start);
+    let factor_bits = bits_for(ranks * (wave_places(gemv) + 1) + ranks);
+    let wide = |value: &Bits| value.zext(factor_bits);
+    let in_waves = match log2(ranks) {
+        0 => wide(&row_bursts.waves),
+        more => cat!(row_bursts.waves, zeros(more)).fit(factor_bits),
+    };
+    let tails = (1..ranks).fold(zeros(factor_bits), |sum, tails| {
+        let more = lit(tails.into(), layout.tail.width()).lt(layout.tail);
+        sum + wide(&row_bursts.tail.gated(more))
+    });
+    let lasts = wide(&row_bursts.kept(&layout.tail).gated(tailed));
+    // The first group of several rows ends in the second cycle after the command at the earliest.
+    let group_bursts = match ranks {
+        1 => m.wire("group_bursts", in_waves + lasts),
+        _ => m.delay("group_bursts_q", in_waves + tails + lasts),
+    };
 
     let active = m.reg(1).reset(0);
     let valid = m.reg(1).reset(0);
@@ -75,74 +135,52 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     m.unused(cat(unread), "a row index has 24 bits");
     let ahead = m.hold(chosen, chooses);
     let next = m.wire(mux(chooses, chosen, ahead));
-    // Length of a row: its waves, or their bursts.
-    let beats = log2(gemv.beats_per_stripe());
-    let step_bits = if format.is_some() { length_bits(gemv) } else { wave_width };
-    let (factor, length) = match &format {
-        None => (waves, waves),
-        Some(format) => {
-            let places = if beats == 0 { waves } else { cat!(waves, zeros(beats)) };
-            let bursts = quantised_bursts(&m, &places, &format.int4);
-            let quantised = m.fit(bursts, step_bits, "no row is so long");
-            let places = places.zext(places.width() + 1);
-            (
-                mux(format.quantised, quantised, waves.zext(step_bits)),
-                m.wire("length", mux(format.quantised, bursts, places)),
-            )
-        }
+    /// Listed: the bursts of a group times the number of groups before the row, two bits a cycle.
+    let multiplier = m.reg(factor_bits);
+    let rest = if factor_bits <= 2 {
+        zeros(factor_bits)
+    } else {
+        multiplier.high(factor_bits - 2).zext(factor_bits)
     };
-    let multiplier = m.reg(step_bits);
-    let rest = if step_bits == 1 { zeros(1) } else { multiplier.high(step_bits - 1).zext(step_bits) };
     let last_step = m.wire(rest.is_zero());
-    multiplier.next(mux(loads, factor, rest));
+    multiplier.next(mux(loads, group_bursts, rest));
     let stepping = m.reg(1).reset(0);
     stepping.set_clear(loads, last_step);
     busy.drive(stepping | valid);
-    let row = m.reg(row_bits);
-    let counted = mux(taken, row.plus_one(), row).gated(!start);
-    row.next(mux(listed, mux(loads, next, row), counted));
-
-    if row_bits > offset_bits {
-        m.unused(row.high(row_bits - offset_bits), "addresses count modulo the rank");
-    }
-    let offset = m.reg(offset_bits);
-    // A wave of FP16 has a burst for each place.
-    let first = match &format {
-        Some(format) if beats > 0 => {
-            let whole = cat!(next, zeros(beats));
-            mux(format.quantised, next.fit(offset_bits), whole.fit(offset_bits))
-        }
-        _ => next.fit(offset_bits),
+    let rank_log2 = log2(ranks);
+    let (row, group_ends) = if rank_log2 == 0 {
+        (zeros(rank_width), taken)
+    } else {
+        let row = m.reg(rank_width);
+        let counted = mux(taken, row.plus_one(), row).gated(!start);
+        row.next(mux(listed, mux(loads, next.low(rank_width), row), counted));
+        (row.q(), m.wire("group_ends", taken & row.all()))
     };
+
+    let offset = m.reg(offset_bits);
     let term = m.reg(offset_bits);
-    term.next(mux(loads, first, cat!(term.low(offset_bits - 1), zeros(1))));
-    let product = offset + term.gated(multiplier.bit(0));
+    let groups = m.fit(next.high(row_bits - rank_log2), offset_bits, "addresses count modulo the rank");
+    term.next(mux(loads, groups, cat!(term.low(offset_bits - 2), zeros(2))));
+    let twice = cat!(term.low(offset_bits - 1), zeros(1));
+    let product = offset + term.gated(multiplier.bit(0)) + twice.gated(multiplier.bit(1));
     let listed_offset = mux(loads, zeros(offset_bits), mux(stepping, product, offset));
-    let counted_offset = offset + length.fit(offset_bits).gated(taken);
+    let counted_offset = offset + group_bursts.fit(offset_bits).gated(group_ends);
     let counted_offset = counted_offset.gated(!start);
     offset.next(mux(listed, listed_offset, counted_offset));
     let counts = m.wire((start | (taken & !last)) & !listed);
     let known = m.wire((stepping & last_step) | counts);
     valid.set_clear(known, taken);
 
-    // `row * tail mod ranks`: a product of two numbers below the number of ranks.
-    let (low, high) = (row.low(rank_width), cat!(row.low(rank_width), zeros(1)).low(rank_width));
-    let tail_start = match rank_width {
-        1 if gemv.ranks() == 1 => zeros(1),
-        1 => low & tail,
-        _ => low.gated(tail.bit(0)) + high.gated(tail.bit(1)),
-    };
-    if gemv.ranks() == 1 {
-        m.unused(tail, "a single rank has no tail");
-    }
     let idle = m.output(idle = !active, "a command can be taken");
     m.assume("started_when_idle", !start | idle, "a command comes only while idle");
     m.output(list_re = begins_listed, "read the list memory");
     m.output(list_addr = entry.high(list_bits - entry_low), "word to read");
     m.output(entry = chosen, "the row in an entry of the word read last");
     m.output(row_valid = valid, "a row is offered");
-    m.output(row, "index of the row");
-    let what = if format.is_some() { "bursts of the full waves" } else { "full waves" };
-    m.output(row_offset = offset, format!("{what} of all rows before it"));
-    m.output(row_start = tail_start, "rank at which its tail starts");
+    m.output(row_offset = offset, "bursts of a rank before the row's group of `ranks` rows");
+    m.output(row_number = row, "number of the row in its group");
+    m.output(row_start = start_of(gemv, &paired, &row), "rank at which its tail starts");
+    m.output(row_paired = paired, "the row's tail is two whole stripes over four ranks");
+    RowBursts::outputs_as(&m, "row_", "", gemv, row_bursts);
+    m.unused(layout.last_elem, "whole beats are read");
 }

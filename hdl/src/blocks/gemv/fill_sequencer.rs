@@ -61,25 +61,17 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let make_plan = m.wire(active & !plan_valid & row_valid);
     let wave = m.reg(wave_bits(config));
     let rows_left = m.reg(row_bits);
-    /// The tail stripe that this rank takes: `(rank - start) mod ranks`. A single rank has no tail, and all is 0.
-    let tail_at = m.wire(rank - row_start);
-    let has_tail = m.wire(tail_at.lt(layout.tail));
+    let [tail_at, has_tail] = tail_of(&m, &rank, &row_start, &layout.tail);
     let in_waves = m.wire(wave.ne(layout.waves));
     let last_wave = m.wire(wave.plus_one().eq(layout.waves));
     let row_first = m.wire(wave.is_zero());
     let row_last = m.wire(mux(in_waves, last_wave & !has_tail, lit(1, 1)));
     // The stripe that holds the row's end: the last tail stripe, or the last rank's last wave.
-    let ends_tail = tail_at.plus_one().eq(layout.tail) & layout.tail.any();
+    let ends_tail = tail_at.zext(tail_bits(config)).plus_one().eq(layout.tail);
     let ends_wave = layout.tail.is_zero() & last_wave & rank.eq_lit((config.ranks() - 1).into());
     let row_end = m.wire(mux(in_waves, ends_wave, ends_tail));
-    // Three tail stripes over four ranks: a rank meets all three in turn and its slice holds all three; with one or two
-    // tail stripes it always meets the same.
-    let skip = if config.ranks() == 4 {
-        let three = layout.tail.eq_lit(3);
-        tail_at.gated(three & !in_waves)
-    } else {
-        zeros(rank_width)
-    };
+    let paired = m.wire(layout.paired(config));
+    let skip = tail_at.gated(!(in_waves | paired));
     let planned = m.wire(make_plan & (in_waves | has_tail));
     /// A row that leaves this rank out takes a cycle and makes no plan.
     let row_done = m.wire(make_plan & row_last);

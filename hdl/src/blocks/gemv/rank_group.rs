@@ -488,7 +488,8 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let phase = ring.phase.q();
     let headed = m.wire(heads.any());
     let group = Group { m: &m, config, kind, layout, heads, headed };
-    let takes_part = m.wire(layout.waves.any() | (rank - row.start).lt(layout.tail));
+    let [_, has_tail] = tail_of(&m, &rank, &row.start, &layout.tail);
+    let takes_part = m.wire(layout.waves.any() | has_tail);
     let ahead = group.rows_ahead(start, row, takes_part)?;
 
     /// Weights: queue, recode and mask, place.

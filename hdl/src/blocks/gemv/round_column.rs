@@ -1,8 +1,8 @@
 //! Rounds the kept sums of one position in all ranks.
 //!
 //! A column of a full wave has its sum in one rank, and every rank rounds its own. The columns of a tail are summed in
-//! several ranks, as tails move from rank to rank with the row: in every second rank with two tail stripes, else in
-//! all. Their sums are added, digit by digit, and all of these ranks get the same result.
+//! several ranks, as tails move from rank to rank with the row: in every second rank with two whole tail stripes, else
+//! in all. Their sums are added, digit by digit, and all of these ranks get the same result.
 
 use super::prelude::*;
 
@@ -80,7 +80,7 @@ pub fn round_column(config: &GemvConfig) -> Block {
         "results are valid, for one cycle; their values stay until the next results",
     );
     if ranks < 4 {
-        m.unused(cat!(pairs, result_pairs, shared), "only four ranks can have two tail stripes");
+        m.unused(cat!(pairs, result_pairs, shared), "only four ranks share columns in pairs");
     }
     if ranks == 1 {
         m.unused(cat!(all, result_all), "a single rank has no tail");

@@ -30,14 +30,13 @@ bundle! {
 struct Walk {
     element: Bits,
     in_tail: Bits,
-    tail_word: Bits,
+    last_tail: Bits,
     beat_done: Bits,
     end: Bits,
 }
 
 /// Counts elements, vectors and words, one per `step`.
 fn walk(m: &ModuleBuilder, config: &GemvConfig, side: &str, start: &Bits, step: &Bits, at: &Command) -> Walk {
-    let rank_width = rank_bits(config);
     let name = |what: &str| format!("{side}_{what}_q");
     let element = m.reg(name("element"), log2(BEAT_ELEMS));
     let beat_done = m.wire(format!("{side}_beat_done"), step & element.all());
@@ -50,14 +49,14 @@ fn walk(m: &ModuleBuilder, config: &GemvConfig, side: &str, start: &Bits, step: 
     let in_waves = m.wire(format!("{side}_in_waves"), wave.ne(at.waves));
     let last_wave = wave.plus_one().eq(at.waves) & at.tail_words.is_zero();
     wave.count(word_done & in_waves, start);
-    let tail = m.reg(name("tail"), rank_width);
+    let tail = m.reg(name("tail"), tail_bits(config));
     let last_tail = tail.plus_one().eq(at.tail_words);
     tail.count(word_done & !in_waves, start);
     let last_word = m.wire(format!("{side}_last_word"), mux(in_waves, last_wave, last_tail));
     Walk {
         element: element.q(),
         in_tail: !in_waves,
-        tail_word: tail.q(),
+        last_tail: !in_waves & last_tail,
         beat_done,
         end: word_done & last_word,
     }
@@ -74,9 +73,8 @@ struct Command {
 #[block(m, "round_sequencer_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words(),
     "Reads kept sums and places their rounded values.")]
 pub fn round_sequencer(config: &GemvConfig) -> Block {
-    let (ranks, segments) = (config.ranks(), config.acc_segments());
+    let segments = config.acc_segments();
     let (addr_bits, lanes, tiles) = (config.slice_addr_bits(), config.lanes(), config.beat_chunks());
-    let rank_width = rank_bits(config);
     let start = m.input(1, "take a command; only while `idle_o` is set");
     let layout = Layout::inputs(&m, config);
     let batch = m.input(config.batch_bits(), "vectors, at least one");
@@ -84,11 +82,8 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     let target = m.input(addr_bits, "first word of the results");
     let result_valid = m.input(1, "the columns have a result");
 
-    /// With two tail stripes each rank holds one of them, with three all.
-    let two = m.wire(if ranks == 4 { layout.tail.eq_lit(2) } else { zeros(1) });
-    let three = m.wire(if ranks == 4 { layout.tail.eq_lit(3) } else { zeros(1) });
-    let one_word = layout.tail.any().zext(rank_width.max(1));
-    let tail_words = m.wire(mux(three, layout.tail, one_word));
+    let paired = m.wire(layout.paired(config));
+    let tail_words = m.wire(layout.tail_words(config));
     let command = Command { batch, waves: layout.waves, tail_words };
 
     /// Reads.
@@ -150,8 +145,7 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     let fewer = mux(word_done & !writing.in_tail, wave_left.minus_one(), wave_left);
     wave_left.next(mux(start, layout.waves, fewer));
     let last_wave = m.wire(wave_left.eq_lit(1) & !writing.in_tail & layout.tail.is_zero());
-    let tail_last = m.wire(layout.tail.minus_one());
-    let ends = ranks_at_end(config, last_wave, writing.in_tail, [two, writing.tail_word, tail_last]);
+    let ends = ranks_at_end(config, last_wave, writing.last_tail, &paired);
     let cut = m.wire(layout.last_elem.lt(writing.element));
     let result = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, result_step);
     let result_ends = result("result_ends", &ends);
@@ -167,13 +161,13 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     SumsRead::outputs_as(&m, "sums_", "", config, sums);
     let strobes = Strobes { valid: any_of(&digit), first: digit[0], last: digit[segments as usize - 1] };
     Strobes::outputs_as(&m, "digit_", "groups: ", (), strobes);
-    m.output(pairs = shared & two, "ranks of the same parity share these columns");
-    m.output(all = shared & !two, "all ranks share these columns");
+    m.output(pairs = shared & paired, "ranks of the same parity share these columns");
+    m.output(all = shared & !paired, "all ranks share these columns");
     m.output(
-        result_pairs = writing.in_tail & two,
+        result_pairs = writing.in_tail & paired,
         "ranks of the same parity share the columns of the current results",
     );
-    m.output(result_all = writing.in_tail & !two, "all ranks share the columns of the current results");
+    m.output(result_all = writing.in_tail & !paired, "all ranks share the columns of the current results");
     let round = RoundWrite { we: write_now, waddr: write_addr, tile: write_tile, lane: write_lane };
     RoundWrite::outputs_as(&m, "round_", "", config, round);
     m.output(round_ends = result_ends, "ranks in whose stripe the vectors end");

@@ -1,9 +1,8 @@
 //! Walks over the beats of a vector block in the buffer: which rank, which position among its tiles, which word.
 //!
 //! A slice holds for each wave the words of all vectors side by side, and the tail's words after them, the order in
-//! which [`super::window_sequencer`] reads them. Every rank that ever meets a tail stripe holds it: with three tail
-//! stripes over four ranks every rank holds all three, with two the even ranks hold the first and the odd ones the
-//! second, a single one is everywhere.
+//! which [`super::window_sequencer`] reads them. Each rank holds the stripes of the tail that it meets, all of them or
+//! every second ([`Layout::paired`]).
 
 use super::prelude::*;
 
@@ -26,7 +25,7 @@ pub fn vector_walker(config: &GemvConfig) -> Block {
     let in_waves = m.wire(wave.ne(layout.waves));
     let last_rank = m.wire(rank.eq_lit((ranks - 1).into()));
     let last_wave = m.wire(wave.plus_one().eq(layout.waves));
-    let tail_end = m.wire(rank.plus_one().eq(layout.tail));
+    let tail_end = m.wire(rank.zext(tail_bits(config)).plus_one().eq(layout.tail));
     // After the waves, `rank_q` counts the tail's stripes.
     let ends_in_waves = all!(last_rank, last_wave, layout.tail.is_zero());
     let row_end = m.wire(mux(in_waves, ends_in_waves, tail_end));
@@ -45,17 +44,15 @@ pub fn vector_walker(config: &GemvConfig) -> Block {
     wave.count(wave_done, start);
 
     let word = m.reg(addr_bits);
-    let three = if ranks == 4 { layout.tail.eq_lit(3) } else { zeros(1) };
-    let next_word = m.wire(wave_done | all!(stripe_done, three, !in_waves));
+    let paired = m.wire(layout.paired(config));
+    let next_word = m.wire(wave_done | all!(stripe_done, !in_waves, !paired));
     let wave_words = words(&m, &batch, addr_bits);
     word.next(mux(start, base, word + wave_words.gated(next_word)));
 
-    /// Ranks that hold the stripe.
-    let two = m.wire(if ranks == 4 { layout.tail.eq_lit(2) } else { zeros(1) });
+    // Ranks that hold the stripe.
     let holders = each(ranks, |r| {
-        let own = rank.eq_lit(r.into());
-        let parity = if ranks == 4 { rank.bit(0).eq_lit((r % 2).into()) } else { lit(1, 1) };
-        mux(in_waves, own, !two | parity)
+        let parity = rank.bit(0).eq_lit((r % 2).into()) | !paired;
+        mux(in_waves, rank.eq_lit(r.into()), parity)
     });
     let last_position = m.wire(position.eq(layout.last_beat));
     m.output(position, "position of the beat among the tiles");

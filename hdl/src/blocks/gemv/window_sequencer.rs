@@ -73,7 +73,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let mut skipped = words(&m, &batch, addr_bits).gated(stripe.skip.bit(0));
     if stripe.skip.width() > 1 {
         let twice = cat!(batch, zeros(1));
-        skipped = skipped | words(&m, &twice, addr_bits).gated(stripe.skip.bit(1));
+        skipped = skipped + words(&m, &twice, addr_bits).gated(stripe.skip.bit(1));
     }
     let skipped = m.wire(skipped.gated(fresh));
     let index_now = m.wire(onward + skipped);

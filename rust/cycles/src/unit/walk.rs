@@ -31,17 +31,10 @@ impl Walk {
         last_stripe && self.position == self.cut.last_beat
     }
 
-    /// All ranks that hold it, one bit each: one for a beat of a wave; for the tail all or, with two stripes over four
-    /// ranks, every second.
+    /// All ranks that hold it, one bit each: one for a beat of a wave; for the tail all or every second.
     #[inline]
     pub fn holders(&self, shape: &Shape) -> u32 {
-        if self.in_waves() {
-            1 << self.rank
-        } else if shape.ranks == 4 && self.cut.tail == 2 {
-            0b101 << (self.rank % 2)
-        } else {
-            shape.all_ranks
-        }
+        if self.in_waves() { 1 << self.rank } else { shape.all_ranks }
     }
 
     #[inline]

@@ -1,12 +1,10 @@
 //! Where an element of a matrix lies.
 //!
 //! Every rank has the same first burst. The rank's stripes follow from there, row after row: one for each full wave,
-//! then a tail stripe if the row's tail reaches the rank. All stripes have their full number of bursts. The first burst
-//! of row `r` on rank `g` is
-//!
-//! `base + beats_per_stripe * (full_waves * r + tails_before(r, g))`.
-//!
-//! That holds for FP16. Weights of 8 or 4 bits are packed more densely ([`crate::layout::weights`]).
+//! then a tail stripe if the row's tail reaches the rank. A stripe has a burst for each 32 elements of FP16, so that
+//! nothing lies between two rows; weights of 8 or 4 bits are packed more densely ([`crate::layout::weights`]). Only
+//! rows of a single stripe begin a whole stripe apart, for `append`, and rows without a tail whole waves. `ranks`
+//! consecutive rows take the same number of bursts on each rank.
 
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig, RowLayout, WeightFormat};
 use ndp_files::{Result, bail, in_range};
@@ -123,43 +121,43 @@ impl MatrixLayout {
         self.cut.cols
     }
 
-    /// Number of rows before `row` with a tail stripe on `rank`.
-    ///
-    /// Tails take the ranks in turn: those before are places `0..row * tail_stripes`, every `ranks`-th of them on
-    /// `rank`.
-    pub fn tails_before(&self, row: u32, rank: u32) -> u64 {
-        let ranks = u64::from(self.cut.ranks);
-        (u64::from(row) * u64::from(self.cut.tail_stripes) + ranks - 1 - u64::from(rank)) / ranks
+    /// Places of 32 elements of `row` on `rank`.
+    fn places_of(&self, row: u32, rank: u32) -> u32 {
+        let RowLayout { full_waves, tail_stripes, ranks, cols, .. } = self.cut;
+        let waves = full_waves * self.beats_per_stripe;
+        let end = (cols - 1) / BEAT_ELEMS % self.beats_per_stripe + 1;
+        match self.cut.tail_of(row, rank) {
+            Some(tail) if tail + 1 < tail_stripes => waves + self.beats_per_stripe,
+            Some(_) => waves + end,
+            None if tail_stripes == 0 && rank + 1 == ranks => waves - self.beats_per_stripe + end,
+            None => waves,
+        }
     }
 
-    fn stripe_bursts(&self, stripes: u32) -> u32 {
-        self.place_bursts(stripes * self.beats_per_stripe)
-    }
-
-    /// First burst of `row` on `rank`, from the base. If the row has no stripe there, the next row's.
+    /// First burst of `row` on `rank`, from the base. If the row has no place there, the next row's.
     pub fn offset(&self, row: u32, rank: u32) -> u64 {
-        let waves = self.stripe_bursts(self.cut.full_waves);
-        let tail = self.stripe_bursts(self.cut.full_waves + 1) - waves;
-        u64::from(waves) * u64::from(row) + u64::from(tail) * self.tails_before(row, rank)
+        let RowLayout { ranks, full_waves, tail_stripes, .. } = self.cut;
+        let single = self.cut.stripes() == 1;
+        let of_row = |row| match self.cut.tail_of(row, rank) {
+            Some(_) if single => self.place_bursts(self.beats_per_stripe),
+            None if tail_stripes == 0 => self.place_bursts(full_waves * self.beats_per_stripe),
+            _ => self.row_bursts(row, rank),
+        };
+        let bursts = |rows: u32| (0..rows).map(|row| u64::from(of_row(row))).sum::<u64>();
+        u64::from(row / ranks) * bursts(ranks) + bursts(row % ranks)
     }
 
     /// Bursts of `row` on `rank`; 0 if the row is short and its tail elsewhere.
     pub fn row_bursts(&self, row: u32, rank: u32) -> u32 {
-        (self.offset(row + 1, rank) - self.offset(row, rank)) as u32
+        self.place_bursts(self.places_of(row, rank))
     }
 
     /// The bursts that hold a row. Rows equal modulo the ranks have ranges of the same ranks, sizes and order, so a row
     /// can move to another one range by range.
     pub fn row_ranges(&self, row: u32) -> Vec<RowRange> {
-        let last = self.cut.cols - 1;
-        let unused = self.beats_per_stripe - 1 - last % self.cut.stripe_elems / BEAT_ELEMS;
-        let last_rank = self.locate(row, last).rank;
-        let stripes = self.cut.stripes_of(row, last_rank).count() as u32;
-        let unused =
-            self.stripe_bursts(stripes) - self.place_bursts(stripes * self.beats_per_stripe - unused);
         let mut ranges: Vec<RowRange> = Vec::new();
         for rank in 0..self.cut.ranks {
-            let count = self.row_bursts(row, rank) - if rank == last_rank { unused } else { 0 };
+            let count = self.row_bursts(row, rank);
             let address = self.burst_at(self.offset(row, rank));
             match ranges.iter_mut().find(|range| (range.address, range.count) == (address, count)) {
                 _ if count == 0 => {}
@@ -179,15 +177,12 @@ impl MatrixLayout {
             };
             return (0..self.cut.cols).step_by(BEAT_ELEMS as usize).map(place).collect();
         }
-        let mut places = Vec::new();
-        for rank in 0..self.cut.ranks {
-            let last = self.weight_places(row, rank).last().map_or(0, |place| place.burst + 1);
+        let of_rank = |rank| {
             let first = self.offset(row, rank);
-            places.extend(
-                (0..last).map(|burst| DimmAddress { rank, burst: self.burst_at(first + u64::from(burst)) }),
-            );
-        }
-        places
+            let burst = move |at| DimmAddress { rank, burst: self.burst_at(first + u64::from(at)) };
+            (0..self.row_bursts(row, rank)).map(burst)
+        };
+        (0..self.cut.ranks).flat_map(of_rank).collect()
     }
 
     /// Burst of a rank, `offset` after the base; addresses wrap around.
@@ -198,14 +193,10 @@ impl MatrixLayout {
     /// The place of an element. Panics if `col` is outside the row.
     pub fn locate(&self, row: u32, col: u32) -> MatrixPlace {
         assert!(col < self.cut.cols, "column {col} of {}", self.cut.cols);
-        let RowLayout { stripe_elems, ranks, full_waves, tail_stripes, .. } = self.cut;
+        let RowLayout { stripe_elems, ranks, full_waves, .. } = self.cut;
         let (stripe, within) = (col / stripe_elems, col % stripe_elems);
         let (wave, turn) = (stripe / ranks, stripe % ranks);
-        let rank = if wave < full_waves {
-            turn
-        } else {
-            ((u64::from(row) * u64::from(tail_stripes) + u64::from(turn)) % u64::from(ranks)) as u32
-        };
+        let rank = if wave < full_waves { turn } else { (self.cut.tail_start(row) + turn) % ranks };
         let place = wave * self.beats_per_stripe + within / BEAT_ELEMS;
         let (beat, element) = self.place_within(place);
         let burst = self.burst_at(self.offset(row, rank) + u64::from(beat));
@@ -214,13 +205,13 @@ impl MatrixLayout {
 
     /// Row and column at a place; `None` outside of the matrix, past a row's end, and for scales.
     pub fn element_at(&self, place: MatrixPlace) -> Option<(u32, u32)> {
-        let RowLayout { cols, stripe_elems, ranks, full_waves, tail_stripes, .. } = self.cut;
+        let RowLayout { cols, stripe_elems, ranks, full_waves, .. } = self.cut;
         let elements = BEAT_BITS / self.weights.bits();
         if place.rank >= ranks || place.element >= elements || u64::from(place.burst) >= self.rank_bursts {
             return None;
         }
         let offset = (u64::from(place.burst) + self.rank_bursts - u64::from(self.base)) % self.rank_bursts;
-        // `ranks` consecutive rows have equally many stripes on each rank.
+        // `ranks` consecutive rows have the same number of bursts on each rank.
         let period = self.offset(ranks, place.rank);
         let first_row = u32::try_from(offset / period * u64::from(ranks)).ok()?;
         let holds =
@@ -229,19 +220,14 @@ impl MatrixLayout {
         let beat = (offset - self.offset(row, place.rank)) as u32;
         let at = self.place_at(beat, place.element / BEAT_ELEMS)?;
         let (wave, position) = (at / self.beats_per_stripe, at % self.beats_per_stripe);
-        let turn = if wave < full_waves {
-            place.rank
-        } else {
-            let start = (u64::from(row) * u64::from(tail_stripes) % u64::from(ranks)) as u32;
-            (place.rank + ranks - start) % ranks
-        };
+        let turn = if wave < full_waves { place.rank } else { self.cut.tail_of(row, place.rank)? };
         let col = u64::from(wave * ranks + turn) * u64::from(stripe_elems)
             + u64::from(position * BEAT_ELEMS + place.element % BEAT_ELEMS);
         u32::try_from(col).ok().filter(|col| *col < cols).map(|col| (row, col))
     }
 
-    /// Bursts of the fullest rank, which is rank 0: it has the first place of every turn.
+    /// Bursts of the fullest rank.
     pub fn bursts_per_rank(&self) -> u64 {
-        self.offset(self.rows, 0)
+        (0..self.cut.ranks).map(|rank| self.offset(self.rows, rank)).max().unwrap_or(0)
     }
 }

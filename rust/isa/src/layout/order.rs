@@ -78,9 +78,10 @@ struct Kinds {
 
 impl Kinds {
     fn new(layout: &MatrixLayout) -> Self {
-        let (ranks, tail) = (layout.cut().ranks, layout.cut().tail_stripes);
+        let cut = layout.cut();
         // First row whose tail begins at rank 0 again.
-        Self { count: (1..=ranks).find(|rows| (rows * tail).is_multiple_of(ranks)).unwrap_or(1) }
+        let again = (1..=cut.ranks).find(|row| cut.tail_start(*row) == 0);
+        Self { count: if cut.tail_stripes == 0 { 1 } else { again.unwrap_or(1) } }
     }
 
     fn of(&self, row: u32) -> usize {

@@ -18,20 +18,15 @@ pub struct PackedBurst {
 }
 
 impl MatrixLayout {
-    /// All bursts of one row, `values: [cols]`, rank by rank; +0 beyond the row's end.
+    /// All bursts of one row, `values: [cols]`, rank by rank; +0 beyond the end of the row or of shorter `values`.
     pub fn pack_row(&self, row: u32, values: &[f16]) -> impl Iterator<Item = PackedBurst> {
-        let stripe_beats = self.beats_per_stripe();
         (0..self.cut().ranks).flat_map(move |rank| {
             let first = self.offset(row, rank);
-            let stripes = self.cut().stripes_of(row, rank).enumerate();
-            stripes.flat_map(move |(ordinal, stripe)| {
-                (0..stripe_beats).map(move |beat| {
-                    let start = (stripe * stripe_beats + beat) as usize * BEAT_ELEMS as usize;
-                    let rest = values.get(start..).unwrap_or_default();
-                    let offset = first + ordinal as u64 * u64::from(stripe_beats) + u64::from(beat);
-                    let data = pack_elements(rest.iter().map(|value| value.to_bits()));
-                    PackedBurst { rank, burst: self.burst_at(offset), data }
-                })
+            self.weight_places(row, rank).map(move |place| {
+                let rest = values.get(place.col as usize..).unwrap_or_default();
+                let elements = rest.iter().take(BEAT_ELEMS as usize);
+                let data = pack_elements(elements.map(|value| value.to_bits()));
+                PackedBurst { rank, burst: self.burst_at(first + u64::from(place.burst)), data }
             })
         })
     }

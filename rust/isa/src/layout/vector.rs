@@ -4,9 +4,10 @@
 //!
 //! In the buffer a word is one chunk of every tile of every rank: `ranks * stripe_elems` places. Full wave `j` of
 //! vector `b` is word `j * batch + b`, stripe `j * ranks + g` in the slices of rank `g`. Words of the tail follow. Tail
-//! stripes go round the ranks from row to row, so each rank holds every one that it may meet: with
-//! `s = tail_stripes / tail_words`, tail stripe `t` of vector `b` is in word `(full_waves + t div s) * batch + b` of
-//! the ranks `g` with `g mod s = t mod s`. Tile `u` of a stripe has elements `u * lanes..(u + 1) * lanes`.
+//! stripes go round the ranks from row to row, so each rank holds all of them: tail stripe `t` of vector `b` is in word
+//! `(full_waves + t) * batch + b` of all ranks. With two whole stripes over four ranks a rank holds one: stripe `t` is in
+//! word `full_waves * batch + b` of the ranks `g` with `g mod 2 = t`. Tile `u` of a stripe has elements
+//! `u * lanes..(u + 1) * lanes`.
 
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
 use ndp_files::{Result, in_range};
@@ -109,20 +110,18 @@ impl BufferLayout {
         &self.cut
     }
 
-    fn sharing(&self) -> u32 {
-        self.cut.tail_stripes.checked_div(self.cut.tail_words).unwrap_or(1)
-    }
-
     /// Word and ranks of a stripe of a vector.
     pub fn stripe(&self, vector: u32, stripe: u32) -> (u32, u32) {
         let RowLayout { ranks, full_waves, .. } = self.cut;
-        let (wave, turn) = (stripe / ranks, stripe % ranks);
-        if wave < full_waves {
-            return (wave * self.batch + vector, 1 << turn);
+        let waves = full_waves * ranks;
+        if stripe < waves {
+            return (stripe / ranks * self.batch + vector, 1 << (stripe % ranks));
         }
-        let sharing = self.sharing();
-        let holders = (0..ranks).filter(|rank| rank % sharing == turn % sharing);
-        ((full_waves + turn / sharing) * self.batch + vector, holders.map(|rank| 1 << rank).sum())
+        let tail = stripe - waves;
+        if self.cut.is_paired() {
+            return (full_waves * self.batch + vector, 0b101 << tail);
+        }
+        ((full_waves + tail) * self.batch + vector, (1 << ranks) - 1)
     }
 
     /// The place of an element. Panics if there is no such element.
@@ -142,7 +141,8 @@ impl BufferLayout {
         let (wave, vector) = (word / self.batch, word % self.batch);
         let stripe = match wave.checked_sub(full_waves) {
             None => wave * ranks + rank,
-            Some(tail) => full_waves * ranks + tail * self.sharing() + rank % self.sharing(),
+            Some(_) if self.cut.is_paired() => full_waves * ranks + rank % 2,
+            Some(tail) => full_waves * ranks + tail,
         };
         let element = stripe * stripe_elems + tile * self.lanes + lane;
         (element < cols).then_some((vector, element))

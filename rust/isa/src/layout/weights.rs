@@ -8,8 +8,8 @@
 //! | 1 | the scales, place by place, 16 bits each |
 //! | 16 (INT8), 8 (INT4) | the weights, place by place: two or four places in a burst, element 0 in the lowest bits |
 //!
-//! A row ends with the burst of its last place; the next row begins after the last burst of its last whole stripe. FP16
-//! weights have one place per burst and no scales.
+//! A row ends with the burst of its last place, and the next row begins in the burst after it; rows of a single stripe
+//! begin a whole stripe apart. FP16 weights have one place per burst and no scales.
 
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_numerics::{QuantisedRow, f16};

@@ -117,7 +117,7 @@ fn check(config: &DesignConfig, (rows, cols, batch, heads): (usize, usize, usize
 fn each_head_has_its_own_sums_and_factors() {
     let tiny = DesignConfig::preset("tiny").unwrap();
     for (index, shape) in
-        [(1, 64, 1, 8), (5, 64, 2, 4), (70, 40, 4, 2), (33, 1, 1, 2), (128, 17, 2, 4), (300, 64, 1, 4)]
+        [(1, 64, 1, 8), (5, 64, 2, 4), (60, 40, 4, 2), (33, 1, 1, 2), (128, 17, 2, 4), (300, 64, 1, 4)]
             .into_iter()
             .enumerate()
     {
