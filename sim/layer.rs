@@ -18,7 +18,11 @@ pub struct LayerSizes {
     pub hidden: usize,
     /// Attention heads, a divisor of `hidden`.
     pub heads: usize,
+    /// Heads with keys and values of their own, a divisor of `heads`.
+    pub kv_heads: usize,
     pub ffn: usize,
+    /// A second product with the input of FC1 multiplies the outputs of the ReLU, as in LLaMA.
+    pub gated: bool,
     /// Approximate share of active inputs of Q, K, V and of FC2; by default a half and a sixth.
     pub active: Option<f64>,
 }
@@ -66,13 +70,17 @@ impl LayerStep {
     }
 
     /// # Errors
-    /// Heads that do not divide the hidden size; a size of 0.
+    /// Heads that do not divide the hidden size, or key and value heads that do not divide the heads; a size of 0.
     pub fn random(sizes: &LayerSizes, context: usize, batch: usize, seed: u64) -> Result<Self> {
-        let LayerSizes { hidden, heads, ffn, active } = *sizes;
+        let LayerSizes { hidden, heads, kv_heads, ffn, gated, active } = *sizes;
         if heads == 0 || ffn == 0 || hidden == 0 || !hidden.is_multiple_of(heads) {
             let what = format!("hidden size with {heads} heads and a feed-forward block of {ffn}");
             bail!("{what} has {hidden} elements, expected {}", hidden.next_multiple_of(heads.max(1)));
         }
+        if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+            bail!("{kv_heads} key and value heads, expected a divisor of the {heads} heads");
+        }
+        let kv = hidden / heads * kv_heads;
         let mut state = !seed;
         let mut linear = |what: &str, rows: usize, cols: usize, mean: f32| -> Result<Linear> {
             let deviation = 1.0 / (cols as f32).sqrt();
@@ -89,17 +97,17 @@ impl LayerStep {
         let layer = Layer {
             attention_norm: norm(input),
             q_proj: linear("q_proj", hidden, hidden, 0.0)?,
-            k_proj: linear("k_proj", hidden, hidden, 0.0)?,
-            v_proj: linear("v_proj", hidden, hidden, 0.0)?,
+            k_proj: linear("k_proj", kv, hidden, 0.0)?,
+            v_proj: linear("v_proj", kv, hidden, 0.0)?,
             out_proj: linear("out_proj", hidden, hidden, 0.0)?,
             ffn_norm: Some(norm(0.0)),
             fc1: linear("fc1", ffn, hidden, inner)?,
-            up: None,
+            up: gated.then(|| linear("up", ffn, hidden, 0.0)).transpose()?,
             fc2: linear("fc2", hidden, ffn, 0.0)?,
         };
         let shape = LayerShape {
             heads,
-            kv_heads: heads,
+            kv_heads,
             head_width: hidden / heads,
             positions: context,
             relu_before_qkv: true,

@@ -28,6 +28,7 @@ use serde_json::json;
         ndp layer --context 200\n  \
         ndp layer --config tiny --layer 2 --context 33 --batch 3 --neurons all --timeline layer.json\n  \
         ndp layer --hidden 1024 --heads 16 --ffn 4096 --context 512 --json\n  \
+        ndp layer --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --gated --context 1024 --backend cycles\n  \
         ndp layer --hidden 4096 --heads 32 --ffn 16512 --active 0.2 --dimms 1,2,4,8 --backend cycles\n\n\
         Each sequence of the batch has its own caches, filled with random keys and values. The host computes LayerNorm and the \
         lists of active neurons; this takes no cycles.")]
@@ -47,6 +48,12 @@ pub struct Args {
     /// With --hidden: number of attention heads, a divisor of the hidden size
     #[arg(long, value_name = "H", requires = "hidden")]
     pub heads: Option<u32>,
+    /// With --hidden: number of heads with keys and values of their own, a divisor of --heads [default: --heads]
+    #[arg(long, value_name = "K", requires = "hidden")]
+    pub kv_heads: Option<u32>,
+    /// With --hidden: a third matrix of the feed-forward block, whose products multiply the outputs of the ReLU
+    #[arg(long, requires = "hidden")]
+    pub gated: bool,
     /// With --hidden: width of the feed-forward block
     #[arg(long, value_name = "F", requires = "hidden")]
     pub ffn: Option<u32>,
@@ -112,6 +119,11 @@ fn step(args: &Args, config: &DesignConfig) -> Result<LayerStep> {
     let longest = layer_norm::MAX_LEN as u32;
     ensure!((1..=longest).contains(&hidden), "hidden = {hidden} must be in 1..={longest} (LayerNorm)");
     ensure!(heads > 0 && hidden.is_multiple_of(heads), "heads = {heads} must divide hidden = {hidden}");
+    let kv_heads = args.kv_heads.unwrap_or(heads);
+    ensure!(
+        kv_heads > 0 && heads.is_multiple_of(kv_heads),
+        "kv-heads = {kv_heads} must divide heads = {heads}"
+    );
     let weights = u64::from(hidden) * u64::from(ffn.max(hidden));
     ensure!(ffn > 0, "ffn = 0 must be at least 1");
     ensure!(
@@ -120,7 +132,14 @@ fn step(args: &Args, config: &DesignConfig) -> Result<LayerStep> {
     );
     let size = |n: u32| n as usize;
     HeadCut::new(config, size(heads), size(hidden / heads))?;
-    let sizes = LayerSizes { hidden: size(hidden), heads: size(heads), ffn: size(ffn), active: args.active };
+    let sizes = LayerSizes {
+        hidden: size(hidden),
+        heads: size(heads),
+        kv_heads: size(kv_heads),
+        ffn: size(ffn),
+        gated: args.gated,
+        active: args.active,
+    };
     LayerStep::random(&sizes, context, batch, seed)
 }
 
@@ -193,6 +212,9 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> Result<Report
         "layer" "layer" {Count} Verbose: "layer of the model; null for random weights" = args.hidden.is_none().then_some(args.layer.unwrap_or(0));
         "hidden" "hidden" {Count} Verbose: "width of the hidden state" = step.hidden();
         "heads" "heads" {Count} Verbose: "attention heads" = shape.heads;
+        "kv_heads" "key and value heads" {Count} Verbose: "heads with keys and values of their own" = shape.kv_heads;
+        "gated" "gated" {Text} Verbose: "whether a third matrix of the feed-forward block multiplies the outputs of the activation"
+            = step.layer().up.is_some();
         "ffn" "FFN" {Count} Verbose: "width of the feed-forward block" = step.ffn();
         "context" "context" {Count} Verbose: "tokens that attention sees, the new one included" = *context;
         "batch" "batch" {Count} Verbose: "sequences" = *batch;

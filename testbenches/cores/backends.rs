@@ -71,7 +71,7 @@ fn random_programs_take_the_same_cycles() -> Outcome {
 #[test]
 fn a_layer_takes_the_same_cycles() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
-    let sizes = LayerSizes { hidden: 96, heads: 3, ffn: 256, active: None };
+    let sizes = LayerSizes { hidden: 96, heads: 3, kv_heads: 3, ffn: 256, gated: false, active: None };
     for (neurons, batch, stall_percent) in
         [(Neurons::Active, 1, 0), (Neurons::All, 3, 0), (Neurons::Active, 2, 10)]
     {

@@ -44,9 +44,11 @@ fn agrees(
     assert_eq!(bits(&output.hidden), bits(&expected.hidden), "{sizes:?}, context {context}, batch {batch}");
     assert_eq!(output.sparsity, expected.sparsity);
 
-    // Q, K, V, the rows of both caches, contexts, projection, FC1, FC2.
-    let checked = batch * (8 * sizes.hidden + sizes.ffn);
-    assert_eq!(backend.total().outputs_checked, checked as u64);
+    // Q, contexts, projection, FC2; K, V, the rows of both caches; FC1. Of the gated products those that count.
+    let kv = sizes.hidden / sizes.heads * sizes.kv_heads;
+    let checked = (batch * (4 * sizes.hidden + 4 * kv + sizes.ffn)) as u64;
+    let gated = if sizes.gated { 1..=(batch * sizes.ffn) as u64 } else { 0..=0 };
+    assert!(gated.contains(&(backend.total().outputs_checked - checked)), "{sizes:?}");
     assert!(backend.mismatches().is_empty());
     assert_eq!(backend.unit().core().protocol_violations(), 0);
     let sums = backend.sums();
@@ -75,7 +77,7 @@ fn layers_of_all_shapes_equal_the_software_model() -> Outcome {
         (72, 3, 33, 1, 5, 5),
         (80, 5, 64, 4, 2, 4),
     ] {
-        let sizes = LayerSizes { hidden, heads, ffn, active: None };
+        let sizes = LayerSizes { hidden, heads, kv_heads: heads, ffn, gated: false, active: None };
         assert_eq!(HeadCut::new(&config, heads, hidden / heads)?.segments, segments);
         let [all, active] = [Neurons::All, Neurons::Active].map(|n| agrees(&sizes, context, batch, n));
         let (all, active) = (all?, active?);
@@ -91,9 +93,23 @@ fn layers_of_all_shapes_equal_the_software_model() -> Outcome {
 }
 
 #[test]
+fn layers_with_grouped_queries_and_gates_equal_the_software_model() -> Outcome {
+    for (hidden, heads, kv_heads, ffn, gated, context, batch) in
+        [(128, 4, 2, 100, true, 33, 2), (64, 8, 2, 40, false, 70, 1), (96, 3, 1, 70, true, 9, 3)]
+    {
+        let sizes = LayerSizes { hidden, heads, kv_heads, ffn, gated, active: None };
+        agrees(&sizes, context, batch, Neurons::Active)?;
+    }
+    let refused = LayerSizes { hidden: 64, heads: 8, kv_heads: 3, ffn: 40, gated: false, active: None };
+    let refused = LayerStep::random(&refused, 2, 1, 1).map_err(|error| error.to_string());
+    assert_eq!(refused.err().as_deref(), Some("3 key and value heads, expected a divisor of the 8 heads"));
+    Ok(())
+}
+
+#[test]
 fn a_long_context_fills_the_buffer_and_a_longer_one_is_refused() -> Outcome {
-    let sizes = LayerSizes { hidden: 16, heads: 2, ffn: 8, active: None };
-    let fits = LayerSizes { hidden: 64, heads: 8, ffn: 8, active: None };
+    let sizes = LayerSizes { hidden: 16, heads: 2, kv_heads: 2, ffn: 8, gated: false, active: None };
+    let fits = LayerSizes { hidden: 64, heads: 8, kv_heads: 8, ffn: 8, gated: false, active: None };
     agrees(&fits, 700, 1, Neurons::Active)?;
     let step = LayerStep::random(&fits, 900, 1, 1)?;
     let error = format!("{:?}", step.run(&mut open(&GemvOptions::default(), Neurons::All)?));
@@ -104,7 +120,7 @@ fn a_long_context_fills_the_buffer_and_a_longer_one_is_refused() -> Outcome {
 
 #[test]
 fn one_wrong_bit_is_found_wherever_it_is() -> Outcome {
-    let sizes = LayerSizes { hidden: 64, heads: 8, ffn: 40, active: None };
+    let sizes = LayerSizes { hidden: 64, heads: 8, kv_heads: 8, ffn: 40, gated: false, active: None };
     let step = LayerStep::random(&sizes, 9, 2, 5)?;
     for (flip, expected) in [
         (BitFlip::Key { row: 3, col: 50, bit: 14 }, "layers.0.attention"),
@@ -126,7 +142,12 @@ fn one_wrong_bit_is_found_wherever_it_is() -> Outcome {
 
 #[test]
 fn a_wrong_weight_is_found_unless_its_input_is_zero() -> Outcome {
-    let step = LayerStep::random(&LayerSizes { hidden: 64, heads: 8, ffn: 40, active: None }, 2, 2, 5)?;
+    let step = LayerStep::random(
+        &LayerSizes { hidden: 64, heads: 8, kv_heads: 8, ffn: 40, gated: false, active: None },
+        2,
+        2,
+        5,
+    )?;
     let mut found = 0;
     for col in 0..8 {
         let flip = Some(BitFlip::Weight { row: 2, col, bit: 14 });
@@ -148,9 +169,22 @@ fn a_wrong_weight_is_found_unless_its_input_is_zero() -> Outcome {
 
 #[test]
 fn heads_wider_than_a_stripe_are_refused() -> Outcome {
-    let step = LayerStep::random(&LayerSizes { hidden: 130, heads: 2, ffn: 8, active: None }, 2, 1, 1)?;
+    let step = LayerStep::random(
+        &LayerSizes { hidden: 130, heads: 2, kv_heads: 2, ffn: 8, gated: false, active: None },
+        2,
+        1,
+        1,
+    )?;
     let error = format!("{:?}", step.run(&mut open(&GemvOptions::default(), Neurons::All)?));
     assert!(error.contains("elements of an attention head") && error.contains("1..=64"), "{error}");
-    assert!(LayerStep::random(&LayerSizes { hidden: 10, heads: 3, ffn: 8, active: None }, 2, 1, 1).is_err());
+    assert!(
+        LayerStep::random(
+            &LayerSizes { hidden: 10, heads: 3, kv_heads: 3, ffn: 8, gated: false, active: None },
+            2,
+            1,
+            1
+        )
+        .is_err()
+    );
     Ok(())
 }
