@@ -40,15 +40,15 @@ impl GemvUnit {
         self.alone(async |unit| unit.attend_async(op, None).await)
     }
 
-    /// `resident`: query, key and value of the only token, if they are already in DRAM; heads then take whole beats of
-    /// them.
+    /// `resident`: query, key and value of the only token, if they are already in DRAM. Heads then take whole beats of
+    /// them, and no two share keys.
     pub(crate) async fn attend_async(
         &mut self,
         op: &AttentionOp<'_>,
         resident: Option<[VectorBlock; 3]>,
     ) -> Result<AttentionRun> {
         let config = self.core.config().clone();
-        let cut = HeadCut::grouped(&config, (op.kv_heads(), op.sharing()), op.head_width())?;
+        let cut = HeadCut::new(&config, op.kv_heads(), op.head_width())?;
         let visible = op.each().map(|(_, visible, _)| visible as u64).max().unwrap_or(1);
         let (sharing, width) = (op.sharing() as u32, op.head_width() as u32);
         let (queries, words) = cut.queries(&config, sharing, visible)?;
@@ -86,11 +86,7 @@ impl GemvUnit {
                     };
                     let output = map.add_vectors(&format!("o {token} {group} {at}"), cols, batch)?;
                     let inputs = match &resident {
-                        // Where heads share keys, a row holds one head, so each query is in one piece.
-                        Some([all, ..]) => {
-                            let of = |vector| columns_of(&config, all, place(vector, 0), cols);
-                            (0..batch).map(of).collect::<Result<_, _>>()?
-                        }
+                        Some([all, ..]) => vec![columns_of(&config, all, place(0, 0), cols)?],
                         None => {
                             let input = map.add_vectors(&format!("q {token} {group} {at}"), cols, batch)?;
                             self.place_block(&input, |vector, element| {

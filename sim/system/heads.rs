@@ -65,9 +65,10 @@ impl<P: NeuronMap> SystemBackend<P> {
     }
 
     /// Whether Q, K and V stay in DRAM and go over links to the cores that attend: for a single token whose heads take
-    /// whole beats. Otherwise the host moves them, as it does with Q and K that it rotates.
+    /// whole beats and have keys of their own. Otherwise the host moves them, as it does with Q and K that it rotates.
     pub(super) fn keeps_qkv(&self, tokens: usize) -> bool {
-        self.links.is_some() && self.divides_heads(tokens) && !self.shape.is_rotary()
+        let shares = self.shape.heads() > self.shape.kv_heads();
+        self.links.is_some() && self.divides_heads(tokens) && !self.shape.is_rotary() && !shares
     }
 
     /// Whether Q, K and V of a batch can meet head by head.

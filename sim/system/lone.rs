@@ -382,7 +382,8 @@ impl GemvBackend for LoneCore {
         self.event_log.begin(Some(op.layer() as u32), Operation::Attention, op.tokens());
         let run = self.unit.attend(op)?;
         let [scores, context] = products_of_attention(&run.attend.parts, &run.attend.counters);
-        let roofline = self.unit.config().roofline_macs_per_cycle(1);
+        // Queries that share keys and values read them once.
+        let roofline = self.unit.config().roofline_macs_per_cycle(op.sharing() as u32);
         let outputs_checked = run.context.len() as u64;
         let figures = ProductFigures {
             calls: run.products,

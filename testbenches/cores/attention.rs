@@ -8,10 +8,12 @@
 use common::Outcome;
 use common::check::Checks;
 use ndp_config::DesignConfig;
-use ndp_model::{AttentionOp, AttentionSpan, GemvBackend, LayerCache, SoftwareBackend};
-use ndp_sim::core::{CoreOptions, NdpCore};
+use ndp_model::{AttentionOp, AttentionSpan, GemvBackend, GemvClass, LayerCache, SoftwareBackend};
+use ndp_sim::core::{Backend, CoreOptions, NdpCore};
 use ndp_sim::gemv::{GemvOptions, GemvUnit};
+use ndp_sim::layer::{LayerSizes, LayerStep};
 use ndp_sim::stimulus::DataKind;
+use ndp_sim::system::LoneCore;
 use ndp_testkit::RandomPrograms;
 use std::error::Error;
 use std::io::Write;
@@ -142,6 +144,24 @@ fn short_heads_reach_the_roofline() -> Outcome {
 #[ignore = "minutes; run by `make exhaustive`"]
 fn short_heads_of_long_contexts_reach_the_roofline() -> Outcome {
     reach_the_roofline(&[2048, 4096], 0.94)
+}
+
+/// By the cycle model: each key and value is read once for the four queries that share it.
+#[test]
+fn grouped_queries_reach_the_roofline() -> Outcome {
+    let options = GemvOptions::from(CoreOptions { backend: Backend::Cycles, ..CoreOptions::default() });
+    for (hidden, context) in [(4096, 512), (4096, 1024), (2048, 512)] {
+        let sizes = LayerSizes { hidden, heads: 32, kv_heads: 8, ffn: 64, gated: false, active: None };
+        let step = LayerStep::random(&sizes, context, 1, 3)?;
+        let mut core = LoneCore::open(&DesignConfig::preset("hermes")?, &options)?;
+        step.run(&mut core)?;
+        for class in [GemvClass::Scores, GemvClass::Context] {
+            let reached = core.classes()[&class].efficiency();
+            println!("{hidden}, {context}, {class:?}: {reached:.3}");
+            assert!((0.9..=1.0).contains(&reached), "{hidden}, {context}, {class:?}: {reached}");
+        }
+    }
+    Ok(())
 }
 
 #[test]

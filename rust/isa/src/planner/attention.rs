@@ -1,7 +1,7 @@
 //! Attention over caches of keys and values in DRAM: tokens that each see a number of positions.
 //!
-//! As many heads as fill a stripe share a row of a cache ([`HeadCut`]): one `dot` scores all of them. For each token
-//! and group: `load` q, `dot` with keys, `softmax`, `axpy` with values, `round`, `store`. If the buffer has room, two
+//! As many heads as fill a stripe share a row of a cache ([`HeadCut`]): one `dot` scores all of them. Queries that share
+//! keys are the vectors of its batch, so that a row is read once for all of them. For each token and group: `load` q, `dot` with keys, `softmax`, `axpy` with values, `round`, `store`. If the buffer has room, two
 //! are in flight, so scores of one are computed during the other's softmax.
 
 use crate::layout::{MatrixLayout, VectorBlock};
@@ -42,16 +42,11 @@ impl HeadCut {
         Ok(Self { segments: if several { fill } else { 1 }, heads, width })
     }
 
-    /// If several heads of queries share one of keys and values, a row holds one head, and they are vectors of a batch.
-    pub fn grouped(config: &DesignConfig, (heads, sharing): (usize, usize), width: usize) -> Result<Self> {
-        let cut = Self::new(config, heads, width)?;
-        Ok(if sharing > 1 { Self { segments: 1, ..cut } } else { cut })
-    }
-
     /// Queries of a head to take at a time, if `sharing` share it and see at most `visible` tokens, and the words that
     /// they need. Fewer at a time read the caches more often. Fails as [`slot_words`] of one query.
-    pub fn queries(&self, config: &DesignConfig, sharing: u32, visible: u64) -> Result<(u32, u32)> {
-        let mut queries = sharing.clamp(1, config.gemv().max_batch());
+    pub fn queries(&self, config: &DesignConfig, sharing: u32, visible: u64) -> Result<(u32, SlotWords)> {
+        let gemv = config.gemv();
+        let mut queries = sharing.clamp(1, gemv.max_batch().min(gemv.max_vectors() / self.segments));
         loop {
             match slot_words(config, self, visible, queries) {
                 Err(_) if queries > 1 => queries = queries.div_ceil(2),
@@ -92,7 +87,16 @@ impl AttentionUnit {
     }
 }
 
-/// Words of the buffer for a unit in flight.
+/// Words of the buffer for a unit in flight: queries from word 0, sums, scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotWords {
+    /// All words.
+    pub words: u32,
+    /// First word of the sums; 0 if they take the place of the queries, which are not needed after the scores.
+    pub sums: u32,
+}
+
+/// First words of a unit in flight.
 struct Slot {
     query: u32,
     scores: u32,
@@ -100,7 +104,7 @@ struct Slot {
 }
 
 /// Words for a unit of at most `visible` tokens and `queries` vectors; an error if softmax or buffer are too small.
-pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64, queries: u32) -> Result<u32> {
+pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64, queries: u32) -> Result<SlotWords> {
     let gemv = config.gemv();
     let longest = gemv.max_cols().min(SOFTMAX_ELEMS);
     if visible > longest.into() {
@@ -111,26 +115,29 @@ pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64, queries: u
     let words = (1..=visible as u32).rev().take(4 * gemv.stripe_elems() as usize);
     let vectors = cut.segments * queries;
     let scores = words.map(|count| block_words(config, count, vectors)).max().unwrap_or(1);
-    let needed = queries + scores + accumulator_words(config, cut.width, queries);
+    let needed = scores + accumulator_words(config, cut.width, queries);
     let what = format!("slice words for a context of {visible} tokens and {vectors} heads");
     let rule = format!("be at most {} (a {} KiB buffer)", buffer_words(config), gemv.buffer_kib());
     require(needed <= buffer_words(config), what, needed, rule)?;
-    Ok(needed)
+    // Sums that have words of their own are zeroed earlier.
+    let places = |words: u32| (buffer_words(config) / words).min(2);
+    let sums = if places(needed + queries) == places(needed) { queries } else { 0 };
+    Ok(SlotWords { words: needed + sums, sums })
 }
 
-/// The program for all units of `words` words each ([`slot_words`]).
+/// The program for all units, with the words of [`slot_words`] for each.
 pub fn attention_program(
     config: &DesignConfig,
     cut: &HeadCut,
     units: &[AttentionUnit],
-    words: u32,
+    at: SlotWords,
 ) -> Vec<Instruction> {
     let queries = units.iter().map(AttentionUnit::queries).max().unwrap_or(1);
     let sums = accumulator_words(config, cut.width, queries);
-    let places = (buffer_words(config) / words).min(2);
+    let places = (buffer_words(config) / at.words).min(2);
     let slot = |index: usize| {
-        let query = index as u32 % places * words;
-        Slot { query, sums: query + queries, scores: query + queries + sums }
+        let query = index as u32 % places * at.words;
+        Slot { query, sums: query + at.sums, scores: query + at.sums + sums }
     };
     let product = |unit: &AttentionUnit, matrix: usize, src: u32, dst: u32| {
         let address = unit.matrices[matrix].base();
