@@ -44,7 +44,7 @@ fn agrees(
     assert_eq!(bits(&output.hidden), bits(&expected.hidden), "{sizes:?}, context {context}, batch {batch}");
     assert_eq!(output.sparsity, expected.sparsity);
 
-    // Q, contexts, projection, FC2; K, V, the rows of both caches; FC1. Of the gated products those that count.
+    // Q, contexts, projection, FC2; K, V, the rows of both caches; FC1; gated products with an open gate.
     let kv = sizes.hidden / sizes.heads * sizes.kv_heads;
     let checked = (batch * (4 * sizes.hidden + 4 * kv + sizes.ffn)) as u64;
     let gated = if sizes.gated { 1..=(batch * sizes.ffn) as u64 } else { 0..=0 };

@@ -461,8 +461,7 @@ impl CycleModel {
             self.generator.taken(cycle, &self.list);
             self.compares = self.replicas.is_empty();
         }
-        let paired = self.rows.as_ref().is_some_and(|rows| rows.cut.is_paired(&self.shape));
-        row.map(|row| (if paired { 2 * row } else { row } % self.shape.ranks) as u8)
+        row.zip(self.rows.as_ref()).map(|(row, rows)| rows.matrix.cut().tail_start(row) as u8)
     }
 
     #[inline]

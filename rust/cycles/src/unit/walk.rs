@@ -34,7 +34,13 @@ impl Walk {
     /// All ranks that hold it, one bit each: one for a beat of a wave; for the tail all or every second.
     #[inline]
     pub fn holders(&self, shape: &Shape) -> u32 {
-        if self.in_waves() { 1 << self.rank } else { shape.all_ranks }
+        if self.in_waves() {
+            1 << self.rank
+        } else if self.cut.is_paired(shape) {
+            0b101 << (self.rank % 2)
+        } else {
+            shape.all_ranks
+        }
     }
 
     #[inline]
