@@ -44,8 +44,26 @@ template <class V> NDP_INLINE V less(V a, V b) { return (V)(a < b); }
 template <class V> NDP_INLINE V test(V a, Word mask) { return (V)((a & all<V>(mask)) != V{}); }
 
 // Loops of their own: compilers spend minutes on loops within long functions.
-template <unsigned count, unsigned step> NDP_ALONE void spread(Word* to, const Word* from) {
-    for (unsigned k = 0; k != count; ++k) to[k] = from[step * k];
+template <unsigned count, unsigned step> NDP_ALONE Word spread(Word* to, const Word* from) {
+    Word moved = 0;
+    for (unsigned k = 0; k != count; ++k) {
+        moved |= to[k] ^ from[step * k];
+        to[k] = from[step * k];
+    }
+    return moved;
+}
+
+NDP_INLINE Word put(Word& to, Word x) {
+    const Word moved = to ^ x;
+    to = x;
+    return moved;
+}
+
+// Whether pins have changed since the last call.
+template <class T> NDP_INLINE bool changed(T& last, const T& now) {
+    if (std::memcmp(&last, &now, sizeof now) == 0) return false;
+    std::memcpy(&last, &now, sizeof now);
+    return true;
 }
 
 NDP_ALONE void fill(Word* to, unsigned count, Word x) {
@@ -73,17 +91,21 @@ template <class V> NDP_INLINE bool any(V x) {
     return sum != 0;
 }
 
-NDP_ALONE bool any(const Word* from, unsigned count) {
-    Word sum = 0;
-    for (unsigned k = 0; k != count; ++k) sum |= from[k];
-    return sum != 0;
-}
-
 // Reports the instances, of `count` that are left of the array, in which a property does not hold.
 template <class V>
 NDP_ALONE void failed(NdpModel* model, V holds, const char* const* instances, unsigned count, const char* property) {
     for (unsigned lane = 0; lane != sizeof holds / sizeof(Word) && lane != count; ++lane)
         if (!holds[lane]) model->fail(instances[lane], property);
+}
+
+// The tasks of the next edge; returns whether there is one.
+template <size_t n> NDP_INLINE bool next(uint64_t (&live)[n], uint64_t (&later)[n]) {
+    uint64_t any = 0;
+    for (size_t k = 0; k != n; ++k) {
+        any |= live[k] = later[k];
+        later[k] = 0;
+    }
+    return any != 0;
 }
 
 #ifdef NDP_PROFILE

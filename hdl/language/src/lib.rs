@@ -44,7 +44,9 @@ pub use domain::{ClockCrossing, Crossing, Domain};
 pub use error::HdlError;
 pub use module::{Direction, End, MemoryInfo, Module, Port, Pragmas, SignalInfo};
 pub use ndp_hdl_macros::block;
-pub use netlist::{Binary, Check, Graph, Id, MemoryArray, Netlist, Node, Op, Register, limb_bits, limbs};
+pub use netlist::{
+    Binary, Check, Graph, Id, MemoryArray, Netlist, Node, Op, Register, Scope, limb_bits, limbs,
+};
 pub use ports::{Bundle, Drives, Field, Inputs, Output, Outputs, Reads, has_output, later, laters, plain};
 pub use proof::ForProver;
 

@@ -2,7 +2,7 @@
 
 use super::graph::{Graph, Id};
 use super::value::Value;
-use super::{Check, MemoryArray, Netlist, Register, limb_bits, limbs};
+use super::{Check, MemoryArray, Netlist, Register, Scope, limb_bits, limbs};
 use crate::bits::{BinaryOp, Node, UnaryOp};
 use crate::body::{Declaration, Inner, Kind, PropertyKind};
 use crate::{Bits, Direction, HdlError, Module};
@@ -28,9 +28,8 @@ enum Source {
     Child(usize, String),
 }
 
-struct Scope {
+struct Open {
     module: Rc<Module>,
-    number: u32,
     parent: Option<Parent>,
     group: Option<u32>,
     sources: Vec<Source>,
@@ -44,15 +43,21 @@ struct Scope {
     expressions: HashMap<*const Node, Value>,
 }
 
+impl Open {
+    fn scope(&self) -> Scope {
+        let parent = self.parent.as_ref().map(|parent| parent.scope as u32);
+        Scope { module: self.module.name().to_owned(), parent }
+    }
+}
+
 struct Elaboration {
     graph: Graph,
-    scopes: Vec<Scope>,
+    scopes: Vec<Open>,
     registers: Vec<Register>,
     memories: Vec<MemoryArray>,
     checks: Vec<Check>,
     instances: Vec<Vec<String>>,
     ports: HashMap<String, u32>,
-    modules: Vec<String>,
     /// Titles of modules that cannot form an array.
     single: BTreeSet<String>,
     /// Title that this elaboration adds to `single`.
@@ -70,7 +75,6 @@ pub(super) fn elaborate(top: &Rc<Module>) -> Result<Netlist, HdlError> {
             checks: Vec::new(),
             instances: Vec::new(),
             ports: top.ports().iter().zip(0..).map(|(port, index)| (port.name.clone(), index)).collect(),
-            modules: Vec::new(),
             single: single.clone(),
             circle: None,
         };
@@ -90,7 +94,7 @@ pub(super) fn elaborate(top: &Rc<Module>) -> Result<Netlist, HdlError> {
                     memories: elaboration.memories,
                     checks: elaboration.checks,
                     instances: elaboration.instances,
-                    modules: elaboration.modules,
+                    scopes: elaboration.scopes.iter().map(Open::scope).collect(),
                 });
             }
         }
@@ -127,6 +131,7 @@ impl Elaboration {
             self.registers.push(Register {
                 name: format!("{path}{}", declaration.name),
                 width: declaration.width,
+                scope: index as u32,
                 group,
                 clock: clock(),
                 next: Vec::new(),
@@ -146,6 +151,7 @@ impl Elaboration {
             self.checks.push(Check {
                 name: format!("{path}{}", property.name),
                 why: property.why.clone(),
+                scope: index as u32,
                 group,
                 clock: clock(),
                 reset: clocks.get("rst_ni").cloned().unwrap_or_default(),
@@ -159,6 +165,7 @@ impl Elaboration {
                 name: format!("{path}{}", memory.name),
                 width: memory.width,
                 depth: memory.depth,
+                scope: index as u32,
                 group,
                 clock: clock(),
                 enable: 0,
@@ -174,14 +181,8 @@ impl Elaboration {
             }
         }
         let values = vec![None; sources.len()];
-        let known = self.modules.iter().position(|title| title == module.name());
-        let number = known.unwrap_or(self.modules.len()) as u32;
-        if known.is_none() {
-            self.modules.push(module.name().to_owned());
-        }
-        self.scopes.push(Scope {
+        self.scopes.push(Open {
             module: module.clone(),
-            number,
             parent,
             group,
             sources,
@@ -394,7 +395,7 @@ impl Elaboration {
             return value.clone();
         }
         let width = expression.width();
-        let outer = std::mem::replace(&mut self.graph.module, self.scopes[scope].number);
+        let outer = std::mem::replace(&mut self.graph.scope, scope as u32);
         let value = match expression.node() {
             Node::Signal(signal) => self.signal(scope, signal.id),
             Node::Literal(value) => self.graph.literal(*value, width),
@@ -443,7 +444,7 @@ impl Elaboration {
             // `check` has refused these.
             Node::Mismatch { .. } | Node::Invalid(_) | Node::Later(_) => self.graph.literal(0, width),
         };
-        self.graph.module = outer;
+        self.graph.scope = outer;
         self.scopes[scope].expressions.insert(key, value.clone());
         value
     }

@@ -124,8 +124,8 @@ pub struct Node {
     pub choice: u32,
     /// Bits that can be set.
     pub possible: u32,
-    /// Number in [`crate::Netlist::modules`] of the module during whose elaboration the node was made.
-    pub module: u32,
+    /// Number in [`crate::Netlist::scopes`] of the instance during whose elaboration the node was made.
+    pub scope: u32,
 }
 
 /// The nodes.
@@ -140,7 +140,7 @@ pub struct Graph {
     /// Number of instances of each array.
     pub lanes: Vec<u32>,
     choices: u32,
-    pub(super) module: u32,
+    pub(super) scope: u32,
 }
 
 /// All bits up to the highest one of `value`.
@@ -178,8 +178,8 @@ impl Graph {
         }
         let id = self.nodes.len() as Id;
         let choice = self.choices;
-        let module = self.module;
-        self.nodes.push(Node { op: key.0.clone(), bit, group, choice, possible, module });
+        let scope = self.scope;
+        self.nodes.push(Node { op: key.0.clone(), bit, group, choice, possible, scope });
         self.known.insert(key, id);
         id
     }

@@ -22,6 +22,8 @@ pub struct Register {
     pub name: String,
     /// Bits.
     pub width: u32,
+    /// Number of its instance.
+    pub scope: u32,
     /// The array whose instances have one each.
     pub group: Option<u32>,
     /// Name of the clock: an input of the top.
@@ -45,6 +47,8 @@ pub struct MemoryArray {
     pub width: u32,
     /// Words.
     pub depth: u32,
+    /// Number of its instance.
+    pub scope: u32,
     /// The array whose instances have one each.
     pub group: Option<u32>,
     /// Name of the clock.
@@ -69,6 +73,8 @@ pub struct Check {
     pub name: String,
     /// The property in words.
     pub why: String,
+    /// Number of its instance.
+    pub scope: u32,
     /// The array whose instances have one each.
     pub group: Option<u32>,
     /// Name of the clock.
@@ -77,6 +83,15 @@ pub struct Check {
     pub reset: String,
     /// A bit that is set before each edge.
     pub holds: Id,
+}
+
+/// An instance of a module, or an array of them.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// Title of the module.
+    pub module: String,
+    /// Number of the instance that contains it.
+    pub parent: Option<u32>,
 }
 
 /// A design without modules.
@@ -96,8 +111,8 @@ pub struct Netlist {
     pub checks: Vec<Check>,
     /// Instances of each array: their names from the top down, each followed by a dot.
     pub instances: Vec<Vec<String>>,
-    /// Titles of the modules.
-    pub modules: Vec<String>,
+    /// Instances, parents first; an array is one.
+    pub scopes: Vec<Scope>,
 }
 
 /// Words of a value.

@@ -1,27 +1,24 @@
 //! Native models: C++ that computes a design's netlist, without Verilator.
 //!
-//! Arrays of instances are computed 16 at a time in vector registers. Nodes that only registers with an enable need are
-//! computed where it is set; nodes of registers without one, where an input of their instance has changed. A native
-//! model has the pins of the Verilated one and the same values on them after each edge of a clock.
+//! Arrays of instances are computed 16 at a time in vector registers. A group of nodes is computed only after something
+//! that it reads has changed ([`plan`]). A native model has the pins of the Verilated one and the same values on them
+//! after each edge of a clock.
 
 mod plan;
 mod text;
 
 use crate::shims::port_row;
 use ndp_hdl_language::Netlist;
-use plan::Event;
 use text::Text;
 
 pub fn source(netlist: &Netlist) -> String {
-    let mut text = Text::new(netlist);
-    text.event("settle", &Event::Settle);
+    let text = Text::new(netlist);
     let (mut edges, mut tick) = (String::new(), String::new());
     for clock in text::clocks(netlist) {
-        text.event(&format!("edge_{clock}_"), &Event::Edge(clock.to_owned()));
         let dram = clock != "clk_i";
         edges += &format!("        if (dram == {dram}) edge_{clock}_(s);\n");
         if !dram {
-            tick = "            edge_clk_i_(s);\n".into();
+            tick = "            moves = edge_clk_i_(s);\n".into();
         }
     }
     let rows: String = netlist.ports.iter().map(|port| port_row(port, "s.p_")).collect();
@@ -48,7 +45,8 @@ namespace {{
 {edges}        settle(s);
     }}
     void tick(uint64_t cycles) override {{
-        for (; cycles != 0; --cycles) {{
+        // Nothing moves in a core that rests while its pins do not.
+        for (bool moves = true; moves && cycles != 0; --cycles) {{
 {tick}        }}
         settle(s);
     }}

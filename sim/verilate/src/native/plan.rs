@@ -1,12 +1,12 @@
-//! In which order the nodes of a netlist are computed.
+//! Which nodes of a netlist are computed together, in which order, and what each of these tasks reads.
 //!
-//! A plan is for one edge of a clock, or for the outputs. First come nodes that more than one place needs: scalars, and
-//! vectors whose scalars are taken, in turns; then registers and memories without lanes, then those with lanes, array
-//! by array. Nodes that only registers with one enable need are computed where it is set. A register read after it was
-//! written would give its new value: such reads move to the front.
+//! A plan is for one edge of a clock, or for the outputs. A task consists of nodes and targets of one instance, or of one
+//! instance of an array for all its lanes; small instances count as parts of their parents. If nothing that a task reads
+//! has changed since it was last computed, it would compute and write the same again, and is left out. Between tasks,
+//! values only go to a higher level, so the levels give an order.
 //!
-//! The registers of one instance without an enable are a region. If neither its inputs nor its own values have changed
-//! since it was last computed, it would get the same values again: nothing is computed.
+//! Nodes that only registers with one enable need are computed where it is set. What a task writes and a later one reads
+//! is `late`: it is written after all tasks.
 
 use ndp_hdl_language::{Id, MemoryArray, Netlist, Op, Register};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,76 +27,88 @@ pub enum Target {
     Check(u32),
 }
 
-/// The code in which a node is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Nowhere,
-    Root,
-    Block(usize),
-    /// Before anything is written, if that block, which is one of an array, will do something.
-    Feed(usize),
+/// What a task reads, besides its own nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    Register(u32),
+    Memory(u32),
+    Port(u32),
+    /// A node of another task.
+    Node(Id),
 }
 
 /// Nodes and targets under one condition.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Block {
-    /// `None` for a region.
-    pub enable: Option<Id>,
-    /// Inputs that wake a region: everything it reads except its own registers.
-    pub inputs: Vec<Id>,
+    pub enable: Id,
     pub nodes: Vec<Id>,
-    pub targets: Vec<Target>,
-}
-
-/// New contents of everything without lanes, or of an array.
-#[derive(Clone, Debug, Default)]
-pub struct Update {
-    pub group: Option<u32>,
-    /// Computed in any case; without lanes part of the first steps.
-    pub nodes: Vec<Id>,
-    pub blocks: Vec<Block>,
-    /// Written in any case, after the blocks.
     pub targets: Vec<Target>,
 }
 
 #[derive(Clone, Debug)]
-pub enum Step {
-    /// Scalars, and vectors that are gathered from them.
-    Scalars(Vec<Id>),
-    Vectors(u32, Vec<Id>),
+pub struct Task {
+    pub group: Option<u32>,
+    /// Computed in any case, or loaded if they belong to another task.
+    pub nodes: Vec<Id>,
+    /// Its own nodes that other tasks read.
+    pub outputs: Vec<Id>,
+    pub blocks: Vec<Block>,
+    /// Written in any case.
+    pub targets: Vec<Target>,
+    pub reads: BTreeSet<Source>,
+    pub late: BTreeSet<Target>,
 }
 
 #[derive(Debug)]
 pub struct Plan {
-    /// Computed first.
-    pub steps: Vec<Step>,
-    /// Needed only by blocks of arrays, under their conditions.
-    pub feeds: Vec<Block>,
-    /// Vectors for which the plan asks whether any lane is set.
-    pub tested: BTreeSet<Id>,
-    /// Written afterwards, things without lanes first.
-    pub updates: Vec<Update>,
-    /// Vectors kept until the plan's end because others take lanes or load them.
-    pub kept: BTreeSet<Id>,
+    pub tasks: Vec<Task>,
+    /// Numbers of the tasks that read a source.
+    pub readers: BTreeMap<Source, Vec<usize>>,
+    /// The task of each node that belongs to one.
+    pub homes: BTreeMap<Id, usize>,
 }
 
-/// Array and instance whose registers without an enable are a region.
-type Region<'a> = (Option<u32>, &'a str);
+/// Fewest nodes of an instance whose nodes are tasks of their own.
+const FEWEST_NODES: u32 = 24;
 
-/// Least ratio of nodes to inputs of a region: the saving has to outweigh the check of the inputs.
-const NODES_PER_INPUT: usize = 4;
+/// Fewest nodes and targets that are a task of their own.
+const FEWEST_PARTS: usize = 48;
 
-/// Blocks before their nodes are known: targets, and the region of each block.
-struct Blocks<'a> {
-    updates: Vec<Update>,
-    regions: Vec<Option<Region<'a>>>,
+/// Where a node is computed; tasks have different spots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Spot {
+    level: u32,
+    group: Option<u32>,
+    scope: u32,
+    /// Nodes and targets of one level of an instance that have nothing in common are apart.
+    part: u32,
+}
+
+/// Who needs a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need<T> {
+    One(T),
+    Many,
+}
+
+impl<T: PartialEq> Need<T> {
+    fn add(known: &mut Option<Self>, by: T) {
+        *known = match known.take() {
+            None => Some(Self::One(by)),
+            Some(Self::One(same)) if same == by => Some(Self::One(same)),
+            Some(_) => Some(Self::Many),
+        };
+    }
 }
 
 struct Planner<'a> {
     netlist: &'a Netlist,
     needed: Vec<bool>,
-    early: Vec<bool>,
-    turn: Vec<u32>,
+    /// Nodes that each task computes or loads for itself.
+    free: Vec<bool>,
+    /// The instance that stands for each.
+    scopes: Vec<u32>,
+    spots: Vec<Option<Spot>>,
 }
 
 pub fn inputs_of(netlist: &Netlist, target: Target) -> (Vec<Id>, Option<Id>) {
@@ -122,29 +134,84 @@ pub fn inputs_of(netlist: &Netlist, target: Target) -> (Vec<Id>, Option<Id>) {
     }
 }
 
-fn group_of(netlist: &Netlist, target: Target) -> Option<u32> {
-    match target {
-        Target::Register(number) => netlist.registers[number as usize].group,
-        Target::Memory(number) => netlist.memories[number as usize].group,
-        Target::Output(_) => None,
-        Target::Check(number) => netlist.checks[number as usize].group,
+impl Plan {
+    pub fn new(netlist: &Netlist, event: &Event) -> Self {
+        let count = netlist.graph.nodes.len();
+        let mut planner = Planner {
+            netlist,
+            needed: vec![false; count],
+            free: vec![false; count],
+            scopes: Vec::new(),
+            spots: vec![None; count],
+        };
+        let targets = targets(netlist, event);
+        planner.mark(&targets);
+        planner.join_scopes();
+        let targets = planner.take_spots(&targets);
+        let targets = planner.separate(targets);
+        planner.plan(&targets)
     }
 }
 
-impl Plan {
-    pub fn new(netlist: &Netlist, event: &Event) -> Self {
-        let targets = targets(netlist, event);
-        let nodes = &netlist.graph.nodes;
-        let mut planner = Planner {
-            netlist,
-            needed: vec![false; nodes.len()],
-            early: vec![false; nodes.len()],
-            turn: vec![0; nodes.len()],
-        };
-        planner.mark(&targets);
-        planner.take_turns();
-        planner.plan(&targets)
+fn readers_of(tasks: &[Task]) -> BTreeMap<Source, Vec<usize>> {
+    let mut readers: BTreeMap<Source, Vec<usize>> = BTreeMap::new();
+    for (number, task) in tasks.iter().enumerate() {
+        task.reads.iter().for_each(|source| readers.entry(*source).or_default().push(number));
     }
+    readers
+}
+
+/// Registers and memories that a task writes.
+fn written(task: &Task) -> impl Iterator<Item = (Target, Source)> {
+    let targets = task.targets.iter().chain(task.blocks.iter().flat_map(|block| &block.targets));
+    targets.filter_map(|target| match target {
+        Target::Register(number) => Some((*target, Source::Register(*number))),
+        Target::Memory(number) => Some((*target, Source::Memory(*number))),
+        Target::Output(_) | Target::Check(_) => None,
+    })
+}
+
+/// The order of tasks: after those whose nodes they read, and if possible after those that read what they write.
+fn order(tasks: &[Task], readers: &BTreeMap<Source, Vec<usize>>, homes: &BTreeMap<Id, usize>) -> Vec<usize> {
+    let mut after: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); tasks.len()];
+    let mut writers: Vec<Vec<usize>> = vec![Vec::new(); tasks.len()];
+    // Nodes to wait for, and tasks that should come first.
+    let (mut waits, mut unread) = (vec![0; tasks.len()], vec![0; tasks.len()]);
+    for (number, task) in tasks.iter().enumerate() {
+        for source in &task.reads {
+            if let Source::Node(id) = source
+                && after[homes[id]].insert(number)
+            {
+                waits[number] += 1;
+            }
+        }
+        for (_, source) in written(task) {
+            for reader in readers.get(&source).into_iter().flatten().filter(|reader| **reader != number) {
+                writers[*reader].push(number);
+                unread[number] += 1;
+            }
+        }
+    }
+    let mut ready: BTreeSet<(usize, usize)> =
+        (0..tasks.len()).filter(|task| waits[*task] == 0).map(|task| (unread[task], task)).collect();
+    let mut order = Vec::new();
+    while let Some((_, task)) = ready.pop_first() {
+        order.push(task);
+        for writer in &writers[task] {
+            let was = ready.remove(&(unread[*writer], *writer));
+            unread[*writer] -= 1;
+            if was {
+                ready.insert((unread[*writer], *writer));
+            }
+        }
+        for next in &after[task] {
+            waits[*next] -= 1;
+            if waits[*next] == 0 {
+                ready.insert((unread[*next], *next));
+            }
+        }
+    }
+    order
 }
 
 fn targets(netlist: &Netlist, event: &Event) -> Vec<Target> {
@@ -166,348 +233,311 @@ impl Planner<'_> {
         &self.netlist.graph.nodes[id as usize].op
     }
 
+    /// The array in whose lanes a node is computed. Vectors are gathered outside.
     fn group(&self, id: Id) -> Option<u32> {
-        self.netlist.graph.nodes[id as usize].group
+        let node = &self.netlist.graph.nodes[id as usize];
+        if matches!(node.op, Op::Gather(_)) { None } else { node.group }
     }
 
-    fn constant(&self, id: Id) -> bool {
-        matches!(self.op(id), Op::Word(_) | Op::Bit(_) | Op::Table(_))
+    /// Array and instance of a target.
+    fn place(&self, target: Target) -> (Option<u32>, u32) {
+        let (group, scope) = match target {
+            Target::Register(number) => {
+                let register = &self.netlist.registers[number as usize];
+                (register.group, register.scope)
+            }
+            Target::Memory(number) => {
+                let memory = &self.netlist.memories[number as usize];
+                (memory.group, memory.scope)
+            }
+            Target::Output(_) => (None, 0),
+            Target::Check(number) => {
+                let check = &self.netlist.checks[number as usize];
+                (check.group, check.scope)
+            }
+        };
+        (group, self.scopes[scope as usize])
     }
 
+    fn inputs(&self, target: Target) -> Vec<Id> {
+        let (mut nodes, enable) = inputs_of(self.netlist, target);
+        nodes.extend(enable);
+        nodes
+    }
+
+    /// Finds the nodes that are needed, and those that are free.
     fn mark(&mut self, targets: &[Target]) {
         for target in targets {
-            let (nodes, enable) = inputs_of(self.netlist, *target);
-            for id in nodes.into_iter().chain(enable) {
-                self.needed[id as usize] = true;
-            }
-            if let Some(enable) = enable
-                && self.group(enable).is_some()
-            {
-                self.early[enable as usize] = true;
-            }
+            self.inputs(*target).into_iter().for_each(|id| self.needed[id as usize] = true);
         }
+        // Vectors whose lanes are taken, and scalars that are used in lanes.
+        let mut shared = vec![false; self.needed.len()];
         for id in (0..self.needed.len()).rev() {
-            if !self.needed[id] {
-                continue;
-            }
-            let (id, early) = (id as Id, self.early[id]);
-            let lane = matches!(self.op(id), Op::Lane(..));
-            for operand in self.op(id).operands() {
-                self.needed[operand as usize] = true;
-                if self.group(operand).is_some() && (lane || early) {
-                    self.early[operand as usize] = true;
+            if self.needed[id] {
+                let op = self.op(id as Id).clone();
+                let takes = matches!(op, Op::Lane(..) | Op::Gather(_));
+                let inner = self.group(id as Id).is_some() || shared[id];
+                for operand in op.operands() {
+                    let vector = self.netlist.graph.nodes[operand as usize].group.is_some();
+                    self.needed[operand as usize] = true;
+                    shared[operand as usize] |= if vector { takes } else { inner };
                 }
             }
         }
-    }
-
-    fn take_turns(&mut self) {
-        for id in 0..self.needed.len() {
-            let node = &self.netlist.graph.nodes[id];
-            let scalar = node.group.is_none() || matches!(node.op, Op::Gather(_));
-            let after = |operand: &Id| {
-                let vector = self.group(*operand).is_some() && !matches!(self.op(*operand), Op::Gather(_));
-                let state = matches!(self.op(*operand), Op::State { .. });
-                self.turn[*operand as usize] + u32::from(scalar && vector && !state)
+        for (id, shared) in shared.into_iter().enumerate() {
+            self.free[id] = match self.op(id as Id) {
+                Op::Word(_) | Op::Bit(_) | Op::Table(_) | Op::Mutant(_) => true,
+                Op::Input { .. } | Op::State { .. } => true,
+                // A lane must not be taken while lanes are computed.
+                Op::Lane(..) => !shared,
+                Op::Not(a) | Op::Flag(a) | Op::Mask(a) | Op::Test(a, _) => {
+                    self.free[*a as usize] && !(shared && self.group(id as Id).is_some())
+                }
+                _ => false,
             };
-            self.turn[id] = node.op.operands().iter().map(after).max().unwrap_or(0);
         }
     }
 
-    fn plan(&self, targets: &[Target]) -> Plan {
-        let mut regions: BTreeSet<Region<'_>> =
-            targets.iter().filter_map(|target| self.region(*target)).collect();
-        let blocks = self.blocks(targets, &regions);
-        let places = self.places(&blocks);
-        for block in self.regions(&blocks, &places) {
-            if block.nodes.len() < NODES_PER_INPUT * block.inputs.len().max(1) {
-                regions.remove(&self.region(block.targets[0]).unwrap_or_default());
-            }
+    fn join_scopes(&mut self) {
+        let mut weights = vec![0; self.netlist.scopes.len()];
+        for (node, needed) in self.netlist.graph.nodes.iter().zip(&self.needed) {
+            weights[node.scope as usize] += u32::from(*needed);
         }
-        let blocks = self.blocks(targets, &regions);
-        let mut places = self.places(&blocks);
-        let enables = blocks.updates.iter().flat_map(|update| &update.blocks).map(|block| block.enable);
-        let feeds = enables.map(|enable| Block { enable, ..Block::default() }).collect();
-        let mut updates = blocks.updates;
-        let mut base = 0;
-        for update in &mut updates {
-            self.order(update, base, &mut places);
-            base += update.blocks.len();
-        }
-        for block in updates.iter_mut().flat_map(|update| &mut update.blocks) {
-            if block.enable.is_none() {
-                block.inputs = self.inputs(block);
-            }
-        }
-        self.collect(updates, feeds, &places)
-    }
-
-    /// The region that a register may be part of.
-    fn region(&self, target: Target) -> Option<Region<'_>> {
-        let Target::Register(number) = target else { return None };
-        let register = &self.netlist.registers[number as usize];
-        let instance = register.name.rsplit_once('.').map_or("", |(instance, _)| instance);
-        register.enable.is_none().then_some((register.group, instance))
-    }
-
-    fn blocks<'b>(&'b self, targets: &[Target], regions: &BTreeSet<Region<'b>>) -> Blocks<'b> {
-        let groups: BTreeSet<Option<u32>> =
-            targets.iter().map(|target| group_of(self.netlist, *target)).collect();
-        let (mut updates, mut regions_of) = (Vec::new(), Vec::new());
-        for group in groups {
-            let mut enabled: BTreeMap<Id, Block> = BTreeMap::new();
-            let mut resting: BTreeMap<Region<'_>, Block> = BTreeMap::new();
-            let mut always = Vec::new();
-            for target in targets.iter().filter(|target| group_of(self.netlist, **target) == group) {
-                let region = self.region(*target).filter(|region| regions.contains(region));
-                match (inputs_of(self.netlist, *target).1, region) {
-                    (Some(enable), _) => {
-                        let block = enabled.entry(enable).or_default();
-                        block.enable = Some(enable);
-                        block.targets.push(*target);
-                    }
-                    (None, Some(region)) => resting.entry(region).or_default().targets.push(*target),
-                    (None, None) => always.push(*target),
-                }
-            }
-            regions_of
-                .extend(enabled.values().map(|_| None).chain(resting.keys().map(|region| Some(*region))));
-            let blocks = enabled.into_values().chain(resting.into_values()).collect();
-            updates.push(Update { group, nodes: Vec::new(), blocks, targets: always });
-        }
-        Blocks { updates, regions: regions_of }
-    }
-
-    /// Blocks are numbered through all updates.
-    fn places(&self, blocks: &Blocks<'_>) -> Vec<Place> {
-        let mut places = vec![Place::Nowhere; self.needed.len()];
-        let mut number = 0;
-        for update in &blocks.updates {
-            for block in &update.blocks {
-                for target in &block.targets {
-                    for id in inputs_of(self.netlist, *target).0 {
-                        self.use_at(&mut places, &blocks.regions, id, update.group, Place::Block(number));
-                    }
-                }
-                if let Some(enable) = block.enable {
-                    self.use_at(&mut places, &blocks.regions, enable, update.group, Place::Root);
-                }
-                number += 1;
-            }
-            for target in &update.targets {
-                for id in inputs_of(self.netlist, *target).0 {
-                    self.use_at(&mut places, &blocks.regions, id, update.group, Place::Root);
-                }
-            }
-        }
-        self.sink(&mut places, &blocks.regions);
-        places
-    }
-
-    fn regions(&self, blocks: &Blocks<'_>, places: &[Place]) -> Vec<Block> {
-        let mut of_number: Vec<Block> =
-            blocks.updates.iter().flat_map(|update| update.blocks.iter().cloned()).collect();
-        for (id, place) in places.iter().enumerate() {
-            if let Place::Block(number) = *place
-                && self.needed[id]
-                && !self.constant(id as Id)
+        self.scopes = (0..weights.len() as u32).collect();
+        for scope in (0..weights.len()).rev() {
+            if let Some(parent) = self.netlist.scopes[scope].parent
+                && weights[scope] < FEWEST_NODES
             {
-                of_number[number].nodes.push(id as Id);
+                self.scopes[scope] = parent;
+                weights[parent as usize] += weights[scope];
             }
         }
-        let regions = of_number.into_iter().filter(|block| block.enable.is_none());
-        regions.map(|block| Block { inputs: self.inputs(&block), ..block }).collect()
-    }
-
-    fn inputs(&self, block: &Block) -> Vec<Id> {
-        let nodes: BTreeSet<Id> = block.nodes.iter().copied().collect();
-        let next = block.targets.iter().flat_map(|target| inputs_of(self.netlist, *target).0);
-        let read: BTreeSet<Id> = nodes.iter().flat_map(|id| self.op(*id).operands()).chain(next).collect();
-        let own = |id: Id| match self.op(id) {
-            Op::State { register, .. } => block.targets.contains(&Target::Register(*register)),
-            _ => self.constant(id) || nodes.contains(&id),
-        };
-        read.into_iter().filter(|id| !own(*id)).collect()
-    }
-
-    /// Whether a node's value may change while its operands, and the registers of this region, do not.
-    fn changes_by_itself(&self, id: Id, region: Option<Region<'_>>) -> bool {
-        match self.op(id) {
-            Op::State { register, .. } => self.region(Target::Register(*register)) != region,
-            Op::Read { .. } | Op::Input { .. } | Op::Lane(..) | Op::Gather(_) => true,
-            _ => false,
+        for scope in 0..weights.len() {
+            self.scopes[scope] = self.scopes[self.scopes[scope] as usize];
         }
     }
 
-    fn use_at(
-        &self,
-        places: &mut [Place],
-        regions: &[Option<Region<'_>>],
-        id: Id,
-        group: Option<u32>,
-        place: Place,
-    ) {
-        // Inputs of an array from outside are ready before.
-        let gathered = matches!(self.op(id), Op::Gather(_));
-        let place = match place {
-            // Such a node is an input of a region, which compares its value.
-            Place::Block(number)
-                if regions[number].is_some()
-                    && (self.group(id) != group || self.changes_by_itself(id, regions[number])) =>
+    /// The nodes of tasks that a node follows from.
+    fn needs(&self, id: Id) -> Vec<Id> {
+        if self.free[id as usize] {
+            self.op(id).operands().into_iter().flat_map(|operand| self.needs(operand)).collect()
+        } else {
+            vec![id]
+        }
+    }
+
+    fn needs_of(&self, ids: impl IntoIterator<Item = Id>) -> Vec<Id> {
+        ids.into_iter().flat_map(|id| self.needs(id)).collect()
+    }
+
+    fn spot(&self, group: Option<u32>, scope: u32, needs: &[Id]) -> Spot {
+        let level = needs
+            .iter()
+            .filter_map(|id| self.spots[*id as usize])
+            .map(|spot| spot.level + u32::from((spot.group, spot.scope) != (group, scope)));
+        Spot { level: level.max().unwrap_or(0), group, scope, part: 0 }
+    }
+
+    fn take_spots(&mut self, targets: &[Target]) -> BTreeMap<Target, Spot> {
+        for id in 0..self.needed.len() {
+            if self.needed[id] && !self.free[id] {
+                let needs = self.needs_of(self.op(id as Id).operands());
+                let scope = self.scopes[self.netlist.graph.nodes[id].scope as usize];
+                self.spots[id] = Some(self.spot(self.group(id as Id), scope, &needs));
+            }
+        }
+        let mut users: Vec<Option<Need<Spot>>> = vec![None; self.needed.len()];
+        let mut spots = BTreeMap::new();
+        for target in targets {
+            let needs = self.needs_of(self.inputs(*target));
+            let (group, scope) = self.place(*target);
+            let mut all = needs.iter().filter_map(|id| self.spots[*id as usize]);
+            let spot = match all.next() {
+                Some(spot) if spot.group == group && all.all(|other| other == spot) => spot,
+                _ => self.spot(group, scope, &needs),
+            };
+            needs.iter().for_each(|id| Need::add(&mut users[*id as usize], spot));
+            spots.insert(*target, spot);
+        }
+        // A node that only one task uses becomes part of it.
+        for id in (0..self.needed.len()).rev() {
+            let Some(mut spot) = self.spots[id] else { continue };
+            if let Some(Need::One(user)) = users[id]
+                && user.group == spot.group
             {
-                Place::Root
+                spot = user;
+                self.spots[id] = Some(user);
             }
-            Place::Block(number) if group.is_some() && (gathered || self.group(id).is_none()) => {
-                Place::Feed(number)
-            }
-            place if gathered || self.group(id) == group => place,
-            _ => Place::Root,
-        };
-        let vector = self.group(id).is_some() && !gathered;
-        let place = if vector && self.early[id as usize] { Place::Root } else { place };
-        let known = &mut places[id as usize];
-        *known = match *known {
-            Place::Nowhere => place,
-            same if same == place => same,
-            _ => Place::Root,
-        };
+            let needs = self.needs_of(self.op(id as Id).operands());
+            needs.iter().for_each(|id| Need::add(&mut users[*id as usize], spot));
+        }
+        spots
     }
 
-    fn sink(&self, places: &mut [Place], regions: &[Option<Region<'_>>]) {
-        for id in (0..places.len()).rev() {
-            if !self.needed[id] {
+    /// Gives each set of nodes and targets that no node connects a part of its own; small sets share one.
+    fn separate(&mut self, mut targets: BTreeMap<Target, Spot>) -> BTreeMap<Target, Spot> {
+        let nodes = self.spots.len();
+        // Nodes, then targets; each leads to the first of its set.
+        let mut leaders: Vec<usize> = (0..nodes + targets.len()).collect();
+        fn first(leaders: &mut [usize], mut of: usize) -> usize {
+            while leaders[of] != of {
+                leaders[of] = leaders[leaders[of]];
+                of = leaders[of];
+            }
+            of
+        }
+        let links = (0..nodes).filter_map(|id| Some((id, self.spots[id]?, self.op(id as Id).operands())));
+        let others = (nodes..).zip(&targets).map(|(at, (target, spot))| (at, *spot, self.inputs(*target)));
+        for (at, spot, operands) in links.chain(others) {
+            for need in self.needs_of(operands) {
+                if self.spots[need as usize] == Some(spot) {
+                    let (a, b) = (first(&mut leaders, at), first(&mut leaders, need as usize));
+                    leaders[a.max(b)] = a.min(b);
+                }
+            }
+        }
+        let leaders: Vec<usize> = (0..leaders.len()).map(|at| first(&mut leaders, at)).collect();
+        let mut sizes = vec![0; leaders.len()];
+        let members = (0..nodes).filter(|id| self.spots[*id].is_some()).chain(nodes..leaders.len());
+        members.for_each(|at| sizes[leaders[at]] += 1);
+        let part = |at: usize| if sizes[leaders[at]] < FEWEST_PARTS { 0 } else { 1 + leaders[at] as u32 };
+        for (id, spot) in self.spots.iter_mut().enumerate() {
+            spot.iter_mut().for_each(|spot| spot.part = part(id));
+        }
+        (nodes..).zip(targets.values_mut()).for_each(|(at, spot)| spot.part = part(at));
+        targets
+    }
+
+    fn plan(&self, targets: &BTreeMap<Target, Spot>) -> Plan {
+        let mut members: BTreeMap<Spot, (Vec<Id>, Vec<Target>)> = BTreeMap::new();
+        let mut outputs = BTreeSet::new();
+        let mut leaves = |spot: Spot, needs: Vec<Id>| {
+            outputs.extend(needs.into_iter().filter(|id| self.spots[*id as usize] != Some(spot)));
+        };
+        for (id, spot) in self.spots.iter().enumerate() {
+            if let Some(spot) = spot {
+                members.entry(*spot).or_default().0.push(id as Id);
+                leaves(*spot, self.needs_of(self.op(id as Id).operands()));
+            }
+        }
+        for (target, spot) in targets {
+            members.entry(*spot).or_default().1.push(*target);
+            leaves(*spot, self.needs_of(self.inputs(*target)));
+        }
+        let tasks: Vec<Task> = members
+            .iter()
+            .map(|(spot, (nodes, targets))| {
+                let outputs = nodes.iter().copied().filter(|id| outputs.contains(id)).collect();
+                self.task(*spot, outputs, targets)
+            })
+            .collect();
+        let numbers: BTreeMap<Spot, usize> = members.keys().copied().zip(0..).collect();
+        let home = |(id, spot): (usize, &Option<Spot>)| spot.map(|spot| (id as Id, numbers[&spot]));
+        let mut homes: BTreeMap<Id, usize> = self.spots.iter().enumerate().filter_map(home).collect();
+        let order = order(&tasks, &readers_of(&tasks), &homes);
+        let mut places = vec![0; tasks.len()];
+        order.iter().enumerate().for_each(|(place, number)| places[*number] = place);
+        homes.values_mut().for_each(|home| *home = places[*home]);
+        let mut tasks: Vec<Task> = order.into_iter().map(|number| tasks[number].clone()).collect();
+        let readers = readers_of(&tasks);
+        for (number, task) in tasks.iter_mut().enumerate() {
+            let last = |source| readers.get(&source).and_then(|readers| readers.last());
+            let late = written(task).filter(|(_, source)| last(*source).is_some_and(|last| *last > number));
+            task.late = late.map(|(target, _)| target).collect();
+        }
+        Plan { tasks, readers, homes }
+    }
+
+    fn task(&self, spot: Spot, outputs: Vec<Id>, targets: &[Target]) -> Task {
+        let mut blocks: BTreeMap<Id, Vec<Target>> = BTreeMap::new();
+        let mut always = Vec::new();
+        for target in targets {
+            match inputs_of(self.netlist, *target).1 {
+                Some(enable) => blocks.entry(enable).or_default().push(*target),
+                None => always.push(*target),
+            }
+        }
+        let mut blocks: Vec<Block> = blocks
+            .into_iter()
+            .map(|(enable, targets)| Block { enable, nodes: Vec::new(), targets })
+            .collect();
+        // The block that needs a node; no block, if it is needed in any case.
+        let mut uses: BTreeMap<Id, Need<usize>> = BTreeMap::new();
+        let add = |uses: &mut BTreeMap<Id, Need<usize>>, id: Id, by: Need<usize>| {
+            let known = uses.entry(id).or_insert(by);
+            if *known != by {
+                *known = Need::Many;
+            }
+        };
+        outputs.iter().for_each(|id| add(&mut uses, *id, Need::Many));
+        let mut writers: BTreeMap<Target, Need<usize>> = BTreeMap::new();
+        let in_blocks = blocks.iter().enumerate().flat_map(|(number, block)| {
+            add(&mut uses, block.enable, Need::Many);
+            block.targets.iter().map(move |target| (*target, Need::One(number)))
+        });
+        for (target, by) in
+            in_blocks.collect::<Vec<_>>().into_iter().chain(always.iter().map(|target| (*target, Need::Many)))
+        {
+            writers.insert(target, by);
+            inputs_of(self.netlist, target).0.into_iter().for_each(|id| add(&mut uses, id, by));
+        }
+        let mut reads = BTreeSet::new();
+        for target in &always {
+            if let Target::Check(number) = target {
+                let reset = &self.netlist.checks[*number as usize].reset;
+                let port = self.netlist.ports.iter().position(|port| port.name == *reset);
+                reads.extend(port.map(|port| Source::Port(port as u32)));
+            }
+        }
+        let mut nodes = Vec::new();
+        while let Some((id, mut by)) = uses.pop_last() {
+            let op = self.op(id);
+            if matches!(op, Op::Word(_) | Op::Bit(_) | Op::Table(_)) {
                 continue;
             }
-            let place = places[id];
-            let gathered = matches!(self.op(id as Id), Op::Gather(_));
-            let group = if gathered { None } else { self.group(id as Id) };
-            for operand in self.op(id as Id).operands() {
-                self.use_at(places, regions, operand, group, place);
+            // What one block has written, others must have read before.
+            let written = match op {
+                Op::State { register, .. } => writers.get(&Target::Register(*register)),
+                Op::Read { memory, .. } => writers.get(&Target::Memory(*memory)),
+                _ => None,
+            };
+            if written.is_some_and(|writer| *writer != by) {
+                by = Need::Many;
             }
-        }
-    }
-
-    /// Contents that a node reads.
-    fn reads(&self, id: Id) -> Option<Target> {
-        match self.op(id) {
-            Op::State { register, .. } => Some(Target::Register(*register)),
-            Op::Read { memory, .. } => Some(Target::Memory(*memory)),
-            // Arrays whose lanes are taken are written after everything else.
-            _ => None,
-        }
-    }
-
-    /// Puts blocks that read before blocks that write; where that is impossible, the reads move to the front.
-    fn order(&self, update: &mut Update, base: usize, places: &mut [Place]) {
-        let count = update.blocks.len();
-        let mut writers: BTreeMap<Target, Vec<usize>> = BTreeMap::new();
-        for (number, block) in update.blocks.iter().enumerate() {
-            block.targets.iter().for_each(|target| writers.entry(*target).or_default().push(number));
-        }
-        let mut reading: Vec<(usize, Id, Target)> = Vec::new();
-        for (id, place) in places.iter().enumerate() {
-            if let Place::Block(number) = *place
-                && self.needed[id]
-                && (base..base + count).contains(&number)
-                && let Some(target) = self.reads(id as Id)
-            {
-                reading.push((number - base, id as Id, target));
+            match by {
+                Need::One(block) => blocks[block].nodes.push(id),
+                Need::Many => nodes.push(id),
             }
-        }
-        let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); count];
-        for (reader, _, target) in &reading {
-            for writer in writers.get(target).into_iter().flatten().filter(|writer| *writer != reader) {
-                before[*writer].insert(*reader);
-            }
-        }
-        let mut order = Vec::new();
-        let mut left: Vec<usize> = (0..count).collect();
-        let mut done = vec![false; count];
-        while !left.is_empty() {
-            let free = left.iter().position(|block| before[*block].iter().all(|other| done[*other]));
-            let block = left.remove(free.unwrap_or(0));
-            done[block] = true;
-            order.push(block);
-        }
-        let mut rank = vec![0; count];
-        for (position, block) in order.iter().enumerate() {
-            rank[*block] = position;
-        }
-        for (reader, id, target) in reading {
-            let late = writers.get(&target).into_iter().flatten().any(|writer| rank[*writer] < rank[reader]);
-            if late {
-                self.lift(places, id);
-            }
-        }
-        for (id, place) in places.iter().enumerate() {
-            if let Place::Block(number) = *place
-                && let Some(block) = number.checked_sub(base).and_then(|number| update.blocks.get_mut(number))
-                && self.needed[id]
-                && !self.constant(id as Id)
-            {
-                block.nodes.push(id as Id);
-            }
-        }
-        let mut blocks: Vec<Option<Block>> =
-            std::mem::take(&mut update.blocks).into_iter().map(Some).collect();
-        update.blocks = order.into_iter().filter_map(|number| blocks[number].take()).collect();
-    }
-
-    fn lift(&self, places: &mut [Place], id: Id) {
-        if places[id as usize] != Place::Root {
-            places[id as usize] = Place::Root;
-            self.op(id).operands().into_iter().for_each(|operand| self.lift(places, operand));
-        }
-    }
-
-    fn collect(&self, mut updates: Vec<Update>, mut feeds: Vec<Block>, places: &[Place]) -> Plan {
-        let mut scalars: BTreeMap<u32, Vec<Id>> = BTreeMap::new();
-        let mut vectors: BTreeMap<(u32, u32), Vec<Id>> = BTreeMap::new();
-        let mut kept = BTreeSet::new();
-        for id in 0..self.needed.len() as Id {
-            let index = id as usize;
-            if !self.needed[index] || self.constant(id) {
-                continue;
-            }
-            let turn = self.turn[index];
-            if let Place::Feed(number) = places[index] {
-                feeds[number].nodes.push(id);
-                if matches!(self.op(id), Op::Gather(_)) {
-                    kept.insert(id);
-                }
-                continue;
-            }
-            match self.op(id) {
-                Op::Gather(_) => {
-                    scalars.entry(turn).or_default().push(id);
-                    kept.insert(id);
-                }
-                op => match self.group(id) {
-                    None if places[index] == Place::Root => scalars.entry(turn).or_default().push(id),
-                    None => {}
-                    Some(group) if self.early[index] && !matches!(op, Op::State { .. }) => {
-                        vectors.entry((turn, group)).or_default().push(id);
-                        kept.insert(id);
+            let outside = !self.free[id as usize] && self.spots[id as usize] != Some(spot);
+            match op {
+                _ if outside => drop(reads.insert(Source::Node(id))),
+                Op::State { register, .. } => drop(reads.insert(Source::Register(*register))),
+                Op::Input { port, .. } => drop(reads.insert(Source::Port(*port))),
+                Op::Lane(vector, _) => drop(reads.insert(self.vector(*vector))),
+                op => {
+                    if let Op::Read { memory, .. } = op {
+                        reads.insert(Source::Memory(*memory));
                     }
-                    Some(group) if places[index] == Place::Root => {
-                        if let Some(update) = updates.iter_mut().find(|update| update.group == Some(group)) {
-                            update.nodes.push(id);
+                    let gather = matches!(op, Op::Gather(_));
+                    for operand in op.operands() {
+                        match self.op(operand) {
+                            Op::Lane(vector, _) if gather => drop(reads.insert(self.vector(*vector))),
+                            _ => add(&mut uses, operand, by),
                         }
                     }
-                    Some(_) => {}
-                },
+                }
             }
         }
-        let last = scalars.keys().chain(vectors.keys().map(|(turn, _)| turn)).max().copied().unwrap_or(0);
-        let mut steps = Vec::new();
-        for turn in 0..=last {
-            steps.extend(scalars.remove(&turn).map(Step::Scalars));
-            let of_turn = vectors.range((turn, 0)..=(turn, u32::MAX));
-            steps.extend(of_turn.map(|((_, group), nodes)| Step::Vectors(*group, nodes.clone())));
+        nodes.reverse();
+        blocks.iter_mut().for_each(|block| block.nodes.reverse());
+        Task { group: spot.group, nodes, outputs, blocks, targets: always, reads, late: BTreeSet::new() }
+    }
+
+    /// A vector whose lanes are taken.
+    fn vector(&self, id: Id) -> Source {
+        match self.op(id) {
+            Op::State { register, .. } => Source::Register(*register),
+            _ => Source::Node(id),
         }
-        feeds.retain(|feed| !feed.nodes.is_empty());
-        let conditions = feeds.iter().filter_map(|feed| feed.enable);
-        let tested = conditions.filter(|id| self.group(*id).is_some()).collect();
-        Plan { steps, feeds, tested, updates, kept }
     }
 }

@@ -1,84 +1,31 @@
 //! The C++ of a native model: one structure with its whole state, and functions over it.
+//!
+//! For each event, `live` has a bit of each task that has to be computed, `later` of those to be computed at its next
+//! edge, and `late` of what is written after the tasks. Values between tasks are `t`, vectors `g`. Contents that wait to
+//! be written are `x`; `v` has the pins at the last event.
 
-mod regions;
+mod expressions;
+mod writes;
 
-use super::plan::{Block, Event, Plan, Step, Target, Update, inputs_of};
-use ndp_hdl_language::{Binary, Check, Id, Netlist, Node, Op, Port, limbs};
+use super::plan::{Block, Event, Plan, Source, Target};
+use ndp_hdl_language::{Id, Netlist, Node, Op, Port, limbs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use writes::{Moved, set};
 
 /// Bounds on the instances that are computed together.
 const MOST_LANES: u32 = 16;
 const FEWEST_LANES: u32 = 4;
-/// Operations per function; more are compiled ever more slowly.
-const FUNCTION_NODES: usize = 2000;
-
-enum Piece {
-    Scalars(Vec<Id>),
-    Vectors(u32, Vec<Id>),
-    Feed(Block),
-    Block(Block),
-    Targets(Vec<Target>),
-    Update(Update),
-}
-
-impl Piece {
-    fn weight(&self) -> usize {
-        match self {
-            Self::Scalars(nodes) | Self::Vectors(_, nodes) => nodes.len(),
-            Self::Block(block) | Self::Feed(block) => block.nodes.len() + block.targets.len(),
-            Self::Targets(targets) => targets.len(),
-            Self::Update(_) => FUNCTION_NODES,
-        }
-    }
-
-    /// The array, if the piece is of one; it then has a function of its own.
-    fn group(&self) -> Option<u32> {
-        match self {
-            Self::Vectors(group, _) => Some(*group),
-            Self::Update(update) => update.group,
-            _ => None,
-        }
-    }
-
-    fn of_array(&self) -> bool {
-        self.group().is_some()
-    }
-
-    fn blocks(&self) -> Vec<&Block> {
-        match self {
-            Self::Block(block) => vec![block],
-            Self::Update(update) => update.blocks.iter().collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    fn nodes(&self) -> &[Id] {
-        match self {
-            Self::Scalars(nodes) | Self::Vectors(_, nodes) => nodes,
-            Self::Update(update) => &update.nodes,
-            Self::Feed(block) => &block.nodes,
-            Self::Block(_) | Self::Targets(_) => &[],
-        }
-    }
-
-    fn targets(&self) -> &[Target] {
-        match self {
-            Self::Targets(targets) => targets,
-            Self::Update(update) => &update.targets,
-            _ => &[],
-        }
-    }
-}
 
 pub(super) struct Text<'a> {
     netlist: &'a Netlist,
-    /// Scalars that cross functions.
-    passed: BTreeSet<Id>,
-    kept: BTreeSet<Id>,
-    tested: BTreeSet<Id>,
-    /// First register, array and number of inputs of each region.
-    regions: Vec<(u32, Option<u32>, usize)>,
+    /// Events by the names of their functions.
+    plans: Vec<(String, Plan)>,
+    /// Numbers of the event and the task that are being written.
+    event: usize,
+    task: usize,
+    /// Number of things that each event may write late.
+    late: Vec<usize>,
     functions: String,
     timed: u32,
     counted: u32,
@@ -88,17 +35,27 @@ pub(super) struct Text<'a> {
 
 impl<'a> Text<'a> {
     pub fn new(netlist: &'a Netlist) -> Self {
-        Self {
+        let events = std::iter::once(("settle".to_owned(), Event::Settle));
+        let edges = clocks(netlist)
+            .into_iter()
+            .map(|clock| (format!("edge_{clock}_"), Event::Edge(clock.to_owned())));
+        let plans = events.chain(edges).map(|(name, event)| (name, Plan::new(netlist, &event))).collect();
+        let mut text = Self {
             netlist,
-            passed: BTreeSet::new(),
-            kept: BTreeSet::new(),
-            tested: BTreeSet::new(),
-            regions: Vec::new(),
+            plans,
+            event: 0,
+            task: 0,
+            late: Vec::new(),
             functions: String::new(),
             timed: 0,
             counted: 0,
             shares: String::new(),
+        };
+        for (event, clock) in std::iter::once(None).chain(clocks(netlist).into_iter().map(Some)).enumerate() {
+            text.event = event;
+            text.event(clock);
         }
+        text
     }
 
     fn stride(&self, group: u32) -> u32 {
@@ -113,91 +70,187 @@ impl<'a> Text<'a> {
         &self.netlist.graph.nodes[id as usize]
     }
 
-    pub fn event(&mut self, name: &str, event: &Event) {
-        let plan = Plan::new(self.netlist, event);
-        self.kept.extend(&plan.kept);
-        self.tested.extend(&plan.tested);
-        let mut parts: Vec<Vec<Piece>> = Vec::new();
-        let mut weight = FUNCTION_NODES;
-        for piece in pieces(plan) {
-            let full = weight + piece.weight() > FUNCTION_NODES
-                || parts.last().and_then(|part| part.last()).is_none_or(Piece::of_array);
-            if full || piece.of_array() {
-                parts.push(Vec::new());
-                weight = 0;
-            }
-            weight += piece.weight();
-            if let Some(part) = parts.last_mut() {
-                part.push(piece);
-            }
-        }
-        let mut home: BTreeMap<Id, usize> = BTreeMap::new();
-        for (number, part) in parts.iter().enumerate() {
-            for id in part.iter().filter(|piece| !piece.of_array()).flat_map(Piece::nodes) {
-                home.insert(*id, number);
-            }
-        }
-        let needed: Vec<BTreeSet<Id>> = parts
-            .iter()
-            .enumerate()
-            .map(|(number, part)| {
-                let mut used = BTreeSet::new();
-                part.iter().for_each(|piece| self.used(piece, &mut used));
-                used.retain(|id| home.get(id).is_some_and(|home| *home != number));
-                used
-            })
-            .collect();
-        let passed: BTreeSet<Id> = needed.iter().flatten().copied().collect();
-        let mut calls = String::new();
-        for (number, part) in parts.iter().enumerate() {
-            // Compilers spend minutes on loops around such long code: the loop is in another function.
-            let group = part.first().and_then(Piece::group);
-            let parameters = if group.is_some() { "State& s, unsigned l" } else { "State& s" };
-            let _ = writeln!(self.functions, "NDP_ALONE void {name}{number}({parameters}) {{");
-            if let Some(group) = group {
-                let lanes = self.vector_lanes(group);
-                let _ = writeln!(self.functions, "    using V = Lanes<{lanes}>::Words;");
-            }
-            for id in &needed[number] {
-                let kind = if self.node(*id).bit { "bool" } else { "Word" };
-                let _ = writeln!(self.functions, "    const {kind} n{id} = s.t{id};");
-            }
-            let turns = group.map_or(1, |group| self.stride(group) / self.vector_lanes(group));
-            for piece in part {
-                if !matches!(piece, Piece::Feed(_)) {
-                    self.share(None, piece.nodes(), turns);
-                }
-                self.piece(piece, &passed);
-            }
-            self.functions += "}\n\n";
-            let timed = self.timed;
+    /// Whether a node belongs to another task than the current one.
+    fn outside(&self, id: Id) -> bool {
+        self.plans[self.event].1.homes.get(&id).is_some_and(|home| *home != self.task)
+    }
+
+    fn event(&mut self, clock: Option<&str>) {
+        let name = self.plans[self.event].0.clone();
+        let mut calls = self.pins();
+        let mut late = Vec::new();
+        let count = self.plans[self.event].1.tasks.len();
+        let mut tests = Vec::new();
+        for number in 0..count {
+            self.task = number;
+            self.task(&format!("{name}{number}"), &mut late);
+            tests.push(format!("NDP_TIME({}, {name}{number}(s))", self.timed));
             self.timed += 1;
-            let _ = match group {
-                None => writeln!(calls, "    NDP_TIME({timed}, {name}{number}(s));"),
-                Some(group) => {
-                    let (stride, step) = (self.stride(group), self.vector_lanes(group));
-                    writeln!(
-                        calls,
-                        "    NDP_TIME({timed}, for (unsigned l = 0; l != {stride}; l += {step}) {name}{number}(s, l));"
-                    )
+        }
+        calls += &dispatch(&format!("live{}", self.event), &tests);
+        let tests: Vec<String> = (0..late.len()).map(|number| format!("{name}late{number}(s)")).collect();
+        for (number, (group, targets)) in late.iter().enumerate() {
+            let mut moved = Moved::default();
+            let body: String = targets.iter().map(|target| self.late(*target, &mut moved)).collect();
+            self.function(&format!("{name}late{number}"), *group, &body, &moved);
+        }
+        calls += &dispatch(&format!("late{}", self.event), &tests);
+        self.late.push(late.len());
+        let Some(clock) = clock else {
+            let _ = writeln!(self.functions, "void {name}(State& s) {{\n{calls}}}\n");
+            return;
+        };
+        let (event, resets) = (self.event, self.resets(clock));
+        let _ = writeln!(
+            self.functions,
+            "// Returns whether another edge would change anything.\nbool {name}(State& s) {{\n{calls}    bool moves = next(s.live{event}, s.later{event});\n{resets}    return moves;\n}}\n"
+        );
+    }
+
+    /// Wakes the tasks that read pins which have changed.
+    fn pins(&self) -> String {
+        let mut text = String::new();
+        for source in self.plans[self.event].1.readers.keys() {
+            if let Source::Port(number) = source {
+                let (event, name) = (self.event, &self.netlist.ports[*number as usize].name);
+                let wake = set(&self.readers(*source));
+                let _ = writeln!(text, "    if (changed(s.v{event}_{name}, s.p_{name})) {{{wake} }}");
+            }
+        }
+        text
+    }
+
+    /// The function of a task; what it leaves to be written is added to `late`.
+    fn task(&mut self, name: &str, late: &mut Vec<(Option<u32>, Vec<Target>)>) {
+        let task = self.plans[self.event].1.tasks[self.task].clone();
+        let turns = task.group.map_or(1, |group| self.stride(group) / self.vector_lanes(group));
+        let own: Vec<Id> = task.nodes.iter().copied().filter(|id| !self.outside(*id)).collect();
+        self.share(None, &own, turns);
+        let mut moved = Moved::default();
+        let mut known = BTreeSet::new();
+        let mut body = String::new();
+        for id in &task.nodes {
+            body += &self.compute(*id, &mut known, &mut moved);
+        }
+        for id in task.outputs.iter().filter(|id| !matches!(self.node(**id).op, Op::Gather(_))) {
+            let moved = moved.word(self.readers(Source::Node(*id)));
+            let event = self.event;
+            let (old, write) = match self.node(*id).group {
+                None => (format!("s.t{event}_{id}"), format!("s.t{event}_{id} = n{id}")),
+                Some(_) => {
+                    let place = format!("s.g{event}_{id} + l");
+                    (format!("load<V>({place})"), format!("store({place}, n{id})"))
                 }
             };
+            if let Some(moved) = moved {
+                let _ = writeln!(body, "    {moved} |= n{id} ^ {old};");
+            }
+            let _ = writeln!(body, "    {write};");
         }
-        if let Event::Edge(clock) = event {
-            calls += &self.resets(clock);
+        for block in &task.blocks {
+            let count = self.count(block);
+            let vector = self.node(block.enable).group.is_some();
+            let (load, condition) = self.lane_operand(block.enable, &mut known);
+            let mut known = known.clone();
+            let only = vector.then_some(condition.as_str());
+            let mut inner = count;
+            for id in &block.nodes {
+                inner += &self.compute(*id, &mut known, &mut moved);
+            }
+            let (mut other, mut left) = (String::new(), Vec::new());
+            for target in &block.targets {
+                let is_late = task.late.contains(target);
+                inner += &match task.group {
+                    None => self.write(*target, is_late, &mut moved),
+                    Some(_) => self.write_lanes(*target, only, is_late, &mut known, &mut moved),
+                };
+                if is_late {
+                    left.push(*target);
+                    other += &self.keep_lanes(*target);
+                }
+            }
+            inner += &self.leave(task.group, left, late);
+            let test = if vector { format!("any({condition})") } else { condition.clone() };
+            let other =
+                if vector && !other.is_empty() { format!(" else {{\n{other}    }}") } else { String::new() };
+            let _ = writeln!(body, "{load}    if ({test}) {{\n{inner}    }}{other}");
         }
-        let _ = writeln!(self.functions, "void {name}(State& s) {{\n{calls}}}\n");
-        self.passed.extend(passed);
+        let mut left = Vec::new();
+        for target in &task.targets {
+            let is_late = task.late.contains(target);
+            body += &match task.group {
+                None => self.write(*target, is_late, &mut moved),
+                Some(_) => self.write_lanes(*target, None, is_late, &mut known, &mut moved),
+            };
+            left.extend(is_late.then_some(*target));
+        }
+        body += &self.leave(task.group, left, late);
+        self.function(name, task.group, &body, &moved);
+    }
+
+    fn compute(&self, id: Id, known: &mut BTreeSet<Id>, moved: &mut Moved) -> String {
+        let node = self.node(id);
+        match (&node.op, node.group) {
+            (Op::Gather(_), _) if self.outside(id) => String::new(),
+            (Op::Gather(_), _) => {
+                let word = moved.word(self.readers(Source::Node(id))).unwrap_or_default();
+                self.gather(id, &word)
+            }
+            (_, None) => self.scalar(id),
+            (Op::State { .. }, _) => self.lane_operand(id, known).0,
+            _ if self.outside(id) => self.lane_operand(id, known).0,
+            _ => self.vector(id, known),
+        }
+    }
+
+    fn leave(
+        &self,
+        group: Option<u32>,
+        targets: Vec<Target>,
+        late: &mut Vec<(Option<u32>, Vec<Target>)>,
+    ) -> String {
+        if targets.is_empty() {
+            return String::new();
+        }
+        let number = late.len();
+        late.push((group, targets));
+        format!("    s.late{}[{}] |= {:#x}u;\n", self.event, number / 64, 1_u64 << (number % 64))
+    }
+
+    /// A function that wakes others by what has moved in `body`.
+    fn function(&mut self, name: &str, group: Option<u32>, body: &str, moved: &Moved) {
+        let numbers = 0..moved.marks.len();
+        let wake = |condition: &dyn Fn(usize) -> String| {
+            let line = |(number, marks)| format!("    if ({}) {{{} }}\n", condition(number), set(marks));
+            moved.marks.iter().enumerate().map(line).collect::<String>()
+        };
+        let Some(group) = group else {
+            let words: String = numbers.map(|number| format!("    Word m{number} = 0;\n")).collect();
+            let wake = wake(&|number| format!("m{number}"));
+            let _ = writeln!(self.functions, "NDP_ALONE void {name}(State& s) {{\n{words}{body}{wake}}}\n");
+            return;
+        };
+        let (lanes, stride) = (self.vector_lanes(group), self.stride(group));
+        let words: String = numbers.clone().map(|number| format!("    V m{number} = all<V>(0);\n")).collect();
+        let bits: String =
+            numbers.map(|number| format!(" | uint64_t{{any(m{number})}} << {number}")).collect();
+        let wake = wake(&|number| format!("moved >> {number} & 1"));
+        // Compilers spend minutes on loops around such long code: the loop is in another function.
+        let _ = writeln!(
+            self.functions,
+            "NDP_ALONE uint64_t {name}lanes(State& s, unsigned l) {{\n    using V = Lanes<{lanes}>::Words;\n{words}{body}    return 0{bits};\n}}\n\n\
+             NDP_ALONE void {name}(State& s) {{\n    uint64_t moved = 0;\n    for (unsigned l = 0; l != {stride}; l += {lanes}) moved |= {name}lanes(s, l);\n{wake}}}\n"
+        );
     }
 
     /// Notes that the current function, or a counted block of it, computes `nodes` `turns` times.
     fn share(&mut self, counter: Option<u32>, nodes: &[Id], turns: u32) {
-        let mut modules: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut modules: BTreeMap<&str, u32> = BTreeMap::new();
         for id in nodes {
-            *modules.entry(self.node(*id).module).or_default() += turns;
+            *modules.entry(&self.netlist.scopes[self.node(*id).scope as usize].module).or_default() += turns;
         }
-        for (module, nodes) in modules {
-            let (function, title) = (self.timed, &self.netlist.modules[module as usize]);
+        for (title, nodes) in modules {
+            let function = self.timed;
             let counter = counter.map_or(-1, i64::from);
             let _ = writeln!(self.shares, "    {{{function}, {counter}, \"{title}\", {nodes}}},");
         }
@@ -206,121 +259,9 @@ impl<'a> Text<'a> {
     fn count(&mut self, block: &Block) -> String {
         let number = self.counted;
         self.counted += 1;
-        self.share(Some(number), &block.nodes, 1);
+        let own: Vec<Id> = block.nodes.iter().copied().filter(|id| !self.outside(*id)).collect();
+        self.share(Some(number), &own, 1);
         format!("    NDP_COUNT({number});\n")
-    }
-
-    fn used(&self, piece: &Piece, used: &mut BTreeSet<Id>) {
-        let nodes = piece.nodes().iter().chain(piece.blocks().into_iter().flat_map(|block| &block.nodes));
-        for id in nodes {
-            used.extend(self.node(*id).op.operands());
-        }
-        for block in piece.blocks() {
-            used.extend(block.enable);
-        }
-        if let Piece::Feed(block) = piece {
-            used.extend(block.enable);
-        }
-        let in_blocks = piece.blocks().into_iter().flat_map(|block| &block.targets);
-        for target in piece.targets().iter().chain(in_blocks) {
-            used.extend(inputs_of(self.netlist, *target).0);
-        }
-        used.retain(|id| self.node(*id).group.is_none());
-    }
-
-    fn piece(&mut self, piece: &Piece, passed: &BTreeSet<Id>) {
-        let compute = |nodes: &[Id]| {
-            let line = |id: &Id| {
-                let pass =
-                    if passed.contains(id) { format!("    s.t{id} = n{id};\n") } else { String::new() };
-                self.scalar(*id) + &pass
-            };
-            nodes.iter().map(line).collect::<String>()
-        };
-        match piece {
-            Piece::Scalars(nodes) => self.functions += &compute(nodes),
-            Piece::Feed(block) => {
-                let Some(id) = block.enable else { return };
-                let condition = match (self.node(id).group, &self.node(id).op) {
-                    (None, _) => self.operand(id),
-                    (_, Op::Table(_)) => "true".to_owned(),
-                    (_, Op::Gather(_) | Op::State { .. }) => {
-                        format!("any(&{}, {})", self.element(id, 0), self.words(id))
-                    }
-                    _ => format!("s.a{id}"),
-                };
-                let body = compute(&block.nodes);
-                let body = self.count(block) + &body;
-                let _ = writeln!(self.functions, "    if ({condition}) {{\n{body}    }}");
-            }
-            Piece::Vectors(_, nodes) => {
-                let mut known = BTreeSet::new();
-                let mut body = String::new();
-                for id in nodes {
-                    body += &self.vector(*id, &mut known);
-                    let _ = writeln!(body, "    store(s.g{id} + l, n{id});");
-                    if self.tested.contains(id) {
-                        let _ = writeln!(body, "    s.a{id} = (l != 0 && s.a{id}) || any(n{id});");
-                    }
-                }
-                self.functions += &body;
-            }
-            Piece::Block(block) => {
-                let mut body = self.count(block);
-                for id in &block.nodes {
-                    body += &self.scalar(*id);
-                }
-                let Some(enable) = block.enable else {
-                    let text = self.scalar_region(block, &body);
-                    self.functions += &text;
-                    return;
-                };
-                for target in &block.targets {
-                    body += &self.write(*target);
-                }
-                let condition = self.operand(enable);
-                let _ = writeln!(self.functions, "    if ({condition}) {{\n{body}    }}");
-            }
-            Piece::Targets(targets) => {
-                for target in targets {
-                    let line = self.write(*target);
-                    self.functions += &line;
-                }
-            }
-            Piece::Update(update) => self.update(update),
-        }
-    }
-
-    fn update(&mut self, update: &Update) {
-        let mut known = BTreeSet::new();
-        let mut body = String::new();
-        for id in &update.nodes {
-            body += &self.vector(*id, &mut known);
-        }
-        for block in &update.blocks {
-            let mut inner_known = known.clone();
-            let mut inner = self.count(block);
-            for id in &block.nodes {
-                inner += &self.vector(*id, &mut inner_known);
-            }
-            let Some(enable) = block.enable else {
-                body += &self.vector_region(block, update.group, &inner, &mut known, inner_known);
-                continue;
-            };
-            let vector = self.node(enable).group.is_some();
-            let (load, condition) = self.lane_operand(enable, &mut known);
-            body += &load;
-            inner_known.insert(enable);
-            for target in &block.targets {
-                inner += &self.write_lanes(*target, vector.then_some(condition.as_str()), &mut inner_known);
-            }
-            let test = if vector { format!("any({condition})") } else { condition };
-            let _ = writeln!(body, "    if ({test}) {{\n{inner}    }}");
-        }
-        for target in &update.targets {
-            body += &self.write_lanes(*target, None, &mut known);
-        }
-        self.functions += &body;
     }
 
     fn resets(&self, clock: &str) -> String {
@@ -353,359 +294,10 @@ impl<'a> Text<'a> {
         }
         lines
             .iter()
-            .map(|(reset, text)| format!("    if (!s.p_{reset}) {{\n        wake(s);\n{text}    }}\n"))
+            .map(|(reset, text)| {
+                format!("    if (!s.p_{reset}) {{\n        wake(s);\n        moves = true;\n{text}    }}\n")
+            })
             .collect()
-    }
-
-    fn operand(&self, id: Id) -> String {
-        match self.node(id).op {
-            Op::Word(value) => format!("{value:#x}u"),
-            Op::Bit(value) => value.to_string(),
-            _ => format!("n{id}"),
-        }
-    }
-
-    fn element(&self, vector: Id, lane: u32) -> String {
-        let node = self.node(vector);
-        match (&node.op, node.group) {
-            (Op::State { register, limb }, Some(group)) => {
-                format!("s.r{register}[{}]", limb * self.stride(group) + lane)
-            }
-            _ => format!("s.g{vector}[{lane}]"),
-        }
-    }
-
-    /// The line that computes a node without lanes, or gathers a vector.
-    fn scalar(&self, id: Id) -> String {
-        let node = self.node(id);
-        let of = |id: &Id| self.operand(*id);
-        let value = match &node.op {
-            Op::Word(_) | Op::Bit(_) | Op::Table(_) => return String::new(),
-            Op::Gather(parts) => return self.gather(id, parts),
-            Op::Mutant(number) => format!("s.mutant == {number}"),
-            Op::Input { port, limb } => {
-                let Port { name, width, .. } = &self.netlist.ports[*port as usize];
-                match width {
-                    1..=32 => format!("s.p_{name}"),
-                    33..=64 => format!("static_cast<Word>(s.p_{name} >> {})", 32 * limb),
-                    _ => format!("s.p_{name}[{limb}]"),
-                }
-            }
-            Op::State { register, limb } => format!("s.r{register}[{limb}]"),
-            Op::Read { memory, limb, addr } => {
-                let depth = self.netlist.memories[*memory as usize].depth;
-                let addr = of(addr);
-                format!("{addr} < {depth} ? s.m{memory}[{addr}][{limb}] : 0")
-            }
-            Op::Lane(vector, lane) => self.element(*vector, *lane),
-            Op::Not(a) => format!("!{}", of(a)),
-            Op::Flag(a) => of(a),
-            Op::Mask(a) => format!("0u - {}", of(a)),
-            Op::Test(a, bit) => format!("{} >> {bit} & 1", of(a)),
-            Op::Parity(a) => format!("__builtin_parity({})", of(a)),
-            Op::Binary(op, a, b) => {
-                let (a, b) = (of(a), of(b));
-                match op {
-                    Binary::MulHigh => format!("mul_high({a}, {b})"),
-                    Binary::And => format!("{a} & {b}"),
-                    Binary::Or => format!("{a} | {b}"),
-                    Binary::Xor => format!("{a} ^ {b}"),
-                    Binary::Add => format!("{a} + {b}"),
-                    Binary::Sub => format!("{a} - {b}"),
-                    Binary::Mul => format!("{a} * {b}"),
-                    Binary::Shl => format!("{a} << {b}"),
-                    Binary::Shr => format!("{a} >> {b}"),
-                    Binary::Eq => format!("{a} == {b}"),
-                    Binary::Lt => format!("{a} < {b}"),
-                }
-            }
-            Op::Select(c, a, b) => format!("{} ? {} : {}", of(c), of(a), of(b)),
-        };
-        let kind = if node.bit { "bool" } else { "Word" };
-        format!("    const {kind} n{id} = {value};\n")
-    }
-
-    /// Whether a gathered vector is the same in all loads.
-    fn periodic(&self, id: Id) -> bool {
-        let node = self.node(id);
-        let (Op::Gather(parts), Some(group)) = (&node.op, node.group) else { return false };
-        let lanes = self.vector_lanes(group) as usize;
-        parts.len().is_multiple_of(lanes) && parts[lanes..].iter().eq(&parts[..parts.len() - lanes])
-    }
-
-    fn words(&self, id: Id) -> u32 {
-        let group = self.node(id).group.unwrap_or_default();
-        if self.periodic(id) { self.vector_lanes(group) } else { self.stride(group) }
-    }
-
-    fn gather(&self, id: Id, parts: &[Id]) -> String {
-        let parts = &parts[..parts.len().min(self.words(id) as usize)];
-        let bit = self.node(id).bit;
-        let mut text = String::new();
-        let source = |part: Id| match self.node(part).op {
-            Op::Lane(vector, lane) => Some((vector, lane)),
-            _ => None,
-        };
-        let mut at = 0;
-        while at < parts.len() {
-            if let Some((vector, first)) = source(parts[at])
-                && let Some((_, second)) = parts.get(at + 1).and_then(|part| source(*part))
-                && second > first
-            {
-                let step = second - first;
-                let follows =
-                    |(index, part): &(u32, &Id)| source(**part) == Some((vector, first + step * index));
-                let count = (0..).zip(&parts[at..]).take_while(follows).count();
-                if count > 2 {
-                    let base = self.element(vector, first);
-                    let _ = writeln!(text, "    spread<{count}, {step}>(s.g{id} + {at}, &{base});");
-                    at += count;
-                    continue;
-                }
-            }
-            let value = match source(parts[at]) {
-                Some((vector, lane)) => self.element(vector, lane),
-                None if bit => format!("0u - {}", self.operand(parts[at])),
-                None => self.operand(parts[at]),
-            };
-            let _ = writeln!(text, "    s.g{id}[{at}] = {value};");
-            at += 1;
-        }
-        text
-    }
-
-    /// An operand in a loop over lanes, and the line that makes it a vector unless `known` has it.
-    fn lane_operand(&self, id: Id, known: &mut BTreeSet<Id>) -> (String, String) {
-        let node = self.node(id);
-        let kept = match (&node.op, node.group) {
-            (Op::Word(_) | Op::Bit(_), _) | (_, None) => return (String::new(), self.operand(id)),
-            (Op::Table(values), Some(group)) => {
-                let stride = self.stride(group) as usize;
-                let values: Vec<String> = values
-                    .iter()
-                    .chain(std::iter::repeat(&0))
-                    .take(stride)
-                    .map(|value| format!("{value:#x}u"))
-                    .collect();
-                let values = values.join(", ");
-                format!(
-                    "    alignas(64) static const Word c{id}[] = {{{values}}};\n    const V n{id} = load<V>(c{id} + l);\n"
-                )
-            }
-            (Op::State { register, limb }, Some(group)) if !known.contains(&id) => {
-                let offset = limb * self.stride(group);
-                format!("    const V n{id} = load<V>(s.r{register} + {offset} + l);\n")
-            }
-            _ if self.kept.contains(&id) && !known.contains(&id) => {
-                let at = if self.periodic(id) { "" } else { " + l" };
-                format!("    const V n{id} = load<V>(s.g{id}{at});\n")
-            }
-            _ => String::new(),
-        };
-        let load = if known.insert(id) { kept } else { String::new() };
-        (load, format!("n{id}"))
-    }
-
-    /// Like [`Self::lane_operand`], always a vector.
-    fn spread(&self, id: Id, known: &mut BTreeSet<Id>) -> (String, String) {
-        let node = self.node(id);
-        let (load, operand) = self.lane_operand(id, known);
-        let operand = match (node.group, node.bit) {
-            (Some(_), _) => operand,
-            (None, true) => format!("all<V>(0u - {operand})"),
-            (None, false) => format!("all<V>({operand})"),
-        };
-        (load, operand)
-    }
-
-    fn vector(&self, id: Id, known: &mut BTreeSet<Id>) -> String {
-        let node = self.node(id);
-        let Some(group) = node.group else { return String::new() };
-        let stride = self.stride(group);
-        let mut text = String::new();
-        let mut of = |id: &Id, text: &mut String| {
-            let (load, operand) = self.spread(*id, known);
-            *text += &load;
-            operand
-        };
-        let value = match &node.op {
-            Op::Word(_)
-            | Op::Bit(_)
-            | Op::Mutant(_)
-            | Op::Table(_)
-            | Op::Gather(_)
-            | Op::Input { .. }
-            | Op::Lane(..) => {
-                return String::new();
-            }
-            Op::State { register, limb } => format!("load<V>(s.r{register} + {} + l)", limb * stride),
-            Op::Read { memory, limb, addr } => {
-                let depth = self.netlist.memories[*memory as usize].depth;
-                if self.node(*addr).group.is_none() {
-                    let addr = self.operand(*addr);
-                    format!(
-                        "{addr} < {depth} ? load<V>(s.m{memory}[{addr}] + {} + l) : all<V>(0)",
-                        limb * stride
-                    )
-                } else {
-                    let addr = of(addr, &mut text);
-                    let _ = writeln!(
-                        text,
-                        "    V x{id} = all<V>(0);\n    for (unsigned k = 0; k != {}; ++k)\n        if ({addr}[k] < {depth}) x{id}[k] = s.m{memory}[{addr}[k]][{} + l + k];",
-                        self.vector_lanes(group),
-                        limb * stride
-                    );
-                    format!("x{id}")
-                }
-            }
-            Op::Not(a) => format!("~{}", of(a, &mut text)),
-            Op::Flag(a) => format!("{} & all<V>(1)", of(a, &mut text)),
-            Op::Mask(a) => of(a, &mut text),
-            Op::Test(a, bit) => format!("test({}, {:#x}u)", of(a, &mut text), 1_u32 << bit),
-            Op::Parity(a) => format!("parity({})", of(a, &mut text)),
-            Op::Binary(op, a, b) => {
-                let (a, b) = (of(a, &mut text), of(b, &mut text));
-                match op {
-                    Binary::MulHigh => format!("mul_high({a}, {b})"),
-                    Binary::Eq => format!("equal({a}, {b})"),
-                    Binary::Lt => format!("less({a}, {b})"),
-                    Binary::And => format!("{a} & {b}"),
-                    Binary::Or => format!("{a} | {b}"),
-                    Binary::Xor => format!("{a} ^ {b}"),
-                    Binary::Add => format!("{a} + {b}"),
-                    Binary::Sub => format!("{a} - {b}"),
-                    Binary::Mul => format!("{a} * {b}"),
-                    Binary::Shl => format!("{a} << {b}"),
-                    Binary::Shr => format!("{a} >> {b}"),
-                }
-            }
-            Op::Select(c, a, b) => {
-                let (then, other) = (of(a, &mut text), of(b, &mut text));
-                if self.node(*c).group.is_none() {
-                    format!("{} ? {then} : {other}", self.operand(*c))
-                } else {
-                    format!("select({}, {then}, {other})", of(c, &mut text))
-                }
-            }
-        };
-        known.insert(id);
-        let _ = writeln!(text, "    const V n{id} = {value};");
-        text
-    }
-
-    fn write(&self, target: Target) -> String {
-        let mut text = String::new();
-        match target {
-            Target::Register(number) => {
-                for (limb, word) in self.netlist.registers[number as usize].next.iter().enumerate() {
-                    let _ = writeln!(text, "    s.r{number}[{limb}] = {};", self.operand(*word));
-                }
-            }
-            Target::Memory(number) => {
-                let memory = &self.netlist.memories[number as usize];
-                let addr = self.operand(memory.addr);
-                let _ = writeln!(text, "    if ({addr} < {}) {{", memory.depth);
-                for (limb, word) in memory.data.iter().enumerate() {
-                    let (place, word) = (format!("s.m{number}[{addr}][{limb}]"), self.operand(*word));
-                    let _ = if memory.whole {
-                        writeln!(text, "        {place} = {word};")
-                    } else {
-                        let mask = self.operand(memory.written[limb]);
-                        writeln!(text, "        {place} = ({place} & ~{mask}) | ({word} & {mask});")
-                    };
-                }
-                text += "    }\n";
-            }
-            Target::Output(number) => {
-                let (port, words) = &self.netlist.outputs[number];
-                let Port { name, width, .. } = &self.netlist.ports[*port as usize];
-                let words: Vec<String> = words.iter().map(|word| self.operand(*word)).collect();
-                let _ = match (width, &words[..]) {
-                    (1..=32, [word]) => writeln!(text, "    s.p_{name} = {word};"),
-                    (33..=64, [low, high]) => {
-                        writeln!(text, "    s.p_{name} = uint64_t{{{high}}} << 32 | {low};")
-                    }
-                    _ => words
-                        .iter()
-                        .enumerate()
-                        .try_for_each(|(limb, word)| writeln!(text, "    s.p_{name}[{limb}] = {word};")),
-                };
-            }
-            Target::Check(number) => {
-                let Check { name, why, reset, holds, .. } = &self.netlist.checks[number as usize];
-                let holds = self.operand(*holds);
-                let _ = writeln!(
-                    text,
-                    "    if (!{holds} && s.p_{reset}) s.model->fail(\"\", \"{name}: {why}\");"
-                );
-            }
-        }
-        text
-    }
-
-    /// Writes an array's target in the lanes of `only`.
-    fn write_lanes(&self, target: Target, only: Option<&str>, known: &mut BTreeSet<Id>) -> String {
-        let mut text = String::new();
-        match target {
-            Target::Register(number) => {
-                let register = &self.netlist.registers[number as usize];
-                let stride = self.stride(register.group.unwrap_or_default());
-                for (limb, word) in (0..).zip(&register.next) {
-                    let (load, word) = self.spread(*word, known);
-                    let place = format!("s.r{number} + {} + l", limb * stride);
-                    let value = match only {
-                        Some(only) => format!("select({only}, {word}, load<V>({place}))"),
-                        None => word,
-                    };
-                    let _ = writeln!(text, "{load}    store({place}, {value});");
-                }
-            }
-            Target::Memory(number) => {
-                let memory = &self.netlist.memories[number as usize];
-                let stride = self.stride(memory.group.unwrap_or_default());
-                let same = self.node(memory.addr).group.is_none();
-                for (limb, word) in (0..).zip(&memory.data) {
-                    let (load, word) = self.spread(*word, known);
-                    text += &load;
-                    let offset = limb * stride;
-                    let masked = (!memory.whole || only.is_some()).then(|| {
-                        let (load, mask) = self.spread(memory.written[limb as usize], known);
-                        text += &load;
-                        mask
-                    });
-                    let (load, addr) = self.lane_operand(memory.addr, known);
-                    text += &load;
-                    let mask = masked.unwrap_or_else(|| "all<V>(~0u)".into());
-                    let _ = if same {
-                        let place = format!("s.m{number}[{addr}] + {offset} + l");
-                        writeln!(
-                            text,
-                            "    if ({addr} < {}) store({place}, select({mask}, {word}, load<V>({place})));",
-                            memory.depth
-                        )
-                    } else {
-                        writeln!(
-                            text,
-                            "    {{\n        const V a = {addr}, d = {word}, w = {mask};\n        for (unsigned k = 0; k != {}; ++k)\n            if (a[k] < {}) {{\n                Word& place = s.m{number}[a[k]][{offset} + l + k];\n                place = (place & ~w[k]) | (d[k] & w[k]);\n            }}\n    }}",
-                            self.vector_lanes(memory.group.unwrap_or_default()),
-                            memory.depth
-                        )
-                    };
-                }
-            }
-            Target::Check(number) => {
-                let Check { name, why, reset, holds, group, .. } = &self.netlist.checks[number as usize];
-                let (load, holds) = self.spread(*holds, known);
-                let (instances, own) = self.place(*group, name);
-                let lanes = self.extent(*group).0;
-                let _ = writeln!(
-                    text,
-                    "{load}    if (any(~{holds}) && s.p_{reset}) failed(s.model, {holds}, {instances} + l, {lanes} - l, \"{own}: {why}\");"
-                );
-            }
-            Target::Output(_) => {}
-        }
-        text
     }
 
     /// All of the source except its head and the class.
@@ -749,32 +341,7 @@ impl<'a> Text<'a> {
                 "    random.fill(s.m{number}[0], {depth}, {width}, {lanes}, {stride}, false, {instances}, \"{own}\");"
             );
         }
-        for id in &self.kept {
-            let words = self.words(*id);
-            let _ = writeln!(text, "    alignas(64) Word g{id}[{words}];");
-        }
-        for id in &self.tested {
-            let _ = writeln!(text, "    bool a{id};");
-        }
-        let mut wake = String::new();
-        for (number, group, inputs) in &self.regions {
-            let (_, stride) = self.extent(*group);
-            let align = if group.is_some() { "alignas(64) " } else { "" };
-            let inputs = (*inputs as u32).max(1) * stride;
-            let _ = match group {
-                None => writeln!(text, "    Word q{number}, i{number}[{inputs}];"),
-                Some(_) => writeln!(
-                    text,
-                    "    {align}Word q{number}[{stride}];\n    {align}Word i{number}[{inputs}];"
-                ),
-            };
-            let place = if group.is_some() { format!("s.q{number}") } else { format!("&s.q{number}") };
-            let _ = writeln!(wake, "    fill({place}, {stride}, ~0u);");
-        }
-        for id in &self.passed {
-            let kind = if self.node(*id).bit { "bool" } else { "Word" };
-            let _ = writeln!(text, "    {kind} t{id};");
-        }
+        text += &self.declarations();
         let _ = writeln!(
             text,
             "#ifdef NDP_PROFILE\n    uint64_t ticks[{}], calls[{}], counts[{}];\n#endif\n}};\n\n#ifdef NDP_PROFILE\nconst Share SHARES[] = {{\n{}    {{0, -1, \"\", 0}},\n}};\n#endif\n",
@@ -786,11 +353,63 @@ impl<'a> Text<'a> {
         for (group, instances) in self.netlist.instances.iter().enumerate() {
             let _ = writeln!(text, "const char* const I{group}[] = {{\"{}\"}};", instances.join("\", \""));
         }
-        let _ =
-            writeln!(text, "\n// Regions compute, whatever they read.\nvoid wake(State& s) {{\n{wake}}}\n");
+        let _ = writeln!(text, "\n// All tasks are computed.\nvoid wake(State& s) {{\n{}}}\n", self.wake());
         text += &self.functions;
         let _ = writeln!(text, "\nvoid randomise(State& s, Random random) {{\n{fill}}}\n");
         text
+    }
+
+    /// What the state has besides pins and contents.
+    fn declarations(&self) -> String {
+        let mut text = String::new();
+        for (event, (_, plan)) in self.plans.iter().enumerate() {
+            let (tasks, late) = (plan.tasks.len().div_ceil(64).max(1), self.late[event].div_ceil(64).max(1));
+            let _ = writeln!(
+                text,
+                "    uint64_t live{event}[{tasks}], later{event}[{tasks}], late{event}[{late}];"
+            );
+            for source in plan.readers.keys() {
+                let _ = match source {
+                    Source::Port(number) => {
+                        let name = &self.netlist.ports[*number as usize].name;
+                        writeln!(text, "    decltype(p_{name}) v{event}_{name};")
+                    }
+                    Source::Node(id) => match (self.node(*id).group, self.node(*id).bit) {
+                        (Some(_), _) => {
+                            writeln!(text, "    alignas(64) Word g{event}_{id}[{}];", self.words(*id))
+                        }
+                        (None, true) => writeln!(text, "    bool t{event}_{id};"),
+                        (None, false) => writeln!(text, "    Word t{event}_{id};"),
+                    },
+                    Source::Register(_) | Source::Memory(_) => Ok(()),
+                };
+            }
+            for target in plan.tasks.iter().flat_map(|task| &task.late) {
+                let _ = match target {
+                    Target::Register(number) => {
+                        let register = &self.netlist.registers[*number as usize];
+                        let words = limbs(register.width) * self.extent(register.group).1;
+                        writeln!(text, "    alignas(64) Word x{number}[{words}];")
+                    }
+                    Target::Memory(number) => {
+                        let memory = &self.netlist.memories[*number as usize];
+                        let stride = self.extent(memory.group).1;
+                        let words = limbs(memory.width) * stride;
+                        writeln!(
+                            text,
+                            "    alignas(64) Word xa{number}[{stride}], xd{number}[{words}], xw{number}[{words}];"
+                        )
+                    }
+                    Target::Output(_) | Target::Check(_) => Ok(()),
+                };
+            }
+        }
+        text
+    }
+
+    fn wake(&self) -> String {
+        let live = |event| format!("    std::memset(s.live{event}, ~0, sizeof s.live{event});\n");
+        (0..self.plans.len()).map(live).collect()
     }
 
     /// The instances that contain `name`, and its name in them.
@@ -806,26 +425,21 @@ impl<'a> Text<'a> {
     }
 }
 
-fn pieces(plan: Plan) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    for step in plan.steps {
-        match step {
-            Step::Scalars(nodes) => {
-                pieces.extend(nodes.chunks(FUNCTION_NODES / 4).map(|nodes| Piece::Scalars(nodes.to_vec())));
+/// Calls for the bits that are set in words of the state.
+fn dispatch(words: &str, calls: &[String]) -> String {
+    let mut text = String::new();
+    for (word, calls) in calls.chunks(64).enumerate() {
+        let _ = writeln!(text, "    if (s.{words}[{word}]) {{");
+        for (few, calls) in calls.chunks(8).enumerate() {
+            let _ = writeln!(text, "        if (s.{words}[{word}] >> {} & 0xff) {{", 8 * few);
+            for (bit, call) in calls.iter().enumerate() {
+                let _ = writeln!(text, "            if (s.{words}[{word}] >> {} & 1) {call};", 8 * few + bit);
             }
-            Step::Vectors(group, nodes) => pieces.push(Piece::Vectors(group, nodes)),
+            text += "        }\n";
         }
+        let _ = writeln!(text, "        s.{words}[{word}] = 0;\n    }}");
     }
-    pieces.extend(plan.feeds.into_iter().map(Piece::Feed));
-    for update in plan.updates {
-        if update.group.is_some() {
-            pieces.push(Piece::Update(update));
-        } else {
-            pieces.extend(update.blocks.into_iter().map(Piece::Block));
-            pieces.push(Piece::Targets(update.targets));
-        }
-    }
-    pieces
+    text
 }
 
 pub(super) fn clocks(netlist: &Netlist) -> BTreeSet<&str> {
