@@ -83,7 +83,9 @@ impl QuantisationError {
     pub fn between(pairs: impl Iterator<Item = (f16, f16)>) -> Self {
         let (mut largest, mut sum, mut most, mut magnitudes, mut count) = (0.0f64, 0.0, 0.0f64, 0.0, 0u64);
         for (value, weight) in pairs {
-            let (distance, magnitude) = ((value.to_f64() - weight.to_f64()).abs(), value.to_f64().abs());
+            // `to_f64` asks for the processor's features at each call.
+            let (value, weight) = (value.to_f64_const(), weight.to_f64_const());
+            let (distance, magnitude) = ((value - weight).abs(), value.abs());
             (largest, most) = (largest.max(distance), most.max(magnitude));
             (sum, magnitudes, count) = (sum + distance, magnitudes + magnitude, count + 1);
         }
