@@ -7,6 +7,7 @@ use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm, hbm_blo
 use ndp_hdl_language::Design;
 use ndp_testkit::{Draw, Extent, RandomConfig, amount, simulated_seeds};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::process::Command;
 use toml::Table;
 
@@ -332,18 +333,35 @@ fn presets_whose_devices_would_be_too_fast_behind_a_dfi_port_are_refused() {
 
 #[test]
 fn whatever_the_limits_allow_elaborates() {
-    elaborate_random_configurations(1, amount(40), 4);
+    elaborate_random_configurations(1, 0..amount(40), 4);
 }
 
 #[test]
 #[ignore = "minutes; run by `make exhaustive`"]
 fn very_much_of_what_the_limits_allow_elaborates() {
-    elaborate_random_configurations(2, 1000, 1);
+    // A description stays in memory until its process ends, about 30 MB for all blocks of a configuration.
+    const PART: u64 = 100;
+    const FIRST: &str = "NDP_FIRST_CONFIGURATION";
+    if let Ok(first) = std::env::var(FIRST) {
+        let first: u64 = first.parse().unwrap();
+        return elaborate_random_configurations(2, first..first + PART, 1);
+    }
+    for first in (0..1000).step_by(PART as usize) {
+        let mut part = Command::new(std::env::current_exe().unwrap());
+        part.args(["designs::very_much_of_what_the_limits_allow_elaborates", "--exact", "--include-ignored"]);
+        let output = part.env(FIRST, first.to_string()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "from {first} on: {said}");
+    }
 }
 
 /// Configurations drawn from all legal ones, or from small ones; each series of tests has its own seeds.
-fn random_configurations(series: u64, count: u64, extent: Extent) -> impl Iterator<Item = RandomConfig> {
-    (0..count).map(move |index| RandomConfig::of(10_000 * series + index, extent))
+fn random_configurations(
+    series: u64,
+    indices: Range<u64>,
+    extent: Extent,
+) -> impl Iterator<Item = RandomConfig> {
+    indices.map(move |index| RandomConfig::of(10_000 * series + index, extent))
 }
 
 /// Whether a block was refused because no mode register or no device has a latency of the configuration.
@@ -353,9 +371,9 @@ fn has_no_code(block: &str, error: &BuildError) -> bool {
 }
 
 /// Each as a whole, which has nearly all blocks, and one block in `of` by itself.
-fn elaborate_random_configurations(series: u64, count: u64, of: usize) {
+fn elaborate_random_configurations(series: u64, indices: Range<u64>, of: usize) {
     for (index, RandomConfig { toml, config, .. }) in
-        random_configurations(series, count, Extent::All).enumerate()
+        random_configurations(series, indices, Extent::All).enumerate()
     {
         let others = BLOCKS[1..].iter().skip(index % of).step_by(of);
         for block in BLOCKS[..1].iter().chain(others) {
@@ -392,7 +410,7 @@ fn every_simulated_configuration_passes_all_linters() {
 fn many_random_configurations_pass_all_linters() {
     // A whole core may have 1024 multipliers.
     let parts = |block: &str| !block.starts_with("ndp_core");
-    lint_random_configurations(random_configurations(8, 50, Extent::All), parts);
+    lint_random_configurations(random_configurations(8, 0..50, Extent::All), parts);
 }
 
 fn lint_random_configurations(
