@@ -47,6 +47,7 @@ impl Generator {
     pub fn start(&mut self, cycle: u64, rows: &Rows, list: &[u32], shape: &Shape) {
         (self.left, self.listed) = (rows.count, rows.list.is_some());
         let factor = rows.matrix.offset(shape.ranks, 0);
+        let factor = if factor.is_multiple_of(16) { factor / 16 } else { factor };
         self.steps = u64::from((u64::BITS - factor.leading_zeros()).div_ceil(2)).max(1);
         self.entry = rows.list.unwrap_or(0);
         self.row = 0;

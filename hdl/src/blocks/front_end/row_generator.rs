@@ -40,7 +40,8 @@ impl RowBursts {
 }
 
 /// A counted row per cycle, a listed one every `ceil(n / 2) + 1` cycles, `n` being the bits of the number of bursts that
-/// a group of `ranks` rows has on a rank. The command's fields must stay while it runs.
+/// a group of `ranks` rows has on a rank; four zeros at its end do not count. The command's fields must stay while it
+/// runs.
 #[block(m, "row_generator_g{}_o{}_v{}", config.gemv().ranks(), config.dram().burst_bits(),
     wave_bits(config.gemv()),
     "Generates the rows of a product and counts the bursts before each of them.")]
@@ -143,7 +144,12 @@ pub fn row_generator(config: &DesignConfig) -> Block {
         multiplier.high(factor_bits - 2).zext(factor_bits)
     };
     let last_step = m.wire(rest.is_zero());
-    multiplier.next(mux(loads, group_bursts, rest));
+    // Most rows have whole stripes: their groups are multiples of 16.
+    const SKIPPED: u32 = 4;
+    let skips = if factor_bits > SKIPPED { group_bursts.low(SKIPPED).is_zero() } else { zeros(1) };
+    let skips = m.wire(skips);
+    let high = group_bursts.high(factor_bits - SKIPPED.min(factor_bits - 1)).zext(factor_bits);
+    multiplier.next(mux(loads, mux(skips, high, group_bursts), rest));
     let stepping = m.reg(1).reset(0);
     stepping.set_clear(loads, last_step);
     busy.drive(stepping | valid);
@@ -160,6 +166,7 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     let offset = m.reg(offset_bits);
     let term = m.reg(offset_bits);
     let groups = m.fit(next.high(row_bits - rank_log2), offset_bits, "addresses count modulo the rank");
+    let groups = mux(skips, cat!(groups.low(offset_bits - SKIPPED), zeros(SKIPPED)), groups);
     term.next(mux(loads, groups, cat!(term.low(offset_bits - 2), zeros(2))));
     let twice = cat!(term.low(offset_bits - 1), zeros(1));
     let product = offset + term.gated(multiplier.bit(0)) + twice.gated(multiplier.bit(1));
