@@ -181,19 +181,40 @@ site:
 # Names behind a heading of `gen-rtl --list`.
 listed = $$(target/release/gen-rtl --list | sed -n 's/^$(1): *//p' | tr -d ,)
 
-## release: the Verilog of all presets as packages for FuseSoC in target/ndp-cosim-VERSION-rtl.tar.gz; the same sources give the same bytes
+# Archives a folder in target, without times and owners.
+define archive
+tar --create --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --directory target $(1) |
+	gzip --no-name --best > target/$(1).tar.gz
+du -h target/$(1).tar.gz
+endef
+
+# What a release has besides the programs: the models with their stored texts.
+RELEASED := README.md LICENSE CHANGELOG.md CITATION.cff golden/model golden/model-llama golden/generate
+
+## release: Verilog of all presets in target/ndp-cosim-VERSION-rtl.tar.gz (same sources, same bytes); the tool for Linux on x86-64 in ...-linux-x86_64.tar.gz
 release:
+	@.ci/install build
 	$(CARGO) build --release --package ndp-hdl --bin gen-rtl
-	name=ndp-cosim-$$(target/release/gen-rtl --version | cut -d ' ' -f 2)-rtl
+	$(CARGO) build --release --bin ndp
+	version=$$(target/release/gen-rtl --version | cut -d ' ' -f 2)
+	name=ndp-cosim-$$version-linux-x86_64
+	rm -rf target/$$name
+	mkdir -p target/$$name/bin
+	strip -o target/$$name/bin/ndp target/release/ndp
+	strip -o target/$$name/bin/gen-rtl target/release/gen-rtl
+	cp --parents --recursive $(RELEASED) target/$$name
+	.ci/licences > target/$$name/LICENSES-OF-OTHERS.txt
+	# It has to run where neither a compiler nor the sources are.
+	(cd target/$$name && env --ignore-environment HOME=/nonexistent PATH=/nonexistent bin/ndp generate --model golden/model-llama --backend cycles --tokens 8)
+	$(call archive,$$name)
+	name=ndp-cosim-$$version-rtl
 	rm -rf target/$$name
 	for package in $(call listed,packages of a release); do
 		config=$${package%/*} block=$${package#*/}
 		target/release/gen-rtl --config $$config --block $$block --package fusesoc --out target/$$name/$$config-$$block
 	done
 	cp LICENSE CHANGELOG.md CITATION.cff docs/integration.md target/$$name
-	tar --create --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --directory target $$name |
-		gzip --no-name --best > target/$$name.tar.gz
-	du -h target/$$name.tar.gz
+	$(call archive,$$name)
 
 ## clean: everything that was built
 clean:
