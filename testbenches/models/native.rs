@@ -145,7 +145,7 @@ const ERRORS: [(&str, &str, &str); 16] = [
     ("link_receiver", "if (changed(s.v1_", "if (false && changed(s.v1_"),
     ("link_receiver", "s.later1[0] |= ", "s.later1[0] &= "),
     ("rank_group", "s.live1[1] |= ", "s.live1[1] &= "),
-    // What is written late is lost.
+    // Late writes are lost.
     ("operators", "s.late1[0] |= ", "s.late1[0] &= "),
     // One vector of an array is left out.
     ("operators", "l += 16", "l += 32"),

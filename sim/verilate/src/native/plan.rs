@@ -1,12 +1,12 @@
-//! Which nodes of a netlist are computed together, in which order, and what each of these tasks reads.
+//! Divides the nodes of a netlist into tasks, orders the tasks, and lists the sources of each.
 //!
 //! A plan is for one edge of a clock, or for the outputs. A task consists of nodes and targets of one instance, or of one
 //! instance of an array for all its lanes; small instances count as parts of their parents. If nothing that a task reads
 //! has changed since it was last computed, it would compute and write the same again, and is left out. Between tasks,
 //! values only go to a higher level, so the levels give an order.
 //!
-//! Nodes that only registers with one enable need are computed where it is set. What a task writes and a later one reads
-//! is `late`: it is written after all tasks.
+//! Nodes that only registers with one enable need are computed where it is set. Contents that a task writes and a later
+//! task reads are `late`: they are written after all tasks.
 
 use ndp_hdl_language::{Id, MemoryArray, Netlist, Op, Register};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ pub enum Target {
     Check(u32),
 }
 
-/// What a task reads, besides its own nodes.
+/// Values that a task reads, besides its own nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     Register(u32),
@@ -84,7 +84,7 @@ struct Spot {
     part: u32,
 }
 
-/// Who needs a node.
+/// The users of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need<T> {
     One(T),
@@ -171,7 +171,7 @@ fn written(task: &Task) -> impl Iterator<Item = (Target, Source)> {
     })
 }
 
-/// The order of tasks: after those whose nodes they read, and if possible after those that read what they write.
+/// Orders tasks: each after those whose nodes it reads, and if possible after the readers of its targets.
 fn order(tasks: &[Task], readers: &BTreeMap<Source, Vec<usize>>, homes: &BTreeMap<Id, usize>) -> Vec<usize> {
     let mut after: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); tasks.len()];
     let mut writers: Vec<Vec<usize>> = vec![Vec::new(); tasks.len()];
@@ -495,7 +495,7 @@ impl Planner<'_> {
             if matches!(op, Op::Word(_) | Op::Bit(_) | Op::Table(_)) {
                 continue;
             }
-            // What one block has written, others must have read before.
+            // Other blocks must read contents before one block writes them.
             let written = match op {
                 Op::State { register, .. } => writers.get(&Target::Register(*register)),
                 Op::Read { memory, .. } => writers.get(&Target::Memory(*memory)),

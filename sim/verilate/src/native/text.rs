@@ -1,8 +1,8 @@
 //! The C++ of a native model: one structure with its whole state, and functions over it.
 //!
-//! For each event, `live` has a bit of each task that has to be computed, `later` of those to be computed at its next
-//! edge, and `late` of what is written after the tasks. Values between tasks are `t`, vectors `g`. Contents that wait to
-//! be written are `x`; `v` has the pins at the last event.
+//! Each event has sets of bits: `live` for tasks that have to be computed, `later` for tasks that have to be computed at
+//! its next edge, `late` for writes after the tasks. Values between tasks are `t`, vectors `g`. Contents that wait to be
+//! written are `x`; `v` has the pins at the last event.
 
 mod expressions;
 mod writes;
@@ -120,7 +120,7 @@ impl<'a> Text<'a> {
         text
     }
 
-    /// The function of a task; what it leaves to be written is added to `late`.
+    /// Writes the function of a task, and adds its late targets to `late`.
     fn task(&mut self, name: &str, late: &mut Vec<(Option<u32>, Vec<Target>)>) {
         let task = self.plans[self.event].1.tasks[self.task].clone();
         let turns = task.group.map_or(1, |group| self.stride(group) / self.vector_lanes(group));
@@ -217,7 +217,7 @@ impl<'a> Text<'a> {
         format!("    s.late{}[{}] |= {:#x}u;\n", self.event, number / 64, 1_u64 << (number % 64))
     }
 
-    /// A function that wakes others by what has moved in `body`.
+    /// Writes a function that wakes the readers of everything that `body` has changed.
     fn function(&mut self, name: &str, group: Option<u32>, body: &str, moved: &Moved) {
         let numbers = 0..moved.marks.len();
         let wake = |condition: &dyn Fn(usize) -> String| {
@@ -359,7 +359,7 @@ impl<'a> Text<'a> {
         text
     }
 
-    /// What the state has besides pins and contents.
+    /// The parts of the state besides pins and contents.
     fn declarations(&self) -> String {
         let mut text = String::new();
         for (event, (_, plan)) in self.plans.iter().enumerate() {

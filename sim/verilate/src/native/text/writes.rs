@@ -19,7 +19,7 @@ pub(super) struct Moved {
 const MOST_SETS: usize = 64;
 
 impl Moved {
-    /// The word that takes differences after which `marks` have to be set; none if nobody reads what is written.
+    /// The word that collects the differences after which `marks` have to be set; none without readers.
     pub fn word(&mut self, marks: Marks) -> Option<String> {
         if marks.is_empty() {
             return None;
@@ -273,7 +273,7 @@ impl Text<'_> {
         text
     }
 
-    /// What a block without any lane that is set leaves for [`Self::late`].
+    /// Leaves the old contents for [`Self::late`], as no lane of the block is set.
     pub(super) fn keep_lanes(&self, target: Target) -> String {
         let mut text = String::new();
         match target {
@@ -296,7 +296,7 @@ impl Text<'_> {
         text
     }
 
-    /// Writes what a task has left.
+    /// Writes a late target.
     pub(super) fn late(&self, target: Target, moved: &mut Moved) -> String {
         let mut text = String::new();
         let limbs = self.words_of(target).len() as u32;
