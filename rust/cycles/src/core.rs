@@ -346,7 +346,7 @@ impl CycleModel {
         if std::mem::take(&mut self.rows_start)
             && let Some(rows) = &self.rows
         {
-            self.generator.start(cycle, rows, &self.list, &self.shape);
+            self.generator.start(cycle, rows, &self.list);
             self.rows_wake = 0;
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::rank::Segment;
 use crate::reader::segment_bursts;
-use crate::shape::{Cut, Shape};
+use crate::shape::Cut;
 use ndp_config::DesignConfig;
 use ndp_isa::layout::MatrixLayout;
 use std::collections::VecDeque;
@@ -15,12 +15,30 @@ pub(crate) struct Rows {
     pub count: u32,
     /// First entry of the list memory, if the rows are listed.
     pub list: Option<u32>,
+    /// Bursts of `ranks` rows on a rank.
+    period: u64,
+    /// Offset and bursts of the first `ranks` rows on each rank, rank by rank.
+    first: Vec<(u64, u32)>,
 }
 
 impl Rows {
     pub fn new(config: &DesignConfig, product: &ndp_isa::Product, cut: Cut) -> Self {
         let matrix = MatrixLayout::unbounded(config, product.address, product.cols, product.weights);
-        Self { matrix, cut, count: product.count, list: product.list }
+        let ranks = config.gemv().ranks();
+        let of = |at: u32| {
+            let (rank, row) = (at / ranks, at % ranks);
+            (matrix.offset(row, rank), matrix.row_bursts(row, rank))
+        };
+        let first = (0..ranks * ranks).map(of).collect();
+        let period = matrix.offset(ranks, 0);
+        Self { matrix, cut, count: product.count, list: product.list, period, first }
+    }
+
+    /// First burst and number of bursts of a row on a rank.
+    fn place(&self, row: u32, rank: u32) -> (u32, u32) {
+        let ranks = self.matrix.cut().ranks;
+        let (offset, bursts) = self.first[(rank * ranks + row % ranks) as usize];
+        (self.matrix.burst_at(u64::from(row / ranks) * self.period + offset), bursts)
     }
 }
 
@@ -44,9 +62,9 @@ pub(crate) struct Generator {
 
 impl Generator {
     /// The command comes in cycle `cycle`.
-    pub fn start(&mut self, cycle: u64, rows: &Rows, list: &[u32], shape: &Shape) {
+    pub fn start(&mut self, cycle: u64, rows: &Rows, list: &[u32]) {
         (self.left, self.listed) = (rows.count, rows.list.is_some());
-        let factor = rows.matrix.offset(shape.ranks, 0);
+        let factor = rows.period;
         let factor = if factor.is_multiple_of(16) { factor / 16 } else { factor };
         self.steps = u64::from((u64::BITS - factor.leading_zeros()).div_ceil(2)).max(1);
         self.entry = rows.list.unwrap_or(0);
@@ -157,8 +175,7 @@ impl Feeder {
     }
 
     fn place(&mut self, cycle: u64, row: u32, rows: &Rows) {
-        self.left = rows.matrix.row_bursts(row, self.rank);
-        self.address = rows.matrix.burst_at(rows.matrix.offset(row, self.rank));
+        (self.address, self.left) = rows.place(row, self.rank);
         self.from = cycle + PLACED;
     }
 
