@@ -133,6 +133,17 @@ fn they_do_so_on_variants() -> Outcome {
     Ok(())
 }
 
+/// Loads and results of two whole tail stripes, which lie in every second rank, while sums keep ports of some ranks busy:
+/// the third session of each seed finds a model that takes all ranks for their holders.
+#[test]
+fn they_do_so_on_four_ranks() -> Outcome {
+    for seed in [305, 308] {
+        let quiet = Behaviour { stall_percent: 0, every: 0 };
+        sessions("testbenches/configs/four-ranks.toml", seed, 24, 10, quiet, ProgramOptions::default())?;
+    }
+    Ok(())
+}
+
 #[test]
 fn they_do_so_beside_a_host_that_floods_the_ranks() -> Outcome {
     sessions("tiny", 3, 2, 8, Behaviour { stall_percent: 0, every: 2 }, ProgramOptions::default())?;
