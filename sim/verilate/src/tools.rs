@@ -7,7 +7,7 @@ use crate::Failure;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub const HOST_ONLY: &str = "Subcommands that simulate no RTL (cycles, trace, place, evaluate, offload, synth) need none of this: cargo build --no-default-features --bin ndp.";
+pub const HOST_ONLY: &str = "Without it there is no RTL: take --backend cycles, or a subcommand such as trace, place, offload or synth (cargo build --no-default-features --bin ndp builds only those).";
 
 /// Verilator of Debian 12, the oldest whose output is known to work.
 const OLDEST: (u32, u32) = (5, 6);
