@@ -158,7 +158,7 @@ const ERRORS: [(&str, &str, &str); 16] = [
     ("operators", " ? n", " == 0 ? n"),
     ("operators", "mul_high(n", "~(n"),
     // One bit of the initial contents is inverted; then all contents differ.
-    ("operators", "options.seed)});", "options.seed)}); s.r0[0] ^= 1;"),
+    ("operators", "(options.seed));", "(options.seed)); s.r0[0] ^= 1;"),
     ("rank_group", "(options.seed)", "(options.seed + 1)"),
 ];
 

@@ -99,11 +99,12 @@ fn join(unit: &Unit, tools: &Tools, ffi: &Path) -> Result<Vec<Task>, Failure> {
     files.sort();
     let include = includes(tools, ffi, &dir);
     let profiled = unit.variant == Variant::Profiled;
+    // Pieces of a native model are as large as they should be.
+    let most = if matches!(unit.variant, Variant::Native | Variant::Profiled) { 0 } else { UNIT_BYTES };
     let mut tasks: Vec<Task> = Vec::new();
     let mut texts: Vec<String> = Vec::new();
     for (std::cmp::Reverse(opt_level), name, bytes) in files {
-        let full =
-            tasks.last().is_none_or(|task| task.opt_level != opt_level || task.bytes + bytes > UNIT_BYTES);
+        let full = tasks.last().is_none_or(|task| task.opt_level != opt_level || task.bytes + bytes > most);
         if full {
             let stem = unit.dir.join(format!("unit{}", tasks.len()));
             let (source, object) = (stem.with_extension("cc"), stem.with_extension("o"));

@@ -5,7 +5,7 @@
 //! model cannot serve both.
 
 use crate::files::{file_failure, hash, write_if_changed};
-use crate::{Failure, Rtl, Tools, compile, contents, shims};
+use crate::{Failure, Rtl, Tools, compile, contents, native, shims};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -146,7 +146,14 @@ impl Unit {
         let verilog = self.dir.join("design.v");
         write_if_changed(&verilog, self.verilog.as_bytes())?;
         if matches!(self.variant, Variant::Native | Variant::Profiled) {
-            return write_if_changed(&sources.join(shims::FILE), self.shim.as_bytes());
+            let mut pieces = self.shim.split(native::PIECE);
+            let header = pieces.next().unwrap_or_default();
+            write_if_changed(&sources.join("native_model.hpp"), header.as_bytes())?;
+            for (number, piece) in pieces.enumerate() {
+                let piece = format!("#include \"native_model.hpp\"\n{piece}");
+                write_if_changed(&sources.join(format!("piece{number}.cpp")), piece.as_bytes())?;
+            }
+            return Ok(());
         }
 
         let mut command = Command::new(&tools.verilator);

@@ -17,6 +17,9 @@ use writes::{Moved, set};
 const MOST_LANES: u32 = 16;
 const FEWEST_LANES: u32 = 4;
 
+/// Bytes of functions that are compiled together.
+const PIECE_BYTES: usize = 600_000;
+
 pub(super) struct Text<'a> {
     netlist: &'a Netlist,
     /// Events by the names of their functions.
@@ -26,7 +29,8 @@ pub(super) struct Text<'a> {
     task: usize,
     /// Number of things that each event may write late.
     late: Vec<usize>,
-    functions: String,
+    /// Text and declaration of each function.
+    functions: Vec<(String, String)>,
     timed: u32,
     counted: u32,
     /// Operations of a timed function, or of a counted block in it, by modules: rows of the profile's table.
@@ -46,7 +50,7 @@ impl<'a> Text<'a> {
             event: 0,
             task: 0,
             late: Vec::new(),
-            functions: String::new(),
+            functions: Vec::new(),
             timed: 0,
             counted: 0,
             shares: String::new(),
@@ -55,6 +59,9 @@ impl<'a> Text<'a> {
             text.event = event;
             text.event(clock);
         }
+        // All tasks are computed.
+        text.define("void wake(State& s)".into(), &text.wake());
+        text.define("void randomise(State& s, uint64_t seed)".into(), &text.fill());
         text
     }
 
@@ -97,14 +104,13 @@ impl<'a> Text<'a> {
         calls += &dispatch(&format!("late{}", self.event), &tests);
         self.late.push(late.len());
         let Some(clock) = clock else {
-            let _ = writeln!(self.functions, "void {name}(State& s) {{\n{calls}}}\n");
+            self.define(format!("void {name}(State& s)"), &calls);
             return;
         };
         let (event, resets) = (self.event, self.resets(clock));
-        let _ = writeln!(
-            self.functions,
-            "// Returns whether another edge would change anything.\nbool {name}(State& s) {{\n{calls}    bool moves = next(s.live{event}, s.later{event});\n{resets}    return moves;\n}}\n"
-        );
+        // It returns whether another edge would change anything.
+        let moves = format!("    bool moves = next(s.live{event}, s.later{event});\n");
+        self.define(format!("bool {name}(State& s)"), &format!("{calls}{moves}{resets}    return moves;\n"));
     }
 
     /// Wakes the tasks that read pins which have changed.
@@ -227,7 +233,7 @@ impl<'a> Text<'a> {
         let Some(group) = group else {
             let words: String = numbers.map(|number| format!("    Word m{number} = 0;\n")).collect();
             let wake = wake(&|number| format!("m{number}"));
-            let _ = writeln!(self.functions, "NDP_ALONE void {name}(State& s) {{\n{words}{body}{wake}}}\n");
+            self.define(format!("NDP_ALONE void {name}(State& s)"), &(words + body + &wake));
             return;
         };
         let (lanes, stride) = (self.vector_lanes(group), self.stride(group));
@@ -236,11 +242,19 @@ impl<'a> Text<'a> {
             numbers.map(|number| format!(" | uint64_t{{any(m{number})}} << {number}")).collect();
         let wake = wake(&|number| format!("moved >> {number} & 1"));
         // Compilers spend minutes on loops around such long code: the loop is in another function.
-        let _ = writeln!(
-            self.functions,
-            "NDP_ALONE uint64_t {name}lanes(State& s, unsigned l) {{\n    using V = Lanes<{lanes}>::Words;\n{words}{body}    return 0{bits};\n}}\n\n\
-             NDP_ALONE void {name}(State& s) {{\n    uint64_t moved = 0;\n    for (unsigned l = 0; l != {stride}; l += {lanes}) moved |= {name}lanes(s, l);\n{wake}}}\n"
+        self.define(
+            format!("NDP_ALONE uint64_t {name}lanes(State& s, unsigned l)"),
+            &format!("    using V = Lanes<{lanes}>::Words;\n{words}{body}    return 0{bits};\n"),
         );
+        let turns = format!("for (unsigned l = 0; l != {stride}; l += {lanes}) moved |= {name}lanes(s, l)");
+        self.define(
+            format!("NDP_ALONE void {name}(State& s)"),
+            &format!("    uint64_t moved = 0;\n    {turns};\n{wake}"),
+        );
+    }
+
+    fn define(&mut self, head: String, body: &str) {
+        self.functions.push((format!("{head} {{\n{body}}}\n\n"), head));
     }
 
     /// Notes that the current function, or a counted block of it, computes `nodes` `turns` times.
@@ -300,8 +314,8 @@ impl<'a> Text<'a> {
             .collect()
     }
 
-    /// All of the source except its head and the class.
-    pub fn source(&self) -> String {
+    /// The state, and declarations of all functions.
+    pub fn header(&self) -> String {
         let mut text = String::from("struct State {\n    NdpModel* model;\n");
         if self.netlist.has_mutants() {
             text += "    uint32_t mutant;\n";
@@ -316,29 +330,17 @@ impl<'a> Text<'a> {
                 _ => writeln!(text, "    Word p_{name}[{}];", limbs(*width)),
             };
         }
-        let mut fill = String::new();
         for (number, register) in self.netlist.registers.iter().enumerate() {
-            let words = limbs(register.width);
-            let (lanes, stride) = self.extent(register.group);
+            let words = limbs(register.width) * self.extent(register.group).1;
             let align = if register.group.is_some() { "alignas(64) " } else { "" };
-            let name = &register.name;
-            let _ = writeln!(text, "    {align}Word r{number}[{}]; // {name}", words * stride);
-            let mask = register.width == 1 && register.group.is_some();
-            let (width, (instances, own)) = (register.width, self.place(register.group, name));
-            let _ = writeln!(
-                fill,
-                "    random.fill(s.r{number}, 1, {width}, {lanes}, {stride}, {mask}, {instances}, \"{own}\");"
-            );
+            let _ = writeln!(text, "    {align}Word r{number}[{words}]; // {}", register.name);
         }
         for (number, memory) in self.netlist.memories.iter().enumerate() {
-            let (words, depth) = (limbs(memory.width), memory.depth);
-            let (lanes, stride) = self.extent(memory.group);
-            let name = &memory.name;
-            let _ = writeln!(text, "    alignas(64) Word m{number}[{depth}][{}]; // {name}", words * stride);
-            let (width, (instances, own)) = (memory.width, self.place(memory.group, name));
+            let words = limbs(memory.width) * self.extent(memory.group).1;
             let _ = writeln!(
-                fill,
-                "    random.fill(s.m{number}[0], {depth}, {width}, {lanes}, {stride}, false, {instances}, \"{own}\");"
+                text,
+                "    alignas(64) Word m{number}[{}][{words}]; // {}",
+                memory.depth, memory.name
             );
         }
         text += &self.declarations();
@@ -353,9 +355,45 @@ impl<'a> Text<'a> {
         for (group, instances) in self.netlist.instances.iter().enumerate() {
             let _ = writeln!(text, "const char* const I{group}[] = {{\"{}\"}};", instances.join("\", \""));
         }
-        let _ = writeln!(text, "\n// All tasks are computed.\nvoid wake(State& s) {{\n{}}}\n", self.wake());
-        text += &self.functions;
-        let _ = writeln!(text, "\nvoid randomise(State& s, Random random) {{\n{fill}}}\n");
+        for (_, head) in &self.functions {
+            let _ = writeln!(text, "{head};");
+        }
+        text
+    }
+
+    /// The functions, in pieces that are compiled in parallel.
+    pub fn pieces(&self) -> Vec<String> {
+        let mut pieces = vec![String::new()];
+        for (function, _) in &self.functions {
+            match pieces.last_mut() {
+                Some(piece) if piece.len() < PIECE_BYTES => *piece += function,
+                _ => pieces.push(function.clone()),
+            }
+        }
+        pieces
+    }
+
+    /// Random contents of registers and memories.
+    fn fill(&self) -> String {
+        let mut text = String::from("    Random random{seed};\n");
+        for (number, register) in self.netlist.registers.iter().enumerate() {
+            let (lanes, stride) = self.extent(register.group);
+            let mask = register.width == 1 && register.group.is_some();
+            let (width, (instances, own)) = (register.width, self.place(register.group, &register.name));
+            let _ = writeln!(
+                text,
+                "    random.fill(s.r{number}, 1, {width}, {lanes}, {stride}, {mask}, {instances}, \"{own}\");"
+            );
+        }
+        for (number, memory) in self.netlist.memories.iter().enumerate() {
+            let (lanes, stride) = self.extent(memory.group);
+            let (width, (instances, own)) = (memory.width, self.place(memory.group, &memory.name));
+            let _ = writeln!(
+                text,
+                "    random.fill(s.m{number}[0], {}, {width}, {lanes}, {stride}, false, {instances}, \"{own}\");",
+                memory.depth
+            );
+        }
         text
     }
 
