@@ -1,6 +1,7 @@
 //! Divides a row of `cols` elements among the ranks: how many stripes, and where the last one ends. Stripe `j` of the
 //! full waves goes to rank `j mod ranks`; the stripes that are left over are the tail. If the last stripe of a wave has
-//! fewer beats, this wave is the tail, except in long rows. Stripes and beats have powers of two of elements, so the cut is a slice of bits.
+//! fewer beats, this wave is the tail, except in long rows. Stripes and beats have powers of two of elements, so the cut
+//! is a slice of bits.
 
 use super::prelude::*;
 

@@ -1,8 +1,9 @@
 //! Attention over caches of keys and values in DRAM: tokens that each see a number of positions.
 //!
 //! As many heads as fill a stripe share a row of a cache ([`HeadCut`]): one `dot` scores all of them. Queries that share
-//! keys are the vectors of its batch, so that a row is read once for all of them. For each token and group: `load` q, `dot` with keys, `softmax`, `axpy` with values, `round`, `store`. If the buffer has room, two
-//! are in flight, so scores of one are computed during the other's softmax.
+//! keys are the vectors of its batch, so that a row is read once for all of them. For each token and group: `load` q,
+//! `dot` with keys, `softmax`, `axpy` with values, `round`, `store`. If the buffer has room, two are in flight, so scores
+//! of one are computed during the other's softmax.
 
 use crate::layout::{MatrixLayout, VectorBlock};
 use crate::planner::product::{buffer_words, load, store};
@@ -90,7 +91,7 @@ impl AttentionUnit {
 /// Words of the buffer for a unit in flight: queries from word 0, sums, scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotWords {
-    /// All words.
+    /// Words of a unit in all.
     pub words: u32,
     /// First word of the sums; 0 if they take the place of the queries, which are not needed after the scores.
     pub sums: u32,

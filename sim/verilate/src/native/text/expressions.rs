@@ -5,6 +5,24 @@ use ndp_hdl_language::{Binary, Id, Op, Port};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+/// An operation on scalars or vectors; comparisons are those of vectors.
+fn binary(op: Binary, a: &str, b: &str) -> String {
+    let symbol = match op {
+        Binary::MulHigh => return format!("mul_high({a}, {b})"),
+        Binary::Eq => return format!("equal({a}, {b})"),
+        Binary::Lt => return format!("less({a}, {b})"),
+        Binary::And => "&",
+        Binary::Or => "|",
+        Binary::Xor => "^",
+        Binary::Add => "+",
+        Binary::Sub => "-",
+        Binary::Mul => "*",
+        Binary::Shl => "<<",
+        Binary::Shr => ">>",
+    };
+    format!("{a} {symbol} {b}")
+}
+
 impl Text<'_> {
     pub(super) fn operand(&self, id: Id) -> String {
         match self.node(id).op {
@@ -56,17 +74,9 @@ impl Text<'_> {
             Op::Binary(op, a, b) => {
                 let (a, b) = (of(a), of(b));
                 match op {
-                    Binary::MulHigh => format!("mul_high({a}, {b})"),
-                    Binary::And => format!("{a} & {b}"),
-                    Binary::Or => format!("{a} | {b}"),
-                    Binary::Xor => format!("{a} ^ {b}"),
-                    Binary::Add => format!("{a} + {b}"),
-                    Binary::Sub => format!("{a} - {b}"),
-                    Binary::Mul => format!("{a} * {b}"),
-                    Binary::Shl => format!("{a} << {b}"),
-                    Binary::Shr => format!("{a} >> {b}"),
                     Binary::Eq => format!("{a} == {b}"),
                     Binary::Lt => format!("{a} < {b}"),
+                    op => binary(*op, &a, &b),
                 }
             }
             Op::Select(c, a, b) => format!("{} ? {} : {}", of(c), of(a), of(b)),
@@ -221,19 +231,7 @@ impl Text<'_> {
             Op::Parity(a) => format!("parity({})", of(a, &mut text)),
             Op::Binary(op, a, b) => {
                 let (a, b) = (of(a, &mut text), of(b, &mut text));
-                match op {
-                    Binary::MulHigh => format!("mul_high({a}, {b})"),
-                    Binary::Eq => format!("equal({a}, {b})"),
-                    Binary::Lt => format!("less({a}, {b})"),
-                    Binary::And => format!("{a} & {b}"),
-                    Binary::Or => format!("{a} | {b}"),
-                    Binary::Xor => format!("{a} ^ {b}"),
-                    Binary::Add => format!("{a} + {b}"),
-                    Binary::Sub => format!("{a} - {b}"),
-                    Binary::Mul => format!("{a} * {b}"),
-                    Binary::Shl => format!("{a} << {b}"),
-                    Binary::Shr => format!("{a} >> {b}"),
-                }
+                binary(*op, &a, &b)
             }
             Op::Select(c, a, b) => {
                 let (then, other) = (of(a, &mut text), of(b, &mut text));
