@@ -33,7 +33,7 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("multiplier_unit", |c| arithmetic::multiplier_unit::multiplier_unit(c.gemv())),
     ("product_aligner", |c| arithmetic::product_aligner::product_aligner(c.gemv())),
     ("weight_unpacker", |c| gemv::weight_unpacker::weight_unpacker(c.gemv())),
-    ("place_scaler", |_| arithmetic::place_scaler::place_scaler(8)),
+    ("place_scaler", |_| arithmetic::place_scaler::place_scaler()),
     ("serial_lane", |c| {
         let steps = c.gemv().serial_steps();
         arithmetic::serial_lane::serial_lane(steps, steps.max(c.gemv().window_cycles()))

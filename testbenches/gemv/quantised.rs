@@ -146,13 +146,18 @@ fn what_lies_behind_the_end_of_a_row_does_not_matter() -> Outcome {
     Ok(())
 }
 
-const MUTANTS: [Mutant; 9] = [
+const MUTANTS: [Mutant; 10] = [
     // A row does not begin with a new beat.
     ("int-tiny", Mutation::new("mutant-int-half", "half_q | ends", |s| s.part(0))),
-    // Every second scale is used.
-    ("int-tiny", Mutation::new("mutant-int-scale", "group_q[4:1] + 4'h1", |s| s.with(1, lit(2, 4)))),
-    // For weights of 8 bits: two places share a scale.
-    ("int-tiny", Mutation::new("mutant-int-share", "group_q + 5'h1", |s| s.with(1, lit(2, 5)))),
+    // Weights of 8 bits are taken in halves of a beat, as weights of 4 bits are.
+    ("int-tiny", Mutation::new("mutant-int-whole", "weight_format_i[1] & ~(half_q | ends)", |s| s.part(1))),
+    // Every second pair of scales is used.
+    ("int-tiny", Mutation::new("mutant-int-scale", "scale_pair_q + 4'h1", |s| s.with(1, lit(2, 4)))),
+    // Two places share a scale.
+    (
+        "int-tiny",
+        Mutation::new("mutant-int-share", "pair_scales[31:16]", |s| s.signal("pair_scales").slice(0, 16)),
+    ),
     // Elements past the row's end are multiplied.
     (
         "int-tiny",

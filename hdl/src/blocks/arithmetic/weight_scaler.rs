@@ -6,6 +6,8 @@
 
 use super::prelude::*;
 
+/// Bits of a number. INT4 numbers come with their sign extended.
+pub(super) const NUMBER_BITS: u32 = 8;
 const FRACTION_BITS: u32 = SIGNIFICAND_BITS - 1;
 const EXPONENT_BITS: u32 = 5;
 
@@ -36,8 +38,9 @@ impl Scale {
     }
 }
 
-#[block(m, "weight_scaler_{bits}", "Multiplies a number by an FP16 scale and rounds to nearest even.")]
-pub fn weight_scaler(bits: u32) -> Block {
+#[block(m, "weight_scaler", "Multiplies a number by an FP16 scale and rounds to nearest even.")]
+pub fn weight_scaler() -> Block {
+    let bits = NUMBER_BITS;
     m.share_code();
     m.replicated();
     let step = m.input(1, "take a number");

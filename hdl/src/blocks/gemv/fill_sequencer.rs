@@ -4,8 +4,8 @@
 //! one, which depends on where the row's tail starts. The block gives each beat its position among the tiles, cuts the
 //! row's end, fills up with zeros, and describes the finished stripe to [`super::window_sequencer`].
 //!
-//! A beat of quantised weights is taken in two halves, which are a place each (INT8) or two (INT4). Before every 32
-//! places of a row comes a beat with their scales, which is taken as soon as its stripe is planned.
+//! Quantised weights go to the tiles two places at a time: a beat (INT8) or a half of one (INT4). Before every 32 places
+//! of a row comes a beat with their scales, which is taken as soon as its stripe is planned.
 
 use super::prelude::*;
 
@@ -39,7 +39,8 @@ bundle! {
 }
 
 /// A plan (one stripe) is made in the cycle before its first beat; after that one beat per cycle, and one more cycle
-/// for the zeros if the row ends before the stripe does. The command's fields must stay while it runs.
+/// for the zeros if the row ends before the stripe does. Meanwhile rows without a stripe on this rank leave. The
+/// command's fields must stay while it runs.
 #[block(m, "fill_sequencer_g{}_p{}", config.ranks(), config.beats_per_stripe(),
     "Places a rank's beats of weights and describes each stripe.")]
 pub fn fill_sequencer(config: &GemvConfig) -> Block {
@@ -65,7 +66,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let in_waves = m.wire(wave.ne(layout.waves));
     let last_wave = m.wire(wave.plus_one().eq(layout.waves));
     let row_first = m.wire(wave.is_zero());
-    let row_last = m.wire(mux(in_waves, last_wave & !has_tail, lit(1, 1)));
+    let row_last = m.wire(!in_waves | (last_wave & !has_tail));
     // The stripe that holds the row's end: the last tail stripe, or the last rank's last wave.
     let ends_tail = tail_at.zext(tail_bits(config)).plus_one().eq(layout.tail);
     let ends_wave = layout.tail.is_zero() & last_wave & rank.eq_lit((config.ranks() - 1).into());
@@ -73,8 +74,9 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let paired = m.wire(layout.paired(config));
     let skip = tail_at.gated(!(in_waves | paired));
     let planned = m.wire(make_plan & (in_waves | has_tail));
-    /// A row that leaves this rank out takes a cycle and makes no plan.
-    let row_done = m.wire(make_plan & row_last);
+    /// A row that leaves this rank out takes a cycle, whether a plan exists or not.
+    let left_out = m.wire(all!(active, row_valid, layout.waves.is_zero(), !has_tail));
+    let row_done = m.wire(left_out | (planned & row_last));
     let command_done = m.wire(row_done & rows_left.eq_lit(1));
     active.set_clear(start, command_done);
     rows_left.next(mux(start, rows, mux(row_done, rows_left.minus_one(), rows_left)));
@@ -104,8 +106,9 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
         _ => beat_valid,
     };
     let pair_end = format.as_ref().map(|format| {
-        let last_pair = position.high(position.width() - 1).all();
-        let last_pair = if position.width() == 1 { format.int4 } else { last_pair & format.int4 };
+        let last_pair =
+            if position.width() == 1 { lit(1, 1) } else { position.high(position.width() - 1).all() };
+        let last_pair = last_pair & format.quantised;
         m.wire("pair_end", last_pair)
     });
     let pop = m.wire(ready & !beyond & beat_ready);
@@ -117,7 +120,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let onward = match &format {
         Some(format) if position.width() > 1 => {
             let pairs = cat!(position.high(position.width() - 1).plus_one(), position.bit(0));
-            mux(format.int4, pairs, position.plus_one())
+            mux(format.quantised, pairs, position.plus_one())
         }
         _ => position.plus_one(),
     };
@@ -142,30 +145,27 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
         let same_pair =
             if pairs == 0 { lit(1, 1) } else { position.high(pairs).eq(layout.last_beat.high(pairs)) };
         /// The second place of a pair is beyond the row's end, or has it; positions of pairs are even.
-        let in_pair = m.wire(all!(plan_end, same_pair, int4));
+        let in_pair = m.wire(all!(plan_end, same_pair, quantised));
         let row_end = m.wire("place_row_end", ends_here | in_pair);
         let ends = m.wire(plan.last & mux(plan_end, row_end, stripe_end));
         let weights = m.wire(pop & quantised);
         let scales = [*quantised, plan_valid.q(), !beyond, beat_valid, !scaled];
         let scales = m.wire(cat(scales).all());
         let half = m.reg(1).reset(0).enable(weights);
-        half.next(!(half | ends));
-        let group_bits = log2(SCALED_PLACES);
-        let group = m.reg(group_bits).reset(0).enable(weights);
-        let pair_onward = cat!(group.high(group_bits - 1).plus_one(), zeros(1));
-        group.next(mux(int4, pair_onward, group.plus_one()).gated(!ends));
-        let last_of_group = group.high(group_bits - 1).all() & (int4 | group.bit(0));
-        let used_up = m.wire(weights & (ends | last_of_group));
+        half.next(int4 & !(half | ends));
+        let scale_pair = m.reg(log2(SCALED_PLACES / 2)).reset(0).enable(weights);
+        scale_pair.next(scale_pair.plus_one().gated(!ends));
+        let used_up = m.wire(weights & (ends | scale_pair.all()));
         scaled.set_clear(scales, used_up);
-        taken = scales | (pop & (!quantised | half | ends));
+        taken = scales | (pop & (!int4 | half | ends));
         /// Scaled weights are a cycle later at their tiles.
         let late = m.flag(finish & quantised);
         complete = complete & !late;
         m.output(scales, "the beat has scales");
-        m.output(half, "half of the beat that has the weights");
-        m.output(group, "number of the first place among the places of the scales");
+        m.output(half, "half of the INT4 beat that has the weights");
+        m.output(scale_pair, "number of the two places among the pairs of the scales");
         let next = PlacedNext {
-            pair: int4 & !beyond,
+            pair: quantised & !beyond,
             next_clear: in_pair & here & !position.bit(0),
             next_cut: in_pair & !here,
         };

@@ -181,7 +181,7 @@ impl Group<'_> {
             scales: fill.scales.q(),
             place,
             half: fill.half.q(),
-            group: fill.group.q(),
+            scale_pair: fill.scale_pair.q(),
             placed: direct,
             next: fill.placed_next.q(),
         }

@@ -12,6 +12,8 @@ use ndp_config::WeightFormat;
 
 /// Places that share a beat of scales.
 const SCALED: u32 = 32;
+/// Places of INT8 or INT4 weights that are placed in a cycle.
+const STEP_PLACES: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stripe {
@@ -38,12 +40,13 @@ pub(super) struct Fill {
     rows_left: u32,
     wave: u32,
     plan: Option<Stripe>,
-    /// First cycles in which the next plan can be made, and the next beat placed.
+    /// First cycles in which the next row can be looked at, the next plan made, and the next beat placed.
+    row_from: u64,
     plan_from: u64,
     place_from: u64,
     position: u32,
     /// For INT8 and INT4: the scales of the next place are available; its number among the places that share them; half
-    /// of the beat was used.
+    /// of the INT4 beat was used.
     scaled: bool,
     sharing: u32,
     half: bool,
@@ -74,7 +77,7 @@ impl Fill {
     /// The command comes in this cycle.
     pub fn start(&mut self, cycle: u64, rows: u32) {
         (self.active, self.rows_left, self.wave) = (true, rows, 0);
-        self.plan_from = cycle + 1;
+        (self.row_from, self.plan_from) = (cycle + 1, cycle + 1);
         self.filling_from = Some(cycle + 1);
     }
 
@@ -82,7 +85,8 @@ impl Fill {
     pub fn is_symmetric(&self, other: &Self, depth: u64) -> bool {
         let state = |fill: &Self| {
             let now = |cycle: u64| cycle.max(fill.now);
-            let times = [fill.plan_from, fill.place_from, fill.scale_from, fill.full_from].map(now);
+            let times =
+                [fill.row_from, fill.plan_from, fill.place_from, fill.scale_from, fill.full_from].map(now);
             let filling = [fill.active, fill.filling_from.is_some(), fill.scaled, fill.half];
             let places = [fill.rows_left, fill.wave, fill.position, fill.sharing];
             let counts = [fill.now, fill.popped - fill.placed, fill.rows_taken];
@@ -109,10 +113,16 @@ impl Fill {
         kept + u64::from(placed + scales)
     }
 
-    /// A cycle before which no stripe is planned unless a complete one is taken. `beat_from`: a cycle before which the
-    /// rank does not offer the beat that follows after this number of others.
+    /// A cycle before which no row leaves the queue unless a complete stripe is taken. `beat_from`: a cycle before which
+    /// the rank does not offer the beat that follows after this number of others.
     #[inline]
-    pub fn plan_from(&self, work: &Work, beat_from: impl FnOnce(u64) -> u64) -> u64 {
+    pub fn row_leaves_from(&self, work: &Work, beat_from: impl FnOnce(u64) -> u64) -> u64 {
+        if self.active && self.rows_taken < work.rows.count {
+            let (start, pushed) = work.rows.get(self.rows_taken);
+            if self.lacks(start, work) {
+                return self.row_from.max(pushed + 1);
+            }
+        }
         if self.plan.is_some() && self.full.is_some() {
             return u64::MAX - 1;
         }
@@ -168,7 +178,7 @@ impl Fill {
         if self.active && self.plan.is_none() {
             let end =
                 if rows.count > self.rows_taken { cycle.min(rows.get(self.rows_taken).1 + 1) } else { cycle };
-            rowless += end.saturating_sub(self.plan_from);
+            rowless += end.saturating_sub(self.plan_from.max(self.row_from));
         }
         FillCounts { filled, rowless }
     }
@@ -180,10 +190,12 @@ impl Fill {
         let depth = u64::from(work.shape.weight_beats);
         let quantised = work.product.weights != WeightFormat::Fp16;
         loop {
-            let planned = self.plan_one(until, work);
+            let planned = self.plan.is_none() && self.plan_one(until, work);
             let placed =
                 if quantised { self.place_quantised(until, work) } else { self.place_some(until, work) };
-            if !(planned | placed | self.pop_some(until, beats, depth)) {
+            // Only if the plan remains do rows without a stripe leave beside it.
+            let moved = planned | placed | self.pop_some(until, beats, depth);
+            if !moved && !self.plan_one(until, work) {
                 return;
             }
         }
@@ -243,18 +255,37 @@ impl Fill {
         true
     }
 
-    /// Plans the next stripe. A row without a stripe on this rank takes a cycle.
+    /// Whether the rank has no stripe of the row whose tail starts at `start`.
     #[inline]
-    fn plan_one(&mut self, until: u64, Work { rows, product, shape }: &Work) -> bool {
-        if self.plan.is_some() || !self.active || rows.count == self.rows_taken {
+    fn lacks(&self, start: u32, Work { product, shape, .. }: &Work) -> bool {
+        product.cut.waves == 0 && shape.tail_at(self.rank, start) >= product.cut.tail
+    }
+
+    /// Plans the next stripe. A row without a stripe on this rank takes a cycle, even while another stripe is filled.
+    #[inline]
+    fn plan_one(&mut self, until: u64, work: &Work) -> bool {
+        let Work { rows, product, shape } = work;
+        if !self.active || rows.count == self.rows_taken {
             return false;
         }
         let (start, pushed) = rows.get(self.rows_taken);
-        let at = self.plan_from.max(pushed + 1);
+        let lacks = self.lacks(start, work);
+        if self.plan.is_some() && !lacks {
+            return false;
+        }
+        let free_from = self.plan_from.max(self.row_from);
+        let at = if lacks { self.row_from } else { free_from }.max(pushed + 1);
         if at >= until {
             return false;
         }
-        self.rowless += at - self.plan_from;
+        if self.plan.is_none() {
+            self.rowless += at.saturating_sub(free_from);
+        }
+        self.row_from = at + 1;
+        if lacks {
+            self.end_row(at);
+            return true;
+        }
         let Cut { waves, tail, last_beat, .. } = product.cut;
         let tail_at = shape.tail_at(self.rank, start);
         let (has_tail, in_waves) = (tail_at < tail, self.wave != waves);
@@ -264,35 +295,39 @@ impl Fill {
         } else {
             (true, has_tail && tail_at + 1 == tail)
         };
-        self.plan_from = at + 1;
-        if in_waves || has_tail {
-            self.plan = Some(Stripe { last, end: if ends { last_beat + 1 } else { shape.positions } });
-            self.wave += 1;
-            self.place_from = self.place_from.max(at + 1);
-            self.scale_from = self.scale_from.max(at + 1);
-        }
+        self.plan = Some(Stripe { last, end: if ends { last_beat + 1 } else { shape.positions } });
+        self.wave += 1;
+        self.place_from = self.place_from.max(at + 1);
+        self.scale_from = self.scale_from.max(at + 1);
         if last {
-            self.wave = 0;
-            self.rows_taken += 1;
-            self.rows_left -= 1;
-            self.active = self.rows_left > 0;
-            self.look_for_end(at + 1);
+            self.end_row(at);
         }
         true
     }
 
+    fn end_row(&mut self, cycle: u64) {
+        self.wave = 0;
+        self.rows_taken += 1;
+        self.rows_left -= 1;
+        self.active = self.rows_left > 0;
+        self.look_for_end(cycle + 1);
+    }
+
     /// A cycle before which no INT8 or INT4 stripe is complete; it has weights up to position `end`.
     fn quantised_from(&self, end: u32, work: &Work, beat_from: impl FnOnce(u64) -> u64) -> u64 {
-        let per_step = work.product.step_places();
         let left = end.saturating_sub(self.position);
-        let steps = left.div_ceil(per_step);
-        let blank = u32::from(self.position + steps * per_step < work.shape.positions);
+        let steps = left.div_ceil(STEP_PLACES);
+        let blank = u32::from(self.position + steps * STEP_PLACES < work.shape.positions);
         let placed = self.place_from + u64::from(steps + blank) + 1;
         if steps == 0 {
             return placed;
         }
-        // The beat in use counts; each one has two steps.
-        let numbers = if self.half { 1 + (steps - 1).div_ceil(2) } else { steps.div_ceil(2) };
+        // The beat in use counts; each one has a step in INT8, two in INT4.
+        let numbers = match work.product.weights {
+            WeightFormat::Int4 if self.half => 1 + (steps - 1).div_ceil(2),
+            WeightFormat::Int4 => steps.div_ceil(2),
+            _ => steps,
+        };
         let scales = u32::from(!self.scaled) + (self.sharing + left - 1) / SCALED;
         let (beats, taken) = (u64::from(numbers + scales), self.popped - self.placed);
         // The last beat is taken, then placed; the stripe is complete in the cycle after the next.
@@ -301,7 +336,6 @@ impl Fill {
 
     /// Places beats of scales and of INT8 or INT4 weights.
     fn place_quantised(&mut self, until: u64, Work { product, shape, .. }: &Work) -> bool {
-        let per_step = product.step_places();
         let mut moved = false;
         while let Some(Stripe { last, end }) = self.plan {
             let beyond = self.position >= end;
@@ -325,14 +359,14 @@ impl Fill {
             }
             moved = true;
             self.place_from = at + 1;
-            self.position += if beyond { shape.positions } else { per_step };
+            self.position += if beyond { shape.positions } else { STEP_PLACES };
             if !beyond {
                 let row_ends = last && self.position >= end;
-                self.half = !(self.half || row_ends);
+                self.half = product.weights == WeightFormat::Int4 && !(self.half || row_ends);
                 if !self.half {
                     self.use_beat(at);
                 }
-                self.sharing += per_step;
+                self.sharing += STEP_PLACES;
                 if row_ends || self.sharing == SCALED {
                     (self.sharing, self.scaled) = (0, false);
                     self.scale_from = at + 1;

@@ -77,13 +77,6 @@ struct Product {
     selected: bool,
 }
 
-impl Product {
-    /// Places that go to the tiles in a cycle.
-    fn step_places(&self) -> u32 {
-        if self.weights == WeightFormat::Int4 { 2 } else { 1 }
-    }
-}
-
 /// The common input of all groups.
 #[derive(Clone, Debug, Default)]
 struct Work {
@@ -529,8 +522,9 @@ impl Unit {
     fn row_room_from(&self, cycle: u64, ranks: &[Rank]) -> u64 {
         let lacking =
             self.groups.iter().zip(ranks).filter(|(group, _)| !group.has_row_room(self.work.rows.count));
-        let room = lacking
-            .map(|(group, rank)| group.fill.plan_from(&self.work, |beats| rank.beat_from(beats, cycle)) + 1);
+        let room = lacking.map(|(group, rank)| {
+            group.fill.row_leaves_from(&self.work, |beats| rank.beat_from(beats, cycle)) + 1
+        });
         room.max().unwrap_or(0)
     }
 
