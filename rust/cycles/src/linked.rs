@@ -1,7 +1,8 @@
 //! Several cores with links between them: two on a cable, or one at each link of a bridge (docs/timing-links.md, "Links").
 //!
 //! A flit that is chosen in a cycle is noticed at the other end many cycles later, so each part runs that many cycles
-//! at a time. A core that does not depend on its link runs ahead by itself; idle links are skipped.
+//! at a time. A core that does not depend on its link runs ahead by itself. A link whose two ends only repeat idle flits
+//! sleeps: its ends stay behind, and catch up in one step when one of them has something to do.
 
 use crate::clock::ClockRelation;
 use crate::core::CycleModel;
@@ -9,6 +10,7 @@ use crate::host::Host;
 use crate::link::Disturbance;
 use crate::link::bridge::Bridge;
 use crate::link::end::End;
+use crate::link::frame::Header;
 use crate::link::line::Line;
 use crate::transfer::{LinkState, TransferUnit};
 use ndp_config::DesignConfig;
@@ -18,7 +20,7 @@ use ndp_config::DesignConfig;
 const NOTICED: u64 = 13;
 /// Bound of the cycles through sender and receiver, without the channel's.
 const WAY: u64 = 32;
-/// Least number of cycles worth resting for.
+/// Least number of cycles worth sleeping for.
 const REST: u64 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +30,26 @@ pub enum Topology {
     Star,
 }
 
+/// A link that sleeps.
+#[derive(Clone, Copy, Debug)]
+struct Sleep {
+    /// Nothing else wakes it before this cycle.
+    until: u64,
+    /// The headers that its ends repeat, first the end of the core with the lower number, or of the only one.
+    said: [Header; 2],
+    /// Ends of cores that have woken in this window, in the same order.
+    woken: [bool; 2],
+}
+
 /// Cycles count for the system: cycle 0 is the first one without reset of all cores.
 #[derive(Clone, Debug)]
 pub struct LinkedModel {
     config: DesignConfig,
     cores: Vec<CycleModel>,
     bridge: Option<Bridge>,
-    /// Cycle that the links have reached; no core is at an earlier one.
+    /// By link: one for each core of a star, the only one of a pair.
+    asleep: Vec<Option<Sleep>>,
+    /// Cycle that the links have reached, except those that sleep; no core is at an earlier one.
     cycle: u64,
 }
 
@@ -63,7 +78,8 @@ impl LinkedModel {
         });
         let bridge = (topology == Topology::Star)
             .then(|| Bridge::new((0..count).map(|_| End::new(link, line(), 0, None, true)).collect()));
-        Self { config: config.clone(), cores: cores.collect(), bridge, cycle: 0 }
+        let asleep = vec![None; if bridge.is_some() { count as usize } else { 1 }];
+        Self { config: config.clone(), cores: cores.collect(), bridge, asleep, cycle: 0 }
     }
 
     pub fn core_mut(&mut self, core: usize) -> &mut CycleModel {
@@ -101,6 +117,7 @@ impl LinkedModel {
 
     /// Records a disturbance in a cycle that the model has not reached yet; in the order of cycles.
     pub fn disturb(&mut self, cable: usize, direction: usize, event: Disturbance) {
+        self.wake_all();
         if let Some(line) = self.line(cable, direction) {
             line.disturb(event);
         }
@@ -109,6 +126,7 @@ impl LinkedModel {
     /// From cycle `cycle`, which the model has not reached yet, each lane delays by these bits, at least 25; words in
     /// flight are lost.
     pub fn set_delays(&mut self, cable: usize, direction: usize, cycle: u64, bits: &[u32]) {
+        self.wake_all();
         if let Some(line) = self.line(cable, direction) {
             line.set_delays(cycle, bits);
         }
@@ -116,6 +134,7 @@ impl LinkedModel {
 
     /// Links of the bridge that clear a fault, one bit each, from the present cycle.
     pub fn set_bridge_retrain(&mut self, links: u32) {
+        self.wake_all();
         if let Some(bridge) = &mut self.bridge {
             bridge.retrain = links;
         }
@@ -123,6 +142,7 @@ impl LinkedModel {
 
     /// Resets a core in the present cycle, for `cycles`; `clocks` applies afterwards.
     pub fn reset(&mut self, core: usize, cycles: u64, clocks: ClockRelation) {
+        self.wake_all();
         let (now, origin) = (self.cycle, self.cycle + cycles);
         let heard = match (&mut self.bridge, core) {
             (Some(bridge), _) => bridge.ends.get_mut(core).map(|end| &mut end.line),
@@ -146,32 +166,36 @@ impl LinkedModel {
             let engaged = self.cores.iter().filter(|core| core.engaged);
             let next = engaged.map(CycleModel::system_cycle).min().map_or(end, |next| next.min(end));
             self.links_to(next);
-            if next < end && !self.wait(end, hosts) {
+            if next < end {
                 self.step_window(end, hosts);
             }
         }
     }
 
-    /// Cycles for which no part depends on the others.
-    fn window(&mut self) -> u64 {
+    /// End of a window from the present cycle, at most `end`, in which no part depends on the others.
+    fn window_end(&self, end: u64) -> u64 {
         let of_cores = self.cores.iter().filter_map(|core| core.transfers.as_deref()).map(|unit| &unit.end);
         let of_bridge = self.bridge.iter().flat_map(|bridge| &bridge.ends);
-        NOTICED + of_cores.chain(of_bridge).map(|end| end.line.least_delay()).min().unwrap_or(1)
+        let delay = of_cores.chain(of_bridge).map(|end| end.line.least_delay).min().unwrap_or(1);
+        let wakes = self.asleep.iter().flatten().map(|sleep| sleep.until).min().unwrap_or(u64::MAX);
+        end.min(wakes).min(self.cycle + NOTICED + delay)
+    }
+
+    /// If all links sleep: the cycle in which the first of them wakes by itself.
+    fn sleeps_until(&self) -> Option<u64> {
+        self.asleep.iter().try_fold(u64::MAX, |until, sleep| Some(until.min((*sleep)?.until)))
     }
 
     /// Runs the links to a cycle that every core has reached.
     fn links_to(&mut self, end: u64) {
         while self.cycle < end {
-            let rest = self.rests_until().min(end);
-            if rest > self.cycle + REST {
-                self.rest(rest);
-                continue;
-            }
-            let to = end.min(self.cycle + self.window());
-            for core in &mut self.cores {
-                if let Some(unit) = &mut core.transfers {
-                    unit.run_alone(to);
-                }
+            self.doze();
+            let to = match self.sleeps_until() {
+                Some(until) => until.min(end),
+                None => self.window_end(end),
+            };
+            for at in 0..self.cores.len() {
+                self.run_alone(at, to);
             }
             self.finish_window(to);
         }
@@ -179,22 +203,35 @@ impl LinkedModel {
 
     /// A window in which cores with transfers take part; the links have reached the first of them.
     fn step_window<H: Host>(&mut self, end: u64, hosts: &mut [H]) {
-        let to = end.min(self.cycle + self.window());
-        for (core, host) in self.cores.iter_mut().zip(hosts) {
-            while core.system_cycle() < to {
-                let now = core.system_cycle();
+        self.doze();
+        let waits = self.cores.iter().filter(|core| core.engaged).all(CycleModel::waits);
+        if let Some(until) = self.sleeps_until().filter(|_| waits) {
+            // Nothing can come for the `receive`s that wait.
+            let to = until.min(end);
+            for (core, host) in self.cores.iter_mut().zip(hosts) {
+                if core.engaged {
+                    core.run_waiting(to, host);
+                }
+            }
+            return;
+        }
+        let to = self.window_end(end);
+        for (at, host) in hosts.iter_mut().enumerate().take(self.cores.len()) {
+            while self.cores[at].system_cycle() < to {
+                let sleeps = self.sleeps(at);
+                let core = &mut self.cores[at];
                 if !core.engaged {
                     core.run_free(to, host);
-                    continue;
+                } else if sleeps && core.waits() {
+                    core.run_waiting(to, host);
+                } else {
+                    let now = core.system_cycle();
+                    self.wake_core(at, now);
+                    self.run_alone(at, now);
+                    self.cores[at].run_engaged(to, host);
                 }
-                if let Some(unit) = &mut core.transfers {
-                    unit.run_alone(now);
-                }
-                core.run_engaged(to, host);
             }
-            if let Some(unit) = &mut core.transfers {
-                unit.run_alone(to);
-            }
+            self.run_alone(at, to);
         }
         self.finish_window(to);
     }
@@ -202,16 +239,23 @@ impl LinkedModel {
     /// Runs the bridge to the end of a window and delivers the flits sent in it.
     fn finish_window(&mut self, to: u64) {
         if let Some(bridge) = &mut self.bridge {
-            while bridge.cycle() < to {
-                bridge.step();
-            }
+            bridge.run_until(to);
         }
         self.cycle = to;
-        for at in 0..self.cores.len() {
+        for link in 0..self.asleep.len() {
+            if let Some(Sleep { until, woken, .. }) = self.asleep[link] {
+                let woken = woken[0]
+                    || woken[1]
+                    || self.bridge.as_ref().is_some_and(|bridge| bridge.asleep[link].is_none());
+                if !woken && to < until {
+                    continue;
+                }
+                self.wake(link);
+            }
             match &mut self.bridge {
                 Some(bridge) => {
-                    let other = &mut bridge.ends[at];
-                    let Some(unit) = &mut self.cores[at].transfers else { continue };
+                    let other = &mut bridge.ends[link];
+                    let Some(unit) = &mut self.cores[link].transfers else { continue };
                     unit.end.deliver(&mut other.line, to);
                     other.deliver(&mut unit.end.line, to);
                 }
@@ -220,76 +264,101 @@ impl LinkedModel {
                     let (Some(first), Some(second)) = (&mut first.transfers, &mut second.transfers) else {
                         continue;
                     };
-                    let (from, other) = if at == 0 { (first, second) } else { (second, first) };
-                    from.end.deliver(&mut other.end.line, to);
+                    first.end.deliver(&mut second.end.line, to);
+                    second.end.deliver(&mut first.end.line, to);
                 }
             }
         }
     }
 
-    /// The cycle until which links only repeat themselves and the only transfers are `receive`s that wait; the present
-    /// one if they do not.
-    fn rests_until(&self) -> u64 {
-        let now = self.cycle;
-        let mut until = u64::MAX;
-        let units = self.cores.iter().filter_map(|core| core.transfers.as_deref());
-        for unit in units.clone() {
-            if unit.end.cycle != now || !unit.rests() {
-                return now;
-            }
-            if unit.receives() {
-                until = until.min(unit.waits_until());
-            }
-        }
-        if self.bridge.as_ref().is_some_and(|bridge| !bridge.rests()) {
-            return now;
-        }
-        let of_bridge = self.bridge.iter().flat_map(|bridge| &bridge.ends);
-        for end in units.map(|unit| &unit.end).chain(of_bridge) {
-            let way = (0..end.line.frame.lanes).map(|lane| end.line.delay(lane, now)).max().unwrap_or(0);
-            if !end.rests(way + WAY) {
-                return now;
-            }
-            until = until.min(end.line.calm_until(now));
-        }
-        until
+    /// Link of a core, and which of the link's ends it has.
+    fn end_of(&self, core: usize) -> (usize, usize) {
+        if self.bridge.is_some() { (core, 0) } else { (0, core) }
     }
 
-    /// Links go on to a cycle without a change.
-    fn rest(&mut self, to: u64) {
-        let heard = |core: &CycleModel| core.transfers.as_deref().map(|unit| unit.end.transmitter.header);
-        let of_cores: Vec<_> = self.cores.iter().map(|core| heard(core).unwrap_or_default()).collect();
-        let of_bridge: Option<Vec<_>> =
-            self.bridge.as_ref().map(|bridge| bridge.ends.iter().map(|end| end.transmitter.header).collect());
-        for (at, core) in self.cores.iter_mut().enumerate() {
-            let said = of_bridge.as_ref().map_or(of_cores[1 - at.min(1)], |headers| headers[at]);
-            if let Some(unit) = &mut core.transfers {
-                unit.rest(to, said);
-            }
-        }
-        for (end, said) in self.bridge.iter_mut().flat_map(|bridge| &mut bridge.ends).zip(of_cores) {
-            end.rest(to, said);
-        }
-        self.cycle = to;
+    /// The core's end of its link sleeps.
+    fn sleeps(&self, core: usize) -> bool {
+        let (link, side) = self.end_of(core);
+        self.asleep[link].is_some_and(|sleep| !sleep.woken[side])
     }
 
-    /// Runs cores whose only transfer is a waiting `receive` as if there was none, while nothing can come. Returns
-    /// whether there was such a time.
-    fn wait<H: Host>(&mut self, end: u64, hosts: &mut [H]) -> bool {
-        let mut until = self.rests_until().min(end);
-        for core in self.cores.iter().filter(|core| core.engaged) {
-            if !core.waits() {
-                until = until.min(core.system_cycle());
+    /// A core's end of the link goes on to a cycle by itself, unless it sleeps.
+    fn run_alone(&mut self, core: usize, to: u64) {
+        if !self.sleeps(core)
+            && let Some(unit) = &mut self.cores[core].transfers
+        {
+            unit.run_alone(to);
+        }
+    }
+
+    /// If the core's end sleeps, it catches up to a cycle and wakes.
+    fn wake_core(&mut self, core: usize, cycle: u64) {
+        let (link, side) = self.end_of(core);
+        let Some(sleep) = self.asleep[link].as_mut().filter(|sleep| !sleep.woken[side]) else { return };
+        sleep.woken[side] = true;
+        if let Some(unit) = self.cores[core].transfers.as_mut().filter(|unit| unit.end.cycle < cycle) {
+            unit.rest(cycle, sleep.said[1 - side]);
+        }
+    }
+
+    /// Both ends of a link catch up and wake.
+    fn wake(&mut self, link: usize) {
+        match &mut self.bridge {
+            Some(bridge) => {
+                if let Some(said) = bridge.asleep[link].take() {
+                    bridge.ends[link].rest(self.cycle, said);
+                }
+                self.wake_core(link, self.cycle);
+            }
+            None => (0..2).for_each(|core| self.wake_core(core, self.cycle)),
+        }
+        self.asleep[link] = None;
+    }
+
+    fn wake_all(&mut self) {
+        (0..self.asleep.len()).for_each(|link| self.wake(link));
+    }
+
+    /// Puts every link to sleep whose ends only repeat themselves for a while. A `receive` may wait.
+    fn doze(&mut self) {
+        for link in 0..self.asleep.len() {
+            if self.asleep[link].is_some() {
+                continue;
+            }
+            let Some((until, said)) = self.rests(link) else { continue };
+            if until > self.cycle + REST {
+                self.asleep[link] = Some(Sleep { until, said, woken: [false; 2] });
+                if let Some(bridge) = &mut self.bridge {
+                    bridge.asleep[link] = Some(said[0]);
+                }
             }
         }
-        if until <= self.cycle + REST {
-            return false;
-        }
-        for (core, host) in self.cores.iter_mut().zip(hosts) {
-            if core.engaged && core.waits() {
-                core.run_waiting(until, host);
+    }
+
+    /// If both ends of a link only repeat themselves: until which cycle, and their headers.
+    fn rests(&self, link: usize) -> Option<(u64, [Header; 2])> {
+        let core_rests = |core: usize| {
+            let core = &self.cores[core];
+            let unit = core.transfers.as_deref()?;
+            let until = if unit.receives() { unit.waits_until() } else { u64::MAX };
+            (unit.rests() && (!core.engaged || core.waits())).then_some((until, &unit.end))
+        };
+        let [first, second] = match &self.bridge {
+            Some(bridge) => {
+                let other = bridge.is_idle(link).then(|| (u64::MAX, &bridge.ends[link]))?;
+                [core_rests(link)?, other]
             }
+            None => [core_rests(0)?, core_rests(1)?],
+        };
+        let mut until = first.0.min(second.0);
+        for (_, end) in [first, second] {
+            let way =
+                (0..end.line.frame.lanes).map(|lane| end.line.delay(lane, self.cycle)).max().unwrap_or(0);
+            if end.cycle != self.cycle || !end.rests(way + WAY) {
+                return None;
+            }
+            until = until.min(end.line.calm_until(self.cycle));
         }
-        true
+        Some((until, [first, second].map(|(_, end)| end.transmitter.header)))
     }
 }

@@ -1,7 +1,11 @@
 //! A bridge: an end for each of its links, and a crossbar that moves flits between them (docs/timing-links.md, "Links").
 
 use super::end::End;
+use super::frame::Header;
 use super::receiver::Arrived;
+
+/// Links that a bridge has at most.
+const MOST: usize = 16;
 
 /// A received beat and, if it has a route, the link it goes to.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +25,10 @@ struct Output {
 #[derive(Clone, Debug)]
 pub(crate) struct Bridge {
     pub ends: Vec<End>,
+    /// The next cycle. Ends that sleep are at an earlier one.
+    pub cycle: u64,
+    /// For an end that sleeps: the header that the other end of its link repeats.
+    pub asleep: Vec<Option<Header>>,
     held: Vec<Option<Held>>,
     outputs: Vec<Output>,
     /// Links whose fault is to be cleared, one bit each.
@@ -34,6 +42,8 @@ impl Bridge {
         let count = ends.len();
         Self {
             ends,
+            cycle: 0,
+            asleep: vec![None; count],
             held: vec![None; count],
             outputs: vec![Output::default(); count],
             retrain: 0,
@@ -41,28 +51,55 @@ impl Bridge {
         }
     }
 
-    pub fn cycle(&self) -> u64 {
-        self.ends.first().map_or(0, |end| end.cycle)
+    pub fn run_until(&mut self, end: u64) {
+        while self.cycle < end {
+            if self.is_quiet() {
+                self.cycle = end;
+            } else {
+                self.step();
+            }
+        }
     }
 
-    pub fn step(&mut self) {
+    /// All ends sleep, and nothing is on its way between them.
+    fn is_quiet(&self) -> bool {
+        self.asleep.iter().all(Option::is_some) && (0..self.ends.len()).all(|link| self.is_idle(link))
+    }
+
+    fn step(&mut self) {
         let count = self.ends.len();
-        let offered: Vec<Option<Arrived>> = self.ends.iter().map(End::offers).collect();
-        let ready: Vec<bool> = self.ends.iter().map(End::is_ready).collect();
-        let before = self.held.clone();
-        let wants = |input: usize, output: usize| before[input].is_some_and(|held| held.to == Some(output));
+        let (mut offered, mut sent) = ([None; MOST], [None; MOST]);
+        let mut ready = 0u32;
+        for (at, (end, asleep)) in self.ends.iter().zip(&self.asleep).enumerate() {
+            if asleep.is_none() {
+                offered[at] = end.offers();
+            }
+            ready |= u32::from(asleep.is_some() || end.is_ready()) << at;
+        }
+        // Inputs that wait for each output, and inputs without a beat, one bit each.
+        let (mut wanted, mut empty) = ([0u32; MOST], 0u32);
+        for (input, held) in self.held.iter().enumerate() {
+            match held {
+                Some(Held { to: Some(to), .. }) => wanted[*to] |= 1 << input,
+                Some(_) => {}
+                None => empty |= 1 << input,
+            }
+        }
         let mut moved = 0u32;
-        let mut sent = Vec::with_capacity(count);
         for (at, output) in self.outputs.iter_mut().enumerate() {
-            sent.push(output.full);
             let Output { served, active, full } = *output;
-            let moves = active && wants(served, at) && full.is_none();
-            let beat = before[served].filter(|_| moves).map(|held| held.beat);
-            let turn = (1..=count).map(|step| (served + step) % count).find(|input| wants(*input, at));
+            if wanted[at] == 0 && !active && full.is_none() {
+                continue;
+            }
+            sent[at] = full;
+            let wants = |input: usize| wanted[at] >> input & 1 == 1;
+            let moves = active && wants(served) && full.is_none();
+            let beat = self.held[served].filter(|_| moves).map(|held| held.beat);
+            let turn = (1..=count).map(|step| (served + step) % count).find(|input| wants(*input));
             let chosen = turn.filter(|_| !active);
             output.served = chosen.unwrap_or(served);
             output.active = chosen.is_some() || active && !beat.is_some_and(|beat| beat.flit_last);
-            output.full = beat.or(full.filter(|_| !ready[at]));
+            output.full = beat.or(full.filter(|_| ready >> at & 1 == 0));
             moved |= u32::from(moves) << served;
         }
         for (input, held) in self.held.iter_mut().enumerate() {
@@ -77,14 +114,22 @@ impl Bridge {
             }
         }
         for (at, end) in self.ends.iter_mut().enumerate() {
-            end.step(sent[at].map(|sent| sent.beat), before[at].is_none(), self.retrain >> at & 1 == 1);
+            if let Some(said) = self.asleep[at] {
+                if sent[at].is_none() {
+                    continue;
+                }
+                end.rest(self.cycle, said);
+                self.asleep[at] = None;
+            }
+            end.step(sent[at].map(|sent| sent.beat), empty >> at & 1 == 1, self.retrain >> at & 1 == 1);
         }
+        self.cycle += 1;
     }
 
-    pub fn rests(&self) -> bool {
-        self.retrain == 0
-            && self.held.iter().all(Option::is_none)
-            && self.outputs.iter().all(|output| output.full.is_none() && !output.active)
+    /// Nothing is on its way between a link and the others, and its fault is not to be cleared.
+    pub fn is_idle(&self, link: usize) -> bool {
+        let Output { active, full, .. } = self.outputs[link];
+        self.retrain >> link & 1 == 0 && self.held[link].is_none() && full.is_none() && !active
     }
 }
 

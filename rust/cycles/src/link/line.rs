@@ -70,6 +70,8 @@ pub(crate) struct Line {
     disturbances: VecDeque<Disturbance>,
     /// Cycle since which the delays have not changed.
     steady: u64,
+    /// Words by which a lane delays at least.
+    pub least_delay: u64,
 }
 
 impl Line {
@@ -83,6 +85,7 @@ impl Line {
             lanes: vec![VecDeque::new(); config.lanes() as usize],
             disturbances: VecDeque::new(),
             steady: 0,
+            least_delay: 1,
         };
         line.set_delays(0, &vec![latency * LinkConfig::LANE_BITS; config.lanes() as usize]);
         line
@@ -96,10 +99,11 @@ impl Line {
             lane.push_back(Delay { from: cycle, words: words.max(1).into(), shift, since: cycle });
         }
         self.steady = cycle;
+        self.find_least_delay();
     }
 
-    pub fn least_delay(&self) -> u64 {
-        self.lanes.iter().flatten().map(|delay| delay.words).min().unwrap_or(1)
+    fn find_least_delay(&mut self) {
+        self.least_delay = self.lanes.iter().flatten().map(|delay| delay.words).min().unwrap_or(1);
     }
 
     /// Records a disturbance; in the order of time.
@@ -110,6 +114,7 @@ impl Line {
         {
             lane.push_back(Delay { from: event.cycle + 1, words: last.words + 1, ..last });
             self.steady = event.cycle + 1;
+            self.find_least_delay();
         }
         self.disturbances.push_back(event);
     }
@@ -132,10 +137,15 @@ impl Line {
         while self.disturbances.front().is_some_and(|event| event.cycle + RECENT < now) {
             self.disturbances.pop_front();
         }
+        let mut dropped = false;
         for lane in &mut self.lanes {
             while lane.len() > 1 && lane[1].from + RECENT < now {
                 lane.pop_front();
+                dropped = true;
             }
+        }
+        if dropped {
+            self.find_least_delay();
         }
         while self.lives.len() > 1 && self.lives[1].from + KEPT < now {
             self.lives.pop_front();
