@@ -2,8 +2,7 @@
 //!
 //! A core's future describes its host's actions and their times, and is pending until then; when every future is
 //! pending, all cores continue together. While a host has a request in flight they go one cycle at a time. When all
-//! wait for ends of programs they go as far as the first end: the model runs ahead, and once more to that end if it ran
-//! too far.
+//! wait for ends of programs they go as far as the first end.
 
 use super::host::HostRequest;
 use super::modelled::{Node, Port};
@@ -13,7 +12,7 @@ use ndp_cycles::{CycleModel, LinkedModel};
 use ndp_files::Result;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most cycles that the model runs ahead.
+/// Most cycles until messages are exchanged.
 const AHEAD: u64 = 1024;
 
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +61,10 @@ impl Linked {
         lock(&self.hub).model.cycle()
     }
 
+    pub fn is_busy(&self) -> bool {
+        lock(&self.hub).is_busy(self.index)
+    }
+
     pub fn ask(&self, ask: Ask) {
         let mut hub = lock(&self.hub);
         let busy = hub.is_busy(self.index);
@@ -96,30 +99,18 @@ impl Hub {
     }
 
     fn is_busy(&self, core: usize) -> bool {
-        self.model.cores()[core].is_busy()
+        self.model.is_busy(core)
     }
 
     /// Runs all cores until one of the asks ends.
     pub fn advance(&mut self) {
         let now = self.model.cycle();
         for (core, node) in self.nodes.iter_mut().enumerate() {
-            node.begin(self.model.cores()[core].is_busy());
+            node.begin(self.model.is_busy(core));
         }
         let limit = self.asks.iter().flatten().map(|waiting| waiting.ask.limit - self.origin).min();
         let to = limit.unwrap_or(now + 1).min(now + AHEAD);
-        let ahead = to > now + 1 && self.asks.iter().flatten().any(|waiting| waiting.busy);
-        let before = ahead.then(|| {
-            let reads: Vec<_> = self.nodes.iter_mut().map(|node| *node.reads()).collect();
-            (self.model.clone(), reads)
-        });
-        let mut seen = self.run(to);
-        if let Some((model, reads)) = before
-            && let Some(end) = self.first_end(now).filter(|end| *end < to)
-        {
-            self.model = model;
-            self.nodes.iter_mut().zip(reads).for_each(|(node, reads)| *node.reads() = reads);
-            seen = self.run(end);
-        }
+        let seen = self.run(to);
         self.nodes.iter_mut().for_each(Node::finish);
         self.exchange();
         let now = self.model.cycle();
@@ -142,15 +133,9 @@ impl Hub {
         let port =
             |(node, ask): (_, &Option<Waiting>)| Port::new(node, ask.as_ref().map(|waiting| &waiting.ask));
         let mut ports: Vec<Port<'_>> = self.nodes.iter_mut().zip(asks).map(port).collect();
-        self.model.run_until(to, &mut ports);
+        let awaited: Vec<bool> = asks.iter().map(|ask| ask.is_some_and(|waiting| waiting.busy)).collect();
+        self.model.run_until_one_ends(to, &mut ports, &awaited);
         ports.into_iter().map(|port| port.seen).collect()
-    }
-
-    /// The first cycle since `now` in which a program ends whose host waits for that.
-    fn first_end(&self, now: u64) -> Option<u64> {
-        let waits = |core: &usize| self.asks[*core].is_some_and(|waiting| waiting.busy);
-        let cores = (0..self.nodes.len()).filter(waits);
-        cores.filter_map(|core| self.model.idle_since(core)).filter(|end| *end > now).min()
     }
 
     /// Delivers the messages that have left; their receivers continue.

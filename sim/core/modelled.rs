@@ -58,7 +58,7 @@ pub(super) enum Access<'a> {
 
 /// How much of its data the cycle model has read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reads {
+struct Reads {
     lists: usize,
     masks: usize,
 }
@@ -100,7 +100,10 @@ impl Modelled {
     }
 
     pub fn is_busy(&self) -> bool {
-        self.look(|_, cycles| cycles.is_busy())
+        match self {
+            Self::Alone(alone) => alone.cycles.is_busy(),
+            Self::Linked(linked) => linked.is_busy(),
+        }
     }
 
     /// See [`super::NdpCore::parts`].
@@ -219,7 +222,7 @@ impl Node {
         }
     }
 
-    /// Call after cycles that will not be undone.
+    /// Call after cycles.
     pub fn finish(&mut self) {
         if self.reads.lists == self.lists.len() {
             self.lists.clear();
@@ -229,11 +232,6 @@ impl Node {
 
     pub fn data(&mut self) -> &mut Data {
         &mut self.data
-    }
-
-    /// To be set back if the cycle model's last cycles are undone.
-    pub fn reads(&mut self) -> &mut Reads {
-        &mut self.reads
     }
 
     pub fn waits(&mut self) -> bool {

@@ -88,6 +88,8 @@ pub struct CycleModel {
     origin: u64,
     /// First cycle of the idle time that lasts until now.
     pub(crate) idle_since: Option<u64>,
+    /// Whether it stops where a program ends.
+    pub(crate) stops: bool,
     dimm_mask: u32,
     rank_log2: u32,
 }
@@ -144,6 +146,7 @@ impl CycleModel {
             link_counter: 0,
             origin: 0,
             idle_since: Some(0),
+            stops: false,
             dimm_mask: (rank_bursts * u64::from(shape.ranks) - 1) as u32,
             rank_log2: shape.ranks.trailing_zeros(),
             config: config.clone(),

@@ -49,7 +49,8 @@ pub struct LinkedModel {
     bridge: Option<Bridge>,
     /// By link: one for each core of a star, the only one of a pair.
     asleep: Vec<Option<Sleep>>,
-    /// Cycle that the links have reached, except those that sleep; no core is at an earlier one.
+    /// Cycle that the links have reached, except those that sleep; no core is at an earlier one. A core whose host waits
+    /// for the end of a program may be at a later one, and its end of a link too, by a window at most.
     cycle: u64,
 }
 
@@ -94,6 +95,11 @@ impl LinkedModel {
     /// The first cycle of a core after its last reset.
     pub fn origin(&self, core: usize) -> u64 {
         self.cores[core].system_cycle() - self.cores[core].cycle()
+    }
+
+    /// Whether a core is busy in the present cycle.
+    pub fn is_busy(&self, core: usize) -> bool {
+        self.cores[core].is_busy() || self.idle_since(core).is_some_and(|since| since > self.cycle)
     }
 
     /// First cycle of a core's idle time that lasts until now.
@@ -159,15 +165,39 @@ impl LinkedModel {
 
     /// Runs everything to a cycle. The cycles of a host count from the reset of its core.
     pub fn run_until<H: Host>(&mut self, end: u64, hosts: &mut [H]) {
+        self.run(end, hosts);
+    }
+
+    /// [`Self::run_until`], but at most to the first cycle in which one of the awaited cores, all busy, is idle. Awaited
+    /// cores may run ahead of it, to their own end at most: until then their hosts only wait.
+    pub fn run_until_one_ends<H: Host>(&mut self, end: u64, hosts: &mut [H], awaited: &[bool]) {
+        self.cores.iter_mut().zip(awaited).for_each(|(core, awaited)| core.stops = *awaited);
+        self.run(end, hosts);
+        self.cores.iter_mut().for_each(|core| core.stops = false);
+    }
+
+    fn run<H: Host>(&mut self, mut end: u64, hosts: &mut [H]) {
         while self.cycle < end {
-            for (core, host) in self.cores.iter_mut().zip(hosts.iter_mut()) {
-                core.run_free(end, host);
+            let mut next = end;
+            // Where an awaited core ends, the others may not have gone further, except those that are awaited, too.
+            for stops in [true, false] {
+                let limit = if self.cores.iter().any(|core| core.stops) { next } else { end };
+                for (core, host) in self.cores.iter_mut().zip(hosts.iter_mut()) {
+                    if core.stops != stops {
+                        continue;
+                    }
+                    core.run_free(limit, host);
+                    if core.has_stopped() {
+                        end = end.min(core.system_cycle());
+                    } else if core.engaged {
+                        next = next.min(core.system_cycle());
+                    }
+                }
+                next = next.min(end);
             }
-            let engaged = self.cores.iter().filter(|core| core.engaged);
-            let next = engaged.map(CycleModel::system_cycle).min().map_or(end, |next| next.min(end));
             self.links_to(next);
             if next < end {
-                self.step_window(end, hosts);
+                end = self.step_window(end, hosts);
             }
         }
     }
@@ -201,39 +231,60 @@ impl LinkedModel {
         }
     }
 
-    /// A window in which cores with transfers take part; the links have reached the first of them.
-    fn step_window<H: Host>(&mut self, end: u64, hosts: &mut [H]) {
+    /// A window in which cores with transfers take part; the links have reached the first of them. Returns the end, or
+    /// the cycle before it in which an awaited core has ended.
+    fn step_window<H: Host>(&mut self, end: u64, hosts: &mut [H]) -> u64 {
         self.doze();
-        let waits = self.cores.iter().filter(|core| core.engaged).all(CycleModel::waits);
+        let takes_part = |core: &CycleModel| core.engaged && !core.has_stopped();
+        let waits = self.cores.iter().filter(|core| takes_part(core)).all(CycleModel::waits);
         if let Some(until) = self.sleeps_until().filter(|_| waits) {
             // Nothing can come for the `receive`s that wait.
-            let to = until.min(end);
-            for (core, host) in self.cores.iter_mut().zip(hosts) {
-                if core.engaged {
-                    core.run_waiting(to, host);
+            let mut to = until.min(end);
+            for stops in [true, false] {
+                for (core, host) in self.cores.iter_mut().zip(hosts.iter_mut()) {
+                    if core.stops == stops && takes_part(core) {
+                        core.run_waiting(to, host);
+                    }
                 }
+                let taking_part = self.cores.iter().filter(|core| takes_part(core));
+                to = taking_part.map(CycleModel::system_cycle).min().map_or(to, |least| to.min(least));
             }
-            return;
+            return end;
         }
-        let to = self.window_end(end);
-        for (at, host) in hosts.iter_mut().enumerate().take(self.cores.len()) {
-            while self.cores[at].system_cycle() < to {
-                let sleeps = self.sleeps(at);
-                let core = &mut self.cores[at];
-                if !core.engaged {
-                    core.run_free(to, host);
-                } else if sleeps && core.waits() {
-                    core.run_waiting(to, host);
-                } else {
-                    let now = core.system_cycle();
-                    self.wake_core(at, now);
-                    self.run_alone(at, now);
-                    self.cores[at].run_engaged(to, host);
+        let (mut to, mut end) = (self.window_end(end), end);
+        for stops in [true, false] {
+            for (at, host) in hosts.iter_mut().enumerate().take(self.cores.len()) {
+                if self.cores[at].stops != stops {
+                    continue;
                 }
+                self.step_core(at, to, host);
+                if self.cores[at].has_stopped() {
+                    to = to.min(self.cores[at].system_cycle());
+                    end = end.min(to);
+                }
+                self.run_alone(at, to);
             }
-            self.run_alone(at, to);
         }
         self.finish_window(to);
+        end
+    }
+
+    /// A core and its end of a link in a window.
+    fn step_core(&mut self, at: usize, to: u64, host: &mut impl Host) {
+        while self.cores[at].system_cycle() < to && !self.cores[at].has_stopped() {
+            let sleeps = self.sleeps(at);
+            let core = &mut self.cores[at];
+            if !core.engaged {
+                core.run_free(to, host);
+            } else if sleeps && core.waits() {
+                core.run_waiting(to, host);
+            } else {
+                let now = core.system_cycle();
+                self.wake_core(at, now);
+                self.run_alone(at, now);
+                self.cores[at].run_engaged(to, host);
+            }
+        }
     }
 
     /// Runs the bridge to the end of a window and delivers the flits sent in it.

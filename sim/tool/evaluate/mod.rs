@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = MergeFormat::Exact)]
     merge: MergeFormat,
     /// Model of the DIMM-links: `rtl` models controllers and lanes (up to 8 DIMMs), `bandwidth` only counts bytes
-    /// over their bandwidth and is about twice as fast
+    /// over their bandwidth and is about three times as fast
     #[arg(long, value_enum, default_value_t = LinksChoice::Rtl)]
     links: LinksChoice,
     /// Simulate a sample of the programs and estimate the cycles of similar ones, many times as fast; the report

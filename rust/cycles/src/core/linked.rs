@@ -36,15 +36,20 @@ impl CycleModel {
         self.origin + self.cycle
     }
 
+    /// It is where a program has ended, and stops there.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stops && !self.is_busy()
+    }
+
     /// Goes on to cycle `end` of the system, or to a cycle from which the unit matters.
     pub(crate) fn run_free(&mut self, end: u64, host: &mut impl Host) {
-        self.run_while(end.saturating_sub(self.origin), host, |core| !core.engaged);
+        self.run_while(end.saturating_sub(self.origin), host, |core| !core.engaged && !core.has_stopped());
     }
 
     /// Goes on with the unit to cycle `end` of the system, or to a cycle from which it does not matter any more.
     pub(crate) fn run_engaged(&mut self, end: u64, host: &mut impl Host) {
         let end = end.saturating_sub(self.origin);
-        while self.cycle < end && self.engaged {
+        while self.cycle < end && self.engaged && !self.has_stopped() {
             self.step(host);
         }
     }
