@@ -256,6 +256,13 @@ pub fn run(args: &Args) -> Result<Report> {
     if run.is_some() {
         report = report.reason(stalls.reason());
     }
+    if *mode == Mode::Dot && passes > 1 {
+        let (buffer, held) = (config.gemv().buffer_kib(), batch.div_ceil(passes));
+        report = report.note(format!(
+            "the buffer of {buffer} KiB holds {held} of the {batch} vectors beside their results, so the weights are \
+             read {passes} times"
+        ));
+    }
     if not_finite > 0 {
         let part = of_all(not_finite, results.len());
         report =
