@@ -2,7 +2,7 @@
 //!
 //! A flit that is chosen in a cycle is noticed at the other end many cycles later, so each part runs that many cycles
 //! at a time. A core that does not depend on its link runs ahead by itself. A link whose two ends only repeat idle flits
-//! sleeps: its ends stay behind, and catch up in one step when one of them has something to do.
+//! sleeps: its ends lag, and catch up in one step when one of them has something to do.
 
 use crate::clock::ClockRelation;
 use crate::core::CycleModel;
@@ -164,22 +164,11 @@ impl LinkedModel {
     }
 
     /// Runs everything to a cycle. The cycles of a host count from the reset of its core.
-    pub fn run_until<H: Host>(&mut self, end: u64, hosts: &mut [H]) {
-        self.run(end, hosts);
-    }
-
-    /// [`Self::run_until`], but at most to the first cycle in which one of the awaited cores, all busy, is idle. Awaited
-    /// cores may run ahead of it, to their own end at most: until then their hosts only wait.
-    pub fn run_until_one_ends<H: Host>(&mut self, end: u64, hosts: &mut [H], awaited: &[bool]) {
-        self.cores.iter_mut().zip(awaited).for_each(|(core, awaited)| core.stops = *awaited);
-        self.run(end, hosts);
-        self.cores.iter_mut().for_each(|core| core.stops = false);
-    }
-
-    fn run<H: Host>(&mut self, mut end: u64, hosts: &mut [H]) {
+    pub fn run_until<H: Host>(&mut self, mut end: u64, hosts: &mut [H]) {
         while self.cycle < end {
             let mut next = end;
-            // Where an awaited core ends, the others may not have gone further, except those that are awaited, too.
+            // A core that is not awaited may not pass the cycle in which an awaited one ends, perhaps in a window from
+            // `next`.
             for stops in [true, false] {
                 let limit = if self.cores.iter().any(|core| core.stops) { next } else { end };
                 for (core, host) in self.cores.iter_mut().zip(hosts.iter_mut()) {
@@ -200,6 +189,14 @@ impl LinkedModel {
                 end = self.step_window(end, hosts);
             }
         }
+    }
+
+    /// [`Self::run_until`], but at most to the first cycle in which one of the awaited cores, all busy, is idle. Awaited
+    /// cores may run ahead of it, to their own end at most: until then their hosts only wait.
+    pub fn run_until_one_ends<H: Host>(&mut self, end: u64, hosts: &mut [H], awaited: &[bool]) {
+        self.cores.iter_mut().zip(awaited).for_each(|(core, awaited)| core.stops = *awaited);
+        self.run_until(end, hosts);
+        self.cores.iter_mut().for_each(|core| core.stops = false);
     }
 
     /// End of a window from the present cycle, at most `end`, in which no part depends on the others.
