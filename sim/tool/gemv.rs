@@ -259,8 +259,8 @@ pub fn run(args: &Args) -> Result<Report> {
     if *mode == Mode::Dot && passes > 1 {
         let (buffer, held) = (config.gemv().buffer_kib(), batch.div_ceil(passes));
         report = report.note(format!(
-            "the buffer of {buffer} KiB holds {held} of the {batch} vectors beside their results, so the weights are \
-             read {passes} times"
+            "the buffer of {buffer} KiB has no room for {batch} vectors and their results, so the weights are read \
+             {passes} times, for {held} vectors at most"
         ));
     }
     if not_finite > 0 {

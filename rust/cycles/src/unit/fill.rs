@@ -193,7 +193,7 @@ impl Fill {
             let planned = self.plan.is_none() && self.plan_one(until, work);
             let placed =
                 if quantised { self.place_quantised(until, work) } else { self.place_some(until, work) };
-            // Only if the plan remains do rows without a stripe leave beside it.
+            // Rows that leave beside a plan come last: only after its end is their lack counted.
             let moved = planned | placed | self.pop_some(until, beats, depth);
             if !moved && !self.plan_one(until, work) {
                 return;

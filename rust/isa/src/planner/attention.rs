@@ -2,7 +2,7 @@
 //!
 //! As many heads as fill a stripe share a row of a cache ([`HeadCut`]): one `dot` scores all of them. Queries that share
 //! keys are the vectors of its batch, so that a row is read once for all of them. For each token and group: `load` q,
-//! `dot` with keys, `softmax`, `axpy` with values, `round`, `store`. If the buffer has room, two are in flight, so scores
+//! `dot` with keys, `softmax`, `axpy` with values, `round`, `store`. If the buffer has room, two are in flight: scores
 //! of one are computed during the other's softmax.
 
 use crate::layout::{MatrixLayout, VectorBlock};

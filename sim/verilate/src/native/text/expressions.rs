@@ -5,7 +5,7 @@ use ndp_hdl_language::{Binary, Id, Op, Port};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// An operation on scalars or vectors; comparisons are those of vectors.
+/// An operation on scalars or vectors. Comparisons call functions that accept both.
 fn binary(op: Binary, a: &str, b: &str) -> String {
     let symbol = match op {
         Binary::MulHigh => return format!("mul_high({a}, {b})"),
