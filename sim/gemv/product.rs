@@ -4,7 +4,7 @@ use super::unit::Backdoor;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_files::{Result, bail, refusal};
 use ndp_isa::layout::{AxpyTiling, DimmMap, MatrixLayout, row_order};
-use ndp_isa::planner::{Epilogue, Mode, Plan, Sizes, Tile};
+use ndp_isa::planner::{Epilogue, Mode, Plan, Sizes, Tile, can_share_scales};
 use ndp_numerics::{QuantisedRow, SCALED, f16};
 use std::collections::HashMap;
 
@@ -93,15 +93,21 @@ impl Product<'_> {
             };
             return Ok((cut, tiles.to_vec()));
         }
-        let format = self.format();
+        let (format, rows) = (self.format(), sizes.rows);
+        let mut add = |name: &str, cols| {
+            if format != WeightFormat::Fp16 && !sizes.listed && can_share_scales(config, cols) {
+                map.add_sharing_scales(name, rows, cols, format)
+            } else {
+                map.add_weights(name, rows, cols, format)
+            }
+        };
         if self.mode == Mode::Dot {
-            return Ok((None, vec![(0, map.add_weights("w", sizes.rows, sizes.cols, format)?)]));
+            return Ok((None, vec![(0, add("w", sizes.cols)?)]));
         }
         let tiling = Plan::tiling(config, sizes)?;
         let mut layouts = Vec::new();
         for tile in &tiling.tiles {
-            let layout = map.add_weights(&format!("w {}", tile.first), sizes.rows, tile.cols, format)?;
-            layouts.push((tile.first, layout));
+            layouts.push((tile.first, add(&format!("w {}", tile.first), tile.cols)?));
         }
         Ok((Some(tiling), layouts))
     }

@@ -17,7 +17,7 @@ use ndp_energy::{CoreUse, DramUse, RankActivity};
 use ndp_files::{Result, bail, fault};
 use ndp_isa::Counters;
 use ndp_isa::layout::{
-    Burst, DimmAddress, DimmMap, MatrixLayout, PackedBurst, VectorBlock, pack_words, words_of,
+    Burst, DimmAddress, DimmMap, MatrixLayout, PackedBurst, Packer, VectorBlock, pack_words, words_of,
 };
 use ndp_isa::planner::{Ending, Epilogue, KeptOutputs, Mode, Piece, Plan, Sizes};
 use ndp_isa::{Data, Instruction, Opcode, Program};
@@ -580,6 +580,7 @@ impl GemvUnit {
     ) -> Result<()> {
         let (cols, count) = (sizes.cols as usize, sizes.count as usize);
         for (first, layout) in &plan.matrices {
+            let mut packer = Packer::new(layout);
             for k in 0..count {
                 let row = product.active.map_or(k as u32, |active| active[k]);
                 match product.weights {
@@ -588,10 +589,13 @@ impl GemvUnit {
                         self.poke_row(backdoor, layout, row, values);
                     }
                     Weights::Quantised(_, rows, backdoor) => {
-                        self.poke(backdoor, layout.pack_tile(row, rows[k], *first))
+                        self.poke(backdoor, packer.row(layout.pack_tile(row, rows[k], *first)))
                     }
                     Weights::Resident(_) => {}
                 }
+            }
+            if let Weights::Quantised(_, _, backdoor) = product.weights {
+                self.poke(backdoor, packer.finish());
             }
         }
         if let Some(BitFlip::Weight { row, col, bit }) = self.flip

@@ -25,8 +25,9 @@ pub fn assemble(file: &Path, config: &DesignConfig, allow_malformed: bool) -> Re
         })?;
     }
     for data in &program.data {
-        if let Data::Matrix { address, rows, cols, weights, .. } = *data {
-            MatrixLayout::with_weights(config, address, rows, cols, weights)
+        if let Data::Matrix { address, rows, cols, weights, shared, .. } = *data {
+            let place = if shared { MatrixLayout::sharing_scales } else { MatrixLayout::with_weights };
+            place(config, address, rows, cols, weights)
                 .map_err(|error| refusal!("{path}: `{data}`: {error}"))?;
         }
     }

@@ -152,6 +152,7 @@ impl Module {
             heads: 1,
             selected: false,
             weights: WeightFormat::Fp16,
+            shared: false,
         };
         program.push(Instruction::Axpy(product));
         Ok(program)

@@ -146,13 +146,13 @@ fn what_lies_behind_the_end_of_a_row_does_not_matter() -> Outcome {
     Ok(())
 }
 
-const MUTANTS: [Mutant; 10] = [
+const MUTANTS: [Mutant; 15] = [
     // A row does not begin with a new beat.
     ("int-tiny", Mutation::new("mutant-int-half", "half_q | ends", |s| s.part(0))),
     // Weights of 8 bits are taken in halves of a beat, as weights of 4 bits are.
     ("int-tiny", Mutation::new("mutant-int-whole", "weight_format_i[1] & ~(half_q | ends)", |s| s.part(1))),
     // Every second pair of scales is used.
-    ("int-tiny", Mutation::new("mutant-int-scale", "scale_pair_q + 4'h1", |s| s.with(1, lit(2, 4)))),
+    ("int-tiny", Mutation::new("mutant-int-scale", "last_scale_pair + 4'h1", |s| s.with(1, lit(2, 4)))),
     // Two places share a scale.
     (
         "int-tiny",
@@ -171,6 +171,19 @@ const MUTANTS: [Mutant; 10] = [
     // The last place of a row has no beat of numbers, or of scales, of its own.
     ("int-tiny", Mutation::new("mutant-int-tail", "bursts_with_end_places[0]", |s| s.lit(0))),
     ("int-tiny", Mutation::new("mutant-int-scales", "{9'h0, (|bursts_with_end_places[4:0])}", |s| s.lit(0))),
+    // Rows that share scales: an INT4 row whose last beat is half used leaves the other scales of the beat to the next
+    // row; a product begins with a scale of the one before, or without scales of its own; rows after the first place
+    // are not counted as numbers in the middle of a group; every row begins where the one before ends, even the first.
+    (
+        "int-tiny",
+        Mutation::new("mutant-int-shared-beat", "scale_pair_q[0] | (ends & weight_format_i[1])", |s| {
+            s.part(0)
+        }),
+    ),
+    ("int-tiny", Mutation::new("mutant-int-shared-first", "row_scales | start_i", |s| s.part(0))),
+    ("int-tiny", Mutation::new("mutant-int-shared-start", "used_up | start_i", |s| s.part(0))),
+    ("int-tiny", Mutation::new("mutant-int-shared-group", "(|sharing_q)", |s| s.lit(0))),
+    ("int-tiny", Mutation::new("mutant-int-shared-place", "weight_format_i[2] & follows_q", |s| s.part(0))),
     // The second place gets the weights of the first one.
     ("int-tiny", Mutation::new("mutant-int-second", "second_weights", |s| s.signal("first_weights"))),
 ];

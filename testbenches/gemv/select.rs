@@ -114,6 +114,7 @@ impl Case {
             heads: 1,
             selected: true,
             weights: WeightFormat::Fp16,
+            shared: false,
         };
         program.push(Instruction::Zero { dst: rows, count: block_words(config, cols, 1) });
         program.push(Instruction::Dot(product));
@@ -378,6 +379,7 @@ fn wrong_masks(core: &mut NdpCore, random: &mut SplitMix64) -> Result<usize, Box
         heads: 1,
         selected: false,
         weights: WeightFormat::Fp16,
+        shared: false,
     };
     program.push(Instruction::Dot(product));
     let mut expected = Vec::new();

@@ -61,6 +61,7 @@ fn program(
             rows: sizes.rows,
             cols: sizes.cols,
             weights: layout.weights(),
+            shared: false,
             seed: random.next_u64(),
             kind: RandomKind::Normal,
         });

@@ -15,30 +15,42 @@ pub(crate) struct Rows {
     pub count: u32,
     /// First entry of the list memory, if the rows are listed.
     pub list: Option<u32>,
-    /// Bursts of `ranks` rows on a rank.
+    /// Bursts of `ranks` rows on a rank, without scales if rows share them.
     period: u64,
-    /// Offset and bursts of the first `ranks` rows on each rank, rank by rank.
+    /// Offset and bursts of the first `ranks` rows on each rank, rank by rank; without scales if rows share them.
     first: Vec<(u64, u32)>,
+    /// If rows share scales, the bursts of weights between two of scales.
+    sharing: Option<u64>,
 }
 
 impl Rows {
     pub fn new(config: &DesignConfig, product: &ndp_isa::Product, cut: Cut) -> Self {
-        let matrix = MatrixLayout::unbounded(config, product.address, product.cols, product.weights);
+        let matrix = MatrixLayout::of_product(config, product);
         let ranks = config.gemv().ranks();
         let of = |at: u32| {
             let (rank, row) = (at / ranks, at % ranks);
-            (matrix.offset(row, rank), matrix.row_bursts(row, rank))
+            let before = matrix.bursts_before(row, rank);
+            let bursts = match product.shared {
+                true => (matrix.bursts_before(row + 1, rank) - before) as u32,
+                false => matrix.row_bursts(row, rank),
+            };
+            (before, bursts)
         };
         let first = (0..ranks * ranks).map(of).collect();
-        let period = matrix.offset(ranks, 0);
-        Self { matrix, cut, count: product.count, list: product.list, period, first }
+        let period = matrix.bursts_before(ranks, 0);
+        let sharing = product.shared.then(|| matrix.sharing_bursts());
+        Self { matrix, cut, count: product.count, list: product.list, period, first, sharing }
     }
 
     /// First burst and number of bursts of a row on a rank.
     fn place(&self, row: u32, rank: u32) -> (u32, u32) {
         let ranks = self.matrix.cut().ranks;
         let (offset, bursts) = self.first[(rank * ranks + row % ranks) as usize];
-        (self.matrix.burst_at(u64::from(row / ranks) * self.period + offset), bursts)
+        let offset = u64::from(row / ranks) * self.period + offset;
+        let Some(sharing) = self.sharing else { return (self.matrix.burst_at(offset), bursts) };
+        let with_scales = |weights: u64| weights + weights.div_ceil(sharing);
+        let (first, end) = (with_scales(offset), with_scales(offset + u64::from(bursts)));
+        (self.matrix.burst_at(first), (end - first) as u32)
     }
 }
 
@@ -176,7 +188,10 @@ impl Feeder {
 
     fn place(&mut self, cycle: u64, row: u32, rows: &Rows) {
         (self.address, self.left) = rows.place(row, self.rank);
-        self.from = cycle + PLACED;
+        // A row that leaves this rank out takes only the cycle in which it leaves the queue.
+        if self.left > 0 {
+            self.from = cycle + PLACED;
+        }
     }
 
     /// The first cycle from `cycle` in which something happens, if a segment on offer is taken from `room_from`.

@@ -77,6 +77,8 @@ pub mod fields {
     pub const HEADS: Field = field("heads", 120, 3);
     /// Format of the weights: 0 for FP16, 1 for INT8, 2 for INT4.
     pub const WEIGHTS: Field = field("weights", 123, 2);
+    /// Rows share bursts of scales.
+    pub const SHARED: Field = field("shared", 125, 1);
     /// First word of the second source, in the place of the list.
     pub const OTHER: Field = field("other", 108, 10);
     /// No more rows than were selected.
@@ -97,7 +99,7 @@ pub mod fields {
 
 use fields::{
     ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR, SELECTED,
-    SLOT, SRC, TAG, WEIGHTS,
+    SHARED, SLOT, SRC, TAG, WEIGHTS,
 };
 
 instructions! {
@@ -207,6 +209,8 @@ operands! {
         heads: u32 = HEADS;
         /// What the matrix is made of.
         weights: WeightFormat = WEIGHTS;
+        /// The rows share bursts of scales: INT8 or INT4, not listed.
+        shared: bool = SHARED;
     }
 }
 
@@ -214,7 +218,8 @@ impl Product {
     /// All rows of a matrix with one vector from word 0 on, to word 0; none of them so far.
     pub fn of_matrix(cols: u32, address: u32, weights: WeightFormat) -> Self {
         let (src, dst, batch, count, heads) = (0, 0, 1, 0, 1);
-        Self { src, dst, cols, batch, count, address, list: None, selected: false, heads, weights }
+        let (list, selected, shared) = (None, false, false);
+        Self { src, dst, cols, batch, count, address, list, selected, heads, weights, shared }
     }
 
     /// Vectors of a block that has one for each vector of the batch and each head.

@@ -5,11 +5,12 @@
 
 use std::ops::Range;
 
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 
 use crate::footprint::{accumulator_words, block_words};
 use crate::instruction::fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, OPCODE, OTHER, SELECTED, SRC, WEIGHTS,
+    ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, OPCODE, OTHER, SELECTED, SHARED, SRC,
+    WEIGHTS,
 };
 use crate::instruction::{code_of, weights_of};
 use crate::{Activation, Instruction, Numbers, Opcode, Product};
@@ -87,7 +88,8 @@ fn reserved<T>(opcode: Opcode, bits: u128) -> Result<T, Malformed> {
 /// The fields of a word, without a look at their values.
 ///
 /// Fails with [`ErrorCode::Opcode`] or [`ErrorCode::Reserved`]: several heads exclude `listed`, `selected` needs it,
-/// the first entry of a listed `select` has fewer bits than a row, and there is no weight format 3.
+/// the first entry of a listed `select` has fewer bits than a row, there is no weight format 3, and only INT8 and INT4
+/// rows that are not listed share scales.
 pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     let code = OPCODE.get(word) as u8;
     let Some(opcode) = Opcode::from_code(code) else {
@@ -122,7 +124,7 @@ impl Instruction {
     /// Checks whether the design can execute it; fails with the first error by precedence.
     ///
     /// Only these encoding errors (1 and 2) can occur: several heads with a list, selected rows without one, a too high
-    /// first entry of a `select`, and an unsupported weight format.
+    /// first entry of a `select`, an unsupported weight format, and rows that cannot share scales.
     pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
         self.check_listed()?;
         self.check_weights(config)?;
@@ -135,7 +137,8 @@ impl Instruction {
         self.check_overlap(config)
     }
 
-    /// Code 2: rows of several heads must not be listed, selected ones must be, and entries have 12 bits.
+    /// Code 2: rows of several heads must not be listed, selected ones must be, entries have 12 bits, and rows that
+    /// share scales have some and are not listed.
     fn check_listed(&self) -> Result<(), Malformed> {
         match self {
             Self::Select { numbers: Numbers::Listed(from), .. } if u64::from(*from) > FROM.max() => {
@@ -147,6 +150,12 @@ impl Instruction {
             }
             Self::Dot(Product { heads: 2.., list: Some(_), .. })
             | Self::Axpy(Product { heads: 2.., list: Some(_), .. }) => reserved(self.opcode(), LISTED.mask()),
+            Self::Dot(Product { shared: true, list, weights, .. })
+            | Self::Axpy(Product { shared: true, list, weights, .. })
+                if list.is_some() || *weights == WeightFormat::Fp16 =>
+            {
+                reserved(self.opcode(), SHARED.mask())
+            }
             _ => Ok(()),
         }
     }

@@ -6,7 +6,7 @@
 use crate::instruction::code_of;
 use crate::instruction::fields::{
     ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SCALAR, SELECTED,
-    SLOT, SRC, TAG, WEIGHTS,
+    SHARED, SLOT, SRC, TAG, WEIGHTS,
 };
 use ndp_config::{WeightFormat, nearest};
 
@@ -18,8 +18,10 @@ const MAX_ADDRESS: u64 = ADDRESS.max();
 const MAX_RANK_ADDRESS: u64 = (1 << 27) - 1;
 
 /// Fields with a number, in the order in which missing ones are reported.
-const NEEDED: [Field; 15] =
-    [SRC, DST, OTHER, COLS, BATCH, HEADS, COUNT, ROW, SCALAR, ADDRESS, LIST, SELECTED, NODE, RANKS, SLOT];
+const NEEDED: [Field; 16] = [
+    SRC, DST, OTHER, COLS, BATCH, HEADS, COUNT, ROW, SCALAR, ADDRESS, LIST, SELECTED, SHARED, NODE, RANKS,
+    SLOT,
+];
 
 /// Reads a program; fails at the first line that is neither instruction nor directive.
 ///
@@ -183,7 +185,7 @@ impl Line {
             None => Ok(0),
             Some(place) => match (field, values[place]) {
                 (BATCH | HEADS, None) => Ok(1),
-                (LIST | SELECTED, None) if product => Ok(0),
+                (LIST | SELECTED | SHARED, None) if product => Ok(0),
                 (ROW | FROM, None) if selects => Ok(0),
                 (field, value) => self.needed(field.name, value).map(|value| value as u32),
             },
@@ -249,14 +251,23 @@ impl Line {
                     [token] => self.weights(token)?,
                     [_, token, ..] => return Err(self.error(token, "weights once")),
                 };
-                let known = [("rows", COUNT.max()), ("cols", COLS.max()), ("seed", u64::MAX)];
-                let [rows, cols, seed] = self.pairs(rest.into_iter(), known)?;
+                let known = [
+                    ("rows", COUNT.max()),
+                    ("cols", COLS.max()),
+                    ("seed", u64::MAX),
+                    (SHARED.name, SHARED.max()),
+                ];
+                let [rows, cols, seed, shared] = self.pairs(rest.into_iter(), known)?;
+                let shared = shared == Some(1);
+                if shared && weights == WeightFormat::Fp16 {
+                    return Err(self.error("shared=1", "weights=int8 or weights=int4 with it"));
+                }
                 let (rows, cols) = (self.needed("rows", rows)? as u32, self.needed("cols", cols)? as u32);
                 if rows == 0 || cols == 0 {
                     return Err(self.error(&format!("rows={rows} cols={cols}"), "at least one of each"));
                 }
                 let seed = self.needed("seed", seed)?;
-                Ok(Data::Matrix { address, rows, cols, weights, seed, kind })
+                Ok(Data::Matrix { address, rows, cols, weights, shared, seed, kind })
             }
             _ => {
                 let known = [".word", ".f16", ".u32", ".random", ".matrix", ".dump"];

@@ -5,7 +5,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::instruction::fields::{
-    ADDRESS, BATCH, FROM, HEADS, LIST, LISTED, RANKS, ROW, SCALAR, SELECTED, TAG, WEIGHTS,
+    ADDRESS, BATCH, FROM, HEADS, LIST, LISTED, RANKS, ROW, SCALAR, SELECTED, SHARED, TAG, WEIGHTS,
 };
 use crate::instruction::weights_of;
 use crate::malformed::{decode, decode_fields};
@@ -120,6 +120,8 @@ pub enum Data {
         /// Format. For INT8 and INT4 the scale of 32 weights is drawn first, of the same kind, then their lowest bits
         /// of `u`.
         weights: WeightFormat,
+        /// Whether rows share bursts of scales.
+        shared: bool,
         /// Seed.
         seed: u64,
         /// Distribution.
@@ -169,7 +171,7 @@ impl Display for Instruction {
                 TAG => return write!(f, " {value}"),
                 LISTED => continue,
                 BATCH | HEADS if value == 1 => continue,
-                SELECTED if value == 0 => continue,
+                SELECTED | SHARED if value == 0 => continue,
                 WEIGHTS => match weights_of(value).unwrap_or_default() {
                     WeightFormat::Fp16 => continue,
                     format => write!(f, "{separator}{}={}", field.name, format.name())?,
@@ -218,13 +220,14 @@ impl Display for Data {
             Self::Random { address, bursts, seed, kind } => {
                 write!(f, ".random {address:#x} bursts={bursts} seed={seed} kind={}", kind.name())
             }
-            Self::Matrix { address, rows, cols, weights, seed, kind } => {
+            Self::Matrix { address, rows, cols, weights, shared, seed, kind } => {
                 let kind = kind.name();
                 write!(f, ".matrix {address:#x} rows={rows} cols={cols} seed={seed} kind={kind}")?;
                 match weights {
                     WeightFormat::Fp16 => Ok(()),
                     format => write!(f, " weights={}", format.name()),
-                }
+                }?;
+                if *shared { write!(f, " {}=1", SHARED.name) } else { Ok(()) }
             }
         }
     }

@@ -32,6 +32,7 @@ fn each_field_is_at_its_place() {
         heads: 1,
         selected: false,
         weights: WeightFormat::Fp16,
+        shared: false,
     };
     let list = 0xF0F_u128 << 108;
     let words = 0x155_u128 << 88 | 0x2AA_u128 << 98;
@@ -47,6 +48,8 @@ fn each_field_is_at_its_place() {
     for (format, code) in [(WeightFormat::Fp16, 0), (WeightFormat::Int8, 1), (WeightFormat::Int4, 2)] {
         let weights = Product { weights: format, ..heads };
         assert_eq!(Instruction::Axpy(weights).encode(), 0x22 | sizes | rest | words | 3 << 120 | code << 123);
+        let shared = Product { shared: true, ..weights };
+        assert_eq!(Instruction::Axpy(shared).encode(), Instruction::Axpy(weights).encode() | 1 << 125);
     }
     assert_eq!(Instruction::Nop.encode(), 0);
     assert_eq!(Instruction::Barrier.encode(), 1);
@@ -112,6 +115,7 @@ fn an_unused_list_is_no_error_and_has_only_a_raw_form() {
         heads: 1,
         selected: false,
         weights: WeightFormat::Fp16,
+        shared: false,
     };
     let word = Instruction::Dot(product).encode() | 5 << 108;
     assert_eq!(decode(word, &config), Ok(Instruction::Dot(product)));
@@ -132,6 +136,7 @@ fn rows_of_several_heads_are_not_listed() {
         heads: 2,
         selected: false,
         weights: WeightFormat::Fp16,
+        shared: false,
     };
     for (opcode, instruction) in
         [(Opcode::Dot, Instruction::Dot(product)), (Opcode::Axpy, Instruction::Axpy(product))]
@@ -163,11 +168,18 @@ fn formats_of_weights_are_those_of_the_design() {
         heads: 1,
         selected: false,
         weights: WeightFormat::Fp16,
+        shared: false,
     };
     for instruction in [Instruction::Dot, Instruction::Axpy] {
-        for weights in WeightFormat::ALL {
-            let instruction = instruction(Product { weights, ..product });
+        for (weights, shared) in
+            WeightFormat::ALL.into_iter().flat_map(|format| [(format, false), (format, true)])
+        {
+            let instruction = instruction(Product { weights, shared, ..product });
             let (word, opcode) = (instruction.encode(), instruction.opcode());
+            if shared && weights == WeightFormat::Fp16 {
+                assert_eq!(refusal(&decode(word, &all)), reserved(opcode, 1 << 125));
+                continue;
+            }
             assert_eq!(decode(word, &all), Ok(instruction));
             let bits = word & 3 << 123;
             match decode(word, &fp16) {
@@ -175,6 +187,9 @@ fn formats_of_weights_are_those_of_the_design() {
                 refused => assert_eq!(refusal(&refused), reserved(opcode, bits)),
             }
         }
+        let listed = Product { list: Some(0), weights: WeightFormat::Int8, shared: true, ..product };
+        let listed = instruction(listed);
+        assert_eq!(refusal(&decode(listed.encode(), &all)), reserved(listed.opcode(), 1 << 125));
         let word = instruction(product).encode() | 3 << 123;
         let opcode = instruction(product).opcode();
         assert_eq!(refusal(&decode_fields(word)), reserved(opcode, 3 << 123));
@@ -203,6 +218,7 @@ fn values_that_do_not_fit_their_field_have_no_encoding() {
             heads,
             selected: false,
             weights: WeightFormat::Fp16,
+            shared: false,
         };
         said(Instruction::Dot(product))
     };
@@ -220,12 +236,12 @@ fn the_fields_cover_what_the_document_lists_and_nothing_twice() {
         assert_eq!(Opcode::from_code(opcode as u8), Some(opcode));
         assert_eq!(opcode.is_activation(), (0x30..=0x3F).contains(&(opcode as u8)));
     }
-    assert_eq!(Opcode::Dot.mask(), !(7 << 61 | 7 << 125));
+    assert_eq!(Opcode::Dot.mask(), !(7 << 61 | 3 << 126));
     assert_eq!(Opcode::Select.mask(), !(1 << 31 | u128::from(u32::MAX) << 32 | 0xFF << 120));
     for code in 0..=255u8 {
         let known = documented().iter().any(|(known, _)| *known == code);
         let first = match code {
-            0x21 | 0x22 => 125,
+            0x21 | 0x22 => 126,
             0x30..=0x3F => 123,
             _ => 120,
         };
@@ -255,6 +271,7 @@ fn footprints_name_the_words_that_are_touched() {
         heads: 1,
         selected: false,
         weights: WeightFormat::Fp16,
+        shared: false,
     };
     let heads = Product { cols: 60, list: None, heads: 4, ..product };
     assert_eq!(Instruction::Dot(heads).reads(&config), words(vec![3..5], 0..0));

@@ -24,8 +24,9 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x20 => all_zero(&[(63, 8), (97, 88), (127, 108)]),
         0x21 | 0x22 => {
             let formats = if config.gemv().weight_formats().len() > 1 { 0..=2 } else { 0..=0 };
-            all_zero(&[(63, 61), (127, 125)])
+            all_zero(&[(63, 61), (127, 126)])
                 && formats.contains(&bits(124, 123))
+                && (bits(125, 125) == 0 || !listed && bits(124, 123) > 0)
                 && !(listed && heads > 0)
                 && (listed || bits(31, 31) == 0)
         }
@@ -185,7 +186,9 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     let selected = listed.is_some() && random.below(2) == 0;
     let weights = [WeightFormat::Fp16, WeightFormat::Fp16, WeightFormat::Int8, WeightFormat::Int4]
         [random.below(4) as usize];
-    let product = Product { src, dst, cols, batch, count, address, list: listed, heads, selected, weights };
+    let shared = random.below(8) == 0;
+    let product =
+        Product { src, dst, cols, batch, count, address, list: listed, heads, selected, weights, shared };
     let of_lists = near(random, config.core().list_entries().into(), (1 << 18) - 1);
     let from = near(random, 60, 4095);
     let numbers = if random.below(2) == 0 { Numbers::Listed(from) } else { Numbers::From(count) };
@@ -247,6 +250,7 @@ fn each_limit_is_met_exactly() {
             heads: 1,
             selected: false,
             weights: WeightFormat::Fp16,
+            shared: false,
         }))
     };
     assert_eq!([dot(0, 1, 128, 1, None), dot(0, 0, 128, 1, None)], [Ok(()), Err(7)]);
@@ -278,6 +282,7 @@ fn each_limit_is_met_exactly() {
             heads,
             selected: true,
             weights: WeightFormat::Fp16,
+            shared: false,
         };
         check(Instruction::Axpy(product))
     };
@@ -298,6 +303,7 @@ fn each_limit_is_met_exactly() {
         heads: 1,
         selected: false,
         weights: WeightFormat::Fp16,
+        shared: false,
     };
     assert_eq!(check(Instruction::Axpy(product)), Err(6));
     assert_eq!(check(Instruction::Axpy(Product { address: address - 1, ..product })), Ok(()));

@@ -24,7 +24,8 @@ fn random_program(random: &mut Random) -> Program {
             _ => {
                 let (cols, weights) =
                     (1 + random.below((1 << 18) - 1), WeightFormat::ALL[random.below(3) as usize]);
-                Data::Matrix { address, rows: length, cols, weights, seed, kind }
+                let shared = weights != WeightFormat::Fp16 && random.below(2) == 0;
+                Data::Matrix { address, rows: length, cols, weights, shared, seed, kind }
             }
         });
     }
@@ -61,6 +62,7 @@ fn the_example_of_the_document_is_a_program() {
         heads: 1,
         selected: false,
         weights: WeightFormat::Fp16,
+        shared: false,
     };
     assert_eq!(
         program.code.iter().map(|code| code.to_string()).collect::<Vec<_>>(),
@@ -133,6 +135,7 @@ fn directives_are_data() {
                 rows: 3,
                 cols: 5,
                 weights: WeightFormat::Fp16,
+                shared: false,
                 seed: 1,
                 kind: RandomKind::Special,
             },

@@ -20,6 +20,7 @@ pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut Split
         heads: 1,
         selected: false,
         weights: WeightFormat::Fp16,
+        shared: false,
     };
     match code {
         ErrorCode::Opcode | ErrorCode::QueueFull => {
@@ -48,6 +49,10 @@ pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut Split
                 let other = config.gemv().weight_formats().len() == 1 && below(random, 2) == 0;
                 let format = if other { 1 + below(random, 2) as u128 } else { 3 };
                 return word & !fields::WEIGHTS.mask() | format << fields::WEIGHTS.low;
+            }
+            // Listed rows do not share scales.
+            if matches!(opcode, Opcode::Dot | Opcode::Axpy) && below(random, 3) == 0 {
+                return word | fields::LISTED.mask() | fields::SHARED.mask();
             }
             if opcode == Opcode::Select && below(random, 2) == 0 {
                 return word | fields::LISTED.mask() | 1 << (fields::FROM.low + fields::FROM.bits + 3);
@@ -109,7 +114,9 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     let selected = list.is_some() && below(random, 2) == 0;
     let formats = gemv.weight_formats();
     let weights = formats[below(random, formats.len())];
-    let product = Product { src, dst, cols, batch, count, address: in_rank, list, heads, selected, weights };
+    let shared = list.is_none() && weights != WeightFormat::Fp16 && below(random, 2) == 0;
+    let product =
+        Product { src, dst, cols, batch, count, address: in_rank, list, heads, selected, weights, shared };
     let operations = operations_on(other, scalar);
     let operation = operations[below(random, operations.len())];
     // For a product with heads.

@@ -49,6 +49,7 @@ pub(crate) struct Matrix {
     pub(crate) rows: u32,
     pub(crate) cols: u32,
     pub(crate) weights: WeightFormat,
+    pub(crate) shared: bool,
 }
 
 /// Entries of the list memory, all below a number of rows.
@@ -247,27 +248,49 @@ impl<'a> Writer<'a> {
         }
     }
 
-    pub(crate) fn matrix(&mut self, rows: u32, cols: u32) -> Option<Matrix> {
-        self.matrix_of(rows, cols, None)
+    /// Whether rows of a matrix share scales; draws nothing for FP16.
+    fn shares(&mut self, weights: WeightFormat) -> bool {
+        weights != WeightFormat::Fp16 && self.chance(50)
     }
 
-    /// A matrix of at least `rows` rows of `cols` elements, of format `only` or any.
-    pub(crate) fn matrix_of(&mut self, rows: u32, cols: u32, only: Option<WeightFormat>) -> Option<Matrix> {
-        let fitting: Vec<Matrix> =
-            self.matrices.iter().copied().filter(|m| m.cols == cols && m.rows >= rows).collect();
-        let fitting: Vec<Matrix> =
-            fitting.into_iter().filter(|m| only.is_none_or(|format| m.weights == format)).collect();
+    /// A matrix of at least `rows` rows of `cols` elements.
+    pub(crate) fn matrix(&mut self, rows: u32, cols: u32) -> Option<Matrix> {
+        self.matrix_of(rows, cols, None, true)
+    }
+
+    /// [`Self::matrix`], whose rows can be listed.
+    pub(crate) fn listed_matrix(&mut self, rows: u32, cols: u32) -> Option<Matrix> {
+        self.matrix_of(rows, cols, None, false)
+    }
+
+    /// [`Self::matrix`] of format `only` or any, with rows that `may_share` scales.
+    pub(crate) fn matrix_of(
+        &mut self,
+        rows: u32,
+        cols: u32,
+        only: Option<WeightFormat>,
+        may_share: bool,
+    ) -> Option<Matrix> {
+        let fits = |m: &Matrix| {
+            m.cols == cols
+                && m.rows >= rows
+                && only.is_none_or(|format| m.weights == format)
+                && (may_share || !m.shared)
+        };
+        let fitting: Vec<Matrix> = self.matrices.iter().copied().filter(fits).collect();
         if self.chance(50)
             && let Some(matrix) = self.pick(&fitting)
         {
             return Some(matrix);
         }
         let weights = only.unwrap_or_else(|| self.weights());
-        let layout = MatrixLayout::with_weights(self.config, 0, rows, cols, weights).ok()?;
+        let shared = may_share && self.shares(weights);
+        let place = if shared { MatrixLayout::sharing_scales } else { MatrixLayout::with_weights };
+        let layout = place(self.config, 0, rows, cols, weights).ok()?;
         let address = self.allocate(layout.bursts_per_rank());
         let (seed, kind) = (self.random.next_u64(), self.kind());
-        self.program.data.push(Data::Matrix { address, rows, cols, weights, seed, kind });
-        let matrix = Matrix { address, rows, cols, weights };
+        self.program.data.push(Data::Matrix { address, rows, cols, weights, shared, seed, kind });
+        let matrix = Matrix { address, rows, cols, weights, shared };
         self.matrices.push(matrix);
         Some(matrix)
     }
@@ -311,13 +334,15 @@ impl<'a> Writer<'a> {
         let first = region.address.div_ceil(ranks);
         let bursts = ((region.address + region.bursts) / ranks).saturating_sub(first);
         let weights = only.unwrap_or_else(|| self.weights());
+        let shared = self.shares(weights);
+        let place = if shared { MatrixLayout::sharing_scales } else { MatrixLayout::with_weights };
         let rows = (1..=32).rev().find(|&rows| {
-            let layout = MatrixLayout::with_weights(self.config, 0, rows, cols, weights);
+            let layout = place(self.config, 0, rows, cols, weights);
             layout.is_ok_and(|layout| layout.bursts_per_rank() <= bursts.into())
         })?;
         self.fence(index);
         let address = (u64::from(first) % self.config.dram().bursts()) as u32;
-        Some(Matrix { address, rows, cols, weights })
+        Some(Matrix { address, rows, cols, weights, shared })
     }
 
     /// Rows and perhaps a list for a product of `count` rows of `cols` elements.
@@ -326,7 +351,7 @@ impl<'a> Writer<'a> {
             return Some((self.matrix(count, cols)?, None));
         }
         let rows = 1 + self.below(2 * count.min(200));
-        let matrix = self.matrix(rows, cols)?;
+        let matrix = self.listed_matrix(rows, cols)?;
         let list = self.list(count, matrix.rows)?;
         Some((matrix, Some(list)))
     }

@@ -168,7 +168,7 @@ impl Writer<'_> {
         let stored = if self.chance(15) { self.stored_matrix(cols, FP16) } else { None };
         let matrix = match stored.filter(|matrix| matrix.rows >= batch) {
             Some(matrix) => matrix,
-            None => self.matrix_of(batch, cols, FP16)?,
+            None => self.matrix_of(batch, cols, FP16, false)?,
         };
         self.push(Instruction::Merge { dst, cols, batch, address: matrix.address });
         self.cycles += self.row_cycles(batch, cols, 1);

@@ -141,6 +141,7 @@ impl Writer<'_> {
             heads: 1,
             selected: false,
             weights: matrix.weights,
+            shared: matrix.shared,
         }));
         self.cycles += self.row_cycles(count, cols, batch);
         self.keep(Kind::Vectors, dst, count, batch);
@@ -181,6 +182,7 @@ impl Writer<'_> {
                 heads: 1,
                 selected: false,
                 weights: matrix.weights,
+                shared: matrix.shared,
             }));
             self.keep(Kind::Sums, dst, cols, batch);
             self.cycles += self.row_cycles(count, cols, batch);
@@ -232,6 +234,7 @@ impl Writer<'_> {
             heads,
             selected: false,
             weights: matrix.weights,
+            shared: matrix.shared,
         };
         Instruction::Dot(product).check(self.config).ok()?;
         self.push(Instruction::Dot(product));
@@ -299,6 +302,7 @@ impl Writer<'_> {
             heads,
             selected: false,
             weights: matrix.weights,
+            shared: matrix.shared,
         };
         Instruction::Axpy(product).check(self.config).ok()?;
         self.push(Instruction::Axpy(product));

@@ -93,10 +93,21 @@ impl Writer<'_> {
             cols = cols.div_ceil(2);
         }
         let sums = self.zeroed_sums(cols, batch, Some(values))?;
-        let Matrix { address, weights, .. } = self.matrix(rows, cols)?;
+        let Matrix { address, weights, .. } = self.listed_matrix(rows, cols)?;
         let (dst, list) = (sums.base, Some(list));
-        let product =
-            Product { src, dst, cols, batch, count, address, list, heads: 1, selected: true, weights };
+        let product = Product {
+            src,
+            dst,
+            cols,
+            batch,
+            count,
+            address,
+            list,
+            heads: 1,
+            selected: true,
+            weights,
+            shared: false,
+        };
         self.push(Instruction::Axpy(product));
         self.keep(Kind::Sums, dst, cols, batch);
         self.cycles += self.row_cycles(count / 2, cols, batch);
@@ -111,10 +122,21 @@ impl Writer<'_> {
             return None;
         }
         let dst = self.place(block_words(self.config, count, x.batch), Some(x))?;
-        let Matrix { address, weights, .. } = self.matrix(rows, x.elements)?;
+        let Matrix { address, weights, .. } = self.listed_matrix(rows, x.elements)?;
         let (src, cols, batch, list) = (x.base, x.elements, x.batch, Some(list));
-        let product =
-            Product { src, dst, cols, batch, count, address, list, heads: 1, selected: true, weights };
+        let product = Product {
+            src,
+            dst,
+            cols,
+            batch,
+            count,
+            address,
+            list,
+            heads: 1,
+            selected: true,
+            weights,
+            shared: false,
+        };
         self.push(Instruction::Dot(product));
         self.cycles += self.row_cycles(count / 2, cols, batch);
         self.store_apart(dst, count, batch);

@@ -28,7 +28,8 @@ pub(crate) mod prelude {
     pub(crate) use super::sram::sram;
     pub(crate) use super::sram_fifo::sram_fifo;
     pub(crate) use super::weight_format::{
-        FORMAT_BITS, FORMAT_DOC, Format, SCALED_PLACES, bursts_of, is_quantised,
+        FORMAT_BITS, FORMAT_DOC, Format, NUMBER_FORMAT_BITS, NUMBER_FORMAT_DOC, SCALED_PLACES, bursts_of,
+        ceiling, is_quantised,
     };
     pub(crate) use ndp_config::{
         BEAT_BITS, BEAT_ELEMS, CoreConfig, DesignConfig, DfiConfig, DramConfig, GemvConfig, HbmCommandSet,

@@ -151,8 +151,10 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
     let entry_over = all!(selects, field(LISTED), entry_over);
     let mut reserved = vec![any_of(&reserved), headed & field(LISTED), unlisted, entry_over];
     if quantised {
-        // There are three formats.
-        reserved.push(products & field(WEIGHTS).all());
+        // There are three formats. Rows that share scales have some, and are not listed.
+        let (numbers, shared) = (field(WEIGHTS).low(NUMBER_FORMAT_BITS), field(WEIGHTS).msb());
+        reserved.push(products & numbers.all());
+        reserved.push(all!(products, shared, field(LISTED) | numbers.is_zero()));
     }
     let reserved = m.wire(any_of(&reserved));
 

@@ -49,6 +49,8 @@ struct Rows {
     count: Bits,
     /// The product does not start: no row is selected.
     none: Bits,
+    /// Its rows follow.
+    starts: Bits,
     listed: Bits,
     /// The count; for a selection the number of its first row.
     first: Bits,
@@ -196,8 +198,9 @@ impl Parts {
         let selects = m.reg(1).reset(0).enable(fetch).next(select);
         let room = once(tokens.ready.q()).chain(self.each(|rank| rank.feeder.row_room.q()));
         let row_ready = m.wire(cat(room).all());
+        let starts = m.flag(rows_start = begins);
         generator.connect(row_generator::In {
-            start: m.flag(rows_start = begins),
+            start: starts,
             listed,
             rows: first,
             list,
@@ -210,7 +213,18 @@ impl Parts {
         });
         /// A row goes to the feeders and, as the place of its tail, to the unit.
         let row_taken = m.wire(generator.row_valid & row_ready);
-        Rows { count: rows, none, listed, first, list, layout, weight_format, matrix, taken: row_taken }
+        Rows {
+            count: rows,
+            none,
+            starts,
+            listed,
+            first,
+            list,
+            layout,
+            weight_format,
+            matrix,
+            taken: row_taken,
+        }
     }
 
     /// Reads loads and lists from the DRAM; the list memory. Returns whether the reader is busy, and whether with a
@@ -365,6 +379,8 @@ impl Parts {
             row_offset: generator.row_offset.q(),
             row_number: generator.row_number.q(),
             row_paired: generator.row_paired.q(),
+            weight_format: rows.weight_format,
+            start: rows.weight_format.map(|_| rows.starts),
             seg_ready: turns.feeder_ready.q(),
         });
         let (segment, request) = (turns.seg.q(), host.req.q());

@@ -2,8 +2,8 @@
 //!
 //! A rank holds of each row its full waves and, if the row's tail reaches it, a tail stripe; rows follow each other
 //! without gaps. A group of `ranks` rows has the same number of bursts on each rank, so the first burst of a row follows
-//! from the bursts before its group and from the rows before it in the group. A segment ends at a multiple of 16 bursts,
-//! so that it never leaves an open row.
+//! from the bursts before its group and from the rows before it in the group. Rows that share scales are read in order,
+//! each from where the one before ends. A segment ends at a multiple of 16 bursts, so that it never leaves an open row.
 
 use super::prelude::*;
 use super::row_generator::{RowBursts, start_of};
@@ -40,7 +40,8 @@ pub(crate) fn after_segment(addr: &Bits) -> Bits {
     cat!(addr.high(addr.width() - within).plus_one(), zeros(within))
 }
 
-/// A row takes three cycles and one for each segment. The command's fields must stay until all is read.
+/// A row takes three cycles and one for each segment, a row that leaves this rank out one cycle. The command's fields
+/// must stay until all is read.
 #[block(m, "rank_feeder_g{}_p{}_a{}", config.gemv().ranks(), config.gemv().beats_per_stripe(),
     config.dram().burst_bits(),
     "Generates the segments of DRAM that a rank reads for a product.")]
@@ -55,6 +56,8 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let row_offset = m.input(addr_bits, "bursts before the row's group of `ranks` rows");
     let row_number = m.input(rank_width, "number of the row in its group");
     let paired = m.input(row_paired = 1, "the row's tail is two whole stripes over four ranks");
+    let format = is_quantised(gemv).then(|| m.input(weight_format = FORMAT_BITS, FORMAT_DOC));
+    let start = is_quantised(gemv).then(|| m.input(start = 1, "the rows of a product follow"));
     let seg_ready = m.input(1, "the segment is taken");
 
     let next = m.forward(1);
@@ -73,11 +76,40 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let lacks = tail.is_zero() & rank.eq_lit((ranks - 1).into());
     let lacking = m.wire(bursts.last.gated(lacks));
     let row_bursts = m.wire(bursts.waves.zext(bits) + own_tail.zext(bits) - lacking.zext(bits));
-    let bursts_now = m.hold(row_bursts, next);
-    let first = m.hold(base + row_offset, next);
+    let takes_part = m.wire(has_tail | bursts.waves.any());
+    let begins = m.wire(next & takes_part);
+    let bursts_now = m.hold(row_bursts, begins);
+    // Rows that share scales begin where the one before ends, and have no others before them to count.
+    let first = m.reg(addr_bits).enable(begins);
+    let placed_by_number = m.wire(base + row_offset);
+    let (grouped, row_left) = match (format, start) {
+        (Some(format), Some(start)) => {
+            let Format { quantised, int4, shared } = Format::of(&m, format);
+            m.unused(quantised, "only INT8 and INT4 rows share scales");
+            let follows = m.reg(1).set_clear(begins, start);
+            // Bursts of numbers after the last burst of scales: 16 share one in INT8, 8 in INT4.
+            let (int8_log2, int4_log2) = (log2(SCALED_PLACES / 2), log2(SCALED_PLACES / 4));
+            let sharing = m.reg(int8_log2).enable(placed | start);
+            let wide = bits.max(int8_log2 + 1) + 1;
+            let end = m.wire("sharing_end", bursts_now.zext(wide) + sharing.zext(wide));
+            let within = mux(int4, end.low(int4_log2).zext(int8_log2), end.low(int8_log2));
+            sharing.next(within.gated(!start));
+            let scales = m.wire(mux(int4, ceiling(&end, int4_log2), ceiling(&end, int8_log2)));
+            let with_scales = bursts_now + scales.low(bits) - sharing.any().zext(bits);
+            let shared_bursts = m.hold(with_scales, counted);
+            m.unused(scales.high(wide - bits), "no row is so long");
+            let row_end = first + m.fit(shared_bursts, addr_bits, "addresses count modulo the rank");
+            first.next(mux(shared & follows, row_end, placed_by_number));
+            (!shared, mux(shared, shared_bursts, bursts_now))
+        }
+        _ => {
+            first.next(placed_by_number);
+            (lit(1, 1), bursts_now)
+        }
+    };
 
     // Second and third step: the row's first burst; then the segments.
-    counted.next(next);
+    counted.next(begins);
     let begin = if ranks == 1 {
         m.unused(row_number, "rows are not grouped");
         m.delay("begin_q", first)
@@ -99,8 +131,8 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
             earlier.iter().fold(zeros(bits), |sum, [tail, _]| sum + wide(&bursts.tail.gated(*tail)));
         let last_before = any_of(earlier.iter().map(|[_, last]| *last));
         let tails_before = tails_before + wide(&bursts.kept(&tail).gated(last_before));
-        let waves_now = m.hold("waves_before_q", waves_before, next);
-        let tails_now = m.hold("tails_before_q", tails_before, next);
+        let waves_now = m.hold("waves_before_q", waves_before.gated(grouped), begins);
+        let tails_now = m.hold("tails_before_q", tails_before.gated(grouped), begins);
         let fit = |value: &Bits| m.fit(value, addr_bits, "addresses count modulo the rank");
         m.delay("after_waves_q", first + fit(&waves_now)) + fit(&tails_now)
     };
@@ -111,7 +143,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let valid = m.wire(left.any());
     let taken = m.wire(valid & seg_ready);
     let fewer = m.wire(left - length.fit(bits));
-    left.next(mux(placed, bursts_now, mux(taken, fewer, left)));
+    left.next(mux(placed, row_left, mux(taken, fewer, left)));
     let onward = after_segment(&addr);
     addr.next(mux(placed, begin, mux(taken, onward, addr)));
     let working = m.wire(any!(counted, placed, valid));

@@ -5,7 +5,8 @@
 //! row's end, fills up with zeros, and describes the finished stripe to [`super::window_sequencer`].
 //!
 //! Quantised weights go to the tiles two places at a time: a beat (INT8) or a half of one (INT4). Before every 32 places
-//! of a row comes a beat with their scales, which is taken as soon as its stripe is planned.
+//! of a row comes a beat with their scales, which is taken as soon as its stripe is planned. If rows share scales, the
+//! 32 places are those of 16 or 8 beats, whatever rows they belong to.
 
 use super::prelude::*;
 
@@ -139,7 +140,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let mut ends_here = plan_end & here;
     let mut taken = pop;
     let mut complete = full.q();
-    if let (Some(Format { quantised, int4 }), Some(scaled)) = (&format, &scaled) {
+    if let (Some(Format { quantised, int4, shared }), Some(scaled)) = (&format, &scaled) {
         ends_here = m.wire("ends_here", ends_here);
         let pairs = position.width() - 1;
         let same_pair =
@@ -153,10 +154,14 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
         let scales = m.wire(cat(scales).all());
         let half = m.reg(1).reset(0).enable(weights);
         half.next(int4 & !(half | ends));
-        let scale_pair = m.reg(log2(SCALED_PLACES / 2)).reset(0).enable(weights);
-        scale_pair.next(scale_pair.plus_one().gated(!ends));
-        let used_up = m.wire(weights & (ends | scale_pair.all()));
-        scaled.set_clear(scales, used_up);
+        let scale_pair = m.reg(log2(SCALED_PLACES / 2)).reset(0).enable(weights | start);
+        // The row's last beat takes all its scales: in INT4 those of two pairs.
+        let last_of_beat = cat!(scale_pair.high(scale_pair.width() - 1), scale_pair.bit(0) | (ends & int4));
+        let last_of_beat = m.wire("last_scale_pair", last_of_beat);
+        let row_scales = m.wire(ends & !shared);
+        scale_pair.next(last_of_beat.plus_one().gated(!(row_scales | start)));
+        let used_up = m.wire(weights & (row_scales | last_of_beat.all()));
+        scaled.set_clear(scales, used_up | start);
         taken = scales | (pop & (!int4 | half | ends));
         /// Scaled weights are a cycle later at their tiles.
         let late = m.flag(finish & quantised);

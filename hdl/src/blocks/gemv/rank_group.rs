@@ -174,6 +174,7 @@ impl Group<'_> {
         beat: Bits,
     ) -> Result<Places, HdlError> {
         let m = self.m;
+        let weight_format = weight_format.low(NUMBER_FORMAT_BITS);
         let (direct, place) = (fill.placed.q(), fill.place.q());
         let unpacker = weight_unpacker::In {
             weight_format,

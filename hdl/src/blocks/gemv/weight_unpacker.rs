@@ -8,8 +8,9 @@ use super::prelude::*;
 
 #[block(m, "weight_unpacker_p{}", config.beats_per_stripe(), "Converts quantised weights of a rank to FP16.")]
 pub fn weight_unpacker(config: &GemvConfig) -> Block {
-    let weight_format = m.input(FORMAT_BITS, FORMAT_DOC);
-    let Format { quantised, int4 } = Format::of(&m, weight_format);
+    let weight_format = m.input(NUMBER_FORMAT_BITS, NUMBER_FORMAT_DOC);
+    let quantised = m.wire(weight_format.any());
+    let int4 = weight_format.bit(1);
     let beat = m.input(BEAT_BITS, "scales or numbers");
     let scales = m.input(1, "keep the beat as the scales of 32 places");
     let place = m.input(1, "take two places of the beat, or none of it with `clear_i`");

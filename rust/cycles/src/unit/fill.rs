@@ -77,6 +77,7 @@ impl Fill {
     /// The command comes in this cycle.
     pub fn start(&mut self, cycle: u64, rows: u32) {
         (self.active, self.rows_left, self.wave) = (true, rows, 0);
+        (self.sharing, self.scaled) = (0, false);
         (self.row_from, self.plan_from) = (cycle + 1, cycle + 1);
         self.filling_from = Some(cycle + 1);
     }
@@ -367,7 +368,11 @@ impl Fill {
                     self.use_beat(at);
                 }
                 self.sharing += STEP_PLACES;
-                if row_ends || self.sharing == SCALED {
+                if product.shared && row_ends && product.weights == WeightFormat::Int4 {
+                    // The next row begins with a beat of its own.
+                    self.sharing = self.sharing.next_multiple_of(2 * STEP_PLACES);
+                }
+                if row_ends && !product.shared || self.sharing == SCALED {
                     (self.sharing, self.scaled) = (0, false);
                     self.scale_from = at + 1;
                 }

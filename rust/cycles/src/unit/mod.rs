@@ -69,6 +69,8 @@ struct Product {
     rows: u32,
     heads: u32,
     weights: WeightFormat,
+    /// Rows share beats of scales.
+    shared: bool,
     /// Rows' sums, or jobs with their heads' results, that a group can queue.
     sums: u32,
     /// Cycles from a job's decision until the first digit of its sum, or its first head's result, is available.
@@ -175,7 +177,7 @@ impl Unit {
 
     /// Starts in the next cycle: rows have the cut `cols`, vectors with an element for each row the cut `rows`.
     pub fn start_product(&mut self, kind: Kind, cols: Cut, rows: Cut, product: &ndp_isa::Product) {
-        let ndp_isa::Product { count, batch, heads, selected, weights, .. } = *product;
+        let ndp_isa::Product { count, batch, heads, selected, weights, shared, .. } = *product;
         let (vectors, shape) = (batch * heads, &self.work.shape);
         let headed = heads > 1;
         self.work.product = Product {
@@ -185,6 +187,7 @@ impl Unit {
             rows: count,
             heads,
             weights,
+            shared,
             sums: shape.sums_of(heads),
             sum_cycles: shape.sum_cycles(heads),
             selected,

@@ -89,10 +89,25 @@ impl DimmMap {
         cols: u32,
         weights: WeightFormat,
     ) -> Result<MatrixLayout> {
-        let at = |base| MatrixLayout::with_weights(&self.config, base, rows, cols, weights);
-        let (bursts, block) = (at(0)?.bursts_per_rank(), BLOCK_BURSTS.into());
-        let base = self.take(name, bursts, block)?;
-        let layout = MatrixLayout::with_weights(&self.config, base, rows, cols, weights)?;
+        let config = self.config.clone();
+        self.add_layout(name, |base| MatrixLayout::with_weights(&config, base, rows, cols, weights))
+    }
+
+    /// Places a matrix of INT8 or INT4 weights whose rows share bursts of scales, as [`Self::add_matrix`] does.
+    pub fn add_sharing_scales(
+        &mut self,
+        name: &str,
+        rows: u32,
+        cols: u32,
+        weights: WeightFormat,
+    ) -> Result<MatrixLayout> {
+        let config = self.config.clone();
+        self.add_layout(name, |base| MatrixLayout::sharing_scales(&config, base, rows, cols, weights))
+    }
+
+    fn add_layout(&mut self, name: &str, at: impl Fn(u32) -> Result<MatrixLayout>) -> Result<MatrixLayout> {
+        let base = self.take(name, at(0)?.bursts_per_rank(), BLOCK_BURSTS.into())?;
+        let layout = at(base)?;
         self.regions.insert(self.scope.clone() + name, Region::Matrix(layout.clone()));
         Ok(layout)
     }

@@ -4,11 +4,13 @@
 //! then a tail stripe if the row's tail reaches the rank. A stripe has a burst for each 32 elements of FP16, so that
 //! nothing lies between two rows; weights of 8 or 4 bits are packed more densely ([`crate::layout::weights`]). Only
 //! rows of a single stripe begin a whole stripe apart, for `append`, and rows without a tail whole waves. `ranks`
-//! consecutive rows take the same number of bursts on each rank.
+//! consecutive rows take the same number of bursts on each rank. Rows that share bursts of scales have nothing between
+//! them at all.
 
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig, RowLayout, WeightFormat};
 use ndp_files::{Result, bail, in_range};
 
+use crate::Product;
 use crate::layout::DimmAddress;
 use crate::layout::address::open_blocks;
 
@@ -52,6 +54,7 @@ pub struct MatrixLayout {
     cut: RowLayout,
     beats_per_stripe: u32,
     weights: WeightFormat,
+    shared: bool,
     rank_bursts: u64,
     open_blocks: u32,
 }
@@ -65,6 +68,8 @@ ndp_config::getters!(MatrixLayout {
     cut: &RowLayout,
     /// Format of the weights.
     weights: WeightFormat,
+    /// Whether rows share bursts of scales, so that only all of them can be read, in order.
+    shared: bool,
     /// Bursts of a stripe of FP16 weights, and places of 32 weights of any stripe.
     beats_per_stripe: u32,
 });
@@ -86,10 +91,32 @@ impl MatrixLayout {
         cols: u32,
         weights: WeightFormat,
     ) -> Result<Self> {
+        Self::bounded(config, base, (rows, cols), weights, false)
+    }
+
+    /// [`Self::with_weights`] of INT8 or INT4 whose rows share bursts of scales.
+    pub fn sharing_scales(
+        config: &DesignConfig,
+        base: u32,
+        rows: u32,
+        cols: u32,
+        weights: WeightFormat,
+    ) -> Result<Self> {
+        Self::bounded(config, base, (rows, cols), weights, true)
+    }
+
+    fn bounded(
+        config: &DesignConfig,
+        base: u32,
+        (rows, cols): (u32, u32),
+        weights: WeightFormat,
+        shared: bool,
+    ) -> Result<Self> {
         in_range("rows", rows, 1, Self::MAX_ROWS)?;
         in_range("cols", cols, 1, config.gemv().max_cols())?;
         in_range("base", base.into(), 0, config.dram().bursts() - 1)?;
-        let layout = Self { rows, ..Self::unbounded(config, base, cols, weights) };
+        let shared = shared && weights != WeightFormat::Fp16;
+        let layout = Self { rows, shared, ..Self::unbounded(config, base, cols, weights) };
         let (needed, total) = (layout.bursts_per_rank(), layout.rank_bursts);
         if needed > total {
             let what = format!("a matrix of {rows} x {cols}");
@@ -106,9 +133,16 @@ impl MatrixLayout {
             cut: RowLayout::new(config.gemv(), cols),
             beats_per_stripe: config.gemv().beats_per_stripe(),
             weights,
+            shared: false,
             rank_bursts: config.dram().bursts(),
             open_blocks: open_blocks(config.dram()),
         }
+    }
+
+    /// The layout that a product implies, as [`Self::unbounded`].
+    pub fn of_product(config: &DesignConfig, product: &Product) -> Self {
+        let &Product { address, cols, weights, shared, .. } = product;
+        Self { shared, ..Self::unbounded(config, address, cols, weights) }
     }
 
     /// Blocks of bursts of a rank that can have their rows open at the same time.
@@ -136,9 +170,16 @@ impl MatrixLayout {
 
     /// First burst of `row` on `rank`, from the base. If the row has no place there, the next row's.
     pub fn offset(&self, row: u32, rank: u32) -> u64 {
+        let before = self.bursts_before(row, rank);
+        if self.shared { before + before.div_ceil(self.sharing_bursts()) } else { before }
+    }
+
+    /// Bursts of the rows before `row` on `rank`, without scales if rows share them.
+    pub fn bursts_before(&self, row: u32, rank: u32) -> u64 {
         let RowLayout { ranks, full_waves, tail_stripes, .. } = self.cut;
         let single = self.cut.stripes() == 1;
         let of_row = |row| match self.cut.tail_of(row, rank) {
+            _ if self.shared => self.places_of(row, rank).div_ceil(self.places_per_burst()),
             Some(_) if single => self.place_bursts(self.beats_per_stripe),
             None if tail_stripes == 0 => self.place_bursts(full_waves * self.beats_per_stripe),
             _ => self.row_bursts(row, rank),
@@ -147,8 +188,12 @@ impl MatrixLayout {
         u64::from(row / ranks) * bursts(ranks) + bursts(row % ranks)
     }
 
-    /// Bursts of `row` on `rank`; 0 if the row is short and its tail elsewhere.
+    /// Bursts of `row` on `rank`, without scales that an earlier row has in common with it; 0 if the row is short and
+    /// its tail elsewhere.
     pub fn row_bursts(&self, row: u32, rank: u32) -> u32 {
+        if self.shared {
+            return (self.offset(row + 1, rank) - self.offset(row, rank)) as u32;
+        }
         self.place_bursts(self.places_of(row, rank))
     }
 
@@ -190,6 +235,11 @@ impl MatrixLayout {
         ((u64::from(self.base) + offset) % self.rank_bursts) as u32
     }
 
+    /// Number of a burst of a rank, counted from the base.
+    pub(crate) fn offset_of(&self, burst: u32) -> u64 {
+        (u64::from(burst) + self.rank_bursts - u64::from(self.base)) % self.rank_bursts
+    }
+
     /// The place of an element. Panics if `col` is outside the row.
     pub fn locate(&self, row: u32, col: u32) -> MatrixPlace {
         assert!(col < self.cut.cols, "column {col} of {}", self.cut.cols);
@@ -198,9 +248,8 @@ impl MatrixLayout {
         let (wave, turn) = (stripe / ranks, stripe % ranks);
         let rank = if wave < full_waves { turn } else { (self.cut.tail_start(row) + turn) % ranks };
         let place = wave * self.beats_per_stripe + within / BEAT_ELEMS;
-        let (beat, element) = self.place_within(place);
-        let burst = self.burst_at(self.offset(row, rank) + u64::from(beat));
-        MatrixPlace { rank, burst, element: element + within % BEAT_ELEMS }
+        let (burst, element, _) = self.start_of(row, rank).place(place);
+        MatrixPlace { rank, burst: self.burst_at(burst), element: element + within % BEAT_ELEMS }
     }
 
     /// Row and column at a place; `None` outside of the matrix, past a row's end, and for scales.
@@ -210,15 +259,18 @@ impl MatrixLayout {
         if place.rank >= ranks || place.element >= elements || u64::from(place.burst) >= self.rank_bursts {
             return None;
         }
-        let offset = (u64::from(place.burst) + self.rank_bursts - u64::from(self.base)) % self.rank_bursts;
+        let offset = self.offset_of(place.burst);
+        let offset = if self.shared { self.without_scales(offset)? } else { offset };
         // `ranks` consecutive rows have the same number of bursts on each rank.
-        let period = self.offset(ranks, place.rank);
+        let period = self.bursts_before(ranks, place.rank);
         let first_row = u32::try_from(offset / period * u64::from(ranks)).ok()?;
-        let holds =
-            |row: u32| (self.offset(row, place.rank)..self.offset(row + 1, place.rank)).contains(&offset);
+        let before = |row: u32| self.bursts_before(row, place.rank);
+        let holds = |row: u32| (before(row)..before(row + 1)).contains(&offset);
         let row = (first_row..first_row.checked_add(ranks)?).find(|&row| row < self.rows && holds(row))?;
-        let beat = (offset - self.offset(row, place.rank)) as u32;
-        let at = self.place_at(beat, place.element / BEAT_ELEMS)?;
+        let beat = offset - before(row);
+        let within_burst = place.element / BEAT_ELEMS;
+        let beat = if self.shared { beat } else { self.without_scales(beat)? };
+        let at = beat as u32 * self.places_per_burst() + within_burst;
         let (wave, position) = (at / self.beats_per_stripe, at % self.beats_per_stripe);
         let turn = if wave < full_waves { place.rank } else { self.cut.tail_of(row, place.rank)? };
         let col = u64::from(wave * ranks + turn) * u64::from(stripe_elems)

@@ -28,4 +28,4 @@ pub use order::{OrderQuality, measure_order, order_rows, row_order};
 pub use pack::{PackedBurst, pack_matrix};
 pub use tiles::{AxpyTiling, ColumnTile, column_passes, column_tiles};
 pub use vector::{BufferLayout, BufferPlace, VectorBlock};
-pub use weights::WeightPlace;
+pub use weights::{Packer, WeightPlace};

@@ -21,12 +21,11 @@ impl MatrixLayout {
     /// All bursts of one row, `values: [cols]`, rank by rank; +0 beyond the end of the row or of shorter `values`.
     pub fn pack_row(&self, row: u32, values: &[f16]) -> impl Iterator<Item = PackedBurst> {
         (0..self.cut().ranks).flat_map(move |rank| {
-            let first = self.offset(row, rank);
             self.weight_places(row, rank).map(move |place| {
                 let rest = values.get(place.col as usize..).unwrap_or_default();
                 let elements = rest.iter().take(BEAT_ELEMS as usize);
                 let data = pack_elements(elements.map(|value| value.to_bits()));
-                PackedBurst { rank, burst: self.burst_at(first + u64::from(place.burst)), data }
+                PackedBurst { rank, burst: self.burst_at(place.burst), data }
             })
         })
     }

@@ -335,11 +335,10 @@ impl<M: Memory> Machine<M> {
     pub(crate) fn read_row(&mut self, layout: &MatrixLayout, row: u32, weights: &mut [f16]) -> Vec<bool> {
         let mut marks = Vec::new();
         for rank in 0..layout.cut().ranks {
-            let first = layout.offset(row, rank);
-            let mut scales = (u32::MAX, Default::default(), 0);
+            let mut scales = (u64::MAX, Default::default(), 0);
             for place in layout.weight_places(row, rank) {
-                let read = |machine: &mut Self, burst: u32| {
-                    let place = DimmAddress { rank, burst: layout.burst_at(first + u64::from(burst)) };
+                let read = |machine: &mut Self, burst: u64| {
+                    let place = DimmAddress { rank, burst: layout.burst_at(burst) };
                     machine.read(place.to_burst(&machine.config))
                 };
                 if let Some((burst, _)) = place.scale.filter(|(burst, _)| *burst != scales.0) {
@@ -370,8 +369,8 @@ impl<M: Memory> Machine<M> {
     /// `dot` of rows with several heads: a result per vector and head. The monitor does not count these.
     fn dot_heads(&mut self, product: &Product) {
         self.mask_place = Some(0);
-        let &Product { src, dst, cols, batch, count, address, heads, .. } = product;
-        let layout = MatrixLayout::unbounded(&self.config, address, cols, product.weights);
+        let &Product { src, dst, cols, batch, count, heads, .. } = product;
+        let layout = MatrixLayout::of_product(&self.config, product);
         let x = self.buffer.read_vectors(src, cols, batch);
         let mut result = Vectors::filled(count, product.vectors(), f16::from_bits(0));
         let mut weights = vec![f16::from_bits(0); cols as usize];
@@ -402,8 +401,8 @@ impl<M: Memory> Machine<M> {
         if product.heads > 1 {
             return self.dot_heads(product);
         }
-        let &Product { src, dst, cols, batch, count, address, .. } = product;
-        let layout = MatrixLayout::unbounded(&self.config, address, cols, product.weights);
+        let &Product { src, dst, cols, batch, count, .. } = product;
+        let layout = MatrixLayout::of_product(&self.config, product);
         let x = self.buffer.read_vectors(src, cols, batch);
         let vectors: Vec<Decoded<'_>> = (0..batch).map(|b| Decoded::new(x.vector(b))).collect();
         let mut result = Vectors::filled(count, batch, f16::from_bits(0));

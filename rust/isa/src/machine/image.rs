@@ -1,6 +1,6 @@
 //! Writes data directives into a DRAM, and lists the bursts of a `.dump`.
 
-use crate::layout::{DimmAddress, MatrixLayout, pack_elements, pack_matrix, pack_words};
+use crate::layout::{DimmAddress, MatrixLayout, Packer, pack_elements, pack_matrix, pack_words};
 use crate::{Data, Dump, RandomKind};
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_files::{Context, Result};
@@ -41,9 +41,9 @@ pub fn write_data(config: &DesignConfig, data: &Data, memory: &mut dyn Memory) -
                 memory.write_burst(burst, pack_elements((0..32).map(|_| element(kind, &mut random))));
             }
         }
-        Data::Matrix { address, rows, cols, weights, seed, kind } => {
-            let layout = MatrixLayout::with_weights(config, address, rows, cols, weights)
-                .with_context(|| data.to_string())?;
+        Data::Matrix { address, rows, cols, weights, shared, seed, kind } => {
+            let place = if shared { MatrixLayout::sharing_scales } else { MatrixLayout::with_weights };
+            let layout = place(config, address, rows, cols, weights).with_context(|| data.to_string())?;
             let mut random = SplitMix64::new(seed);
             let mut write = |packed: crate::layout::PackedBurst| {
                 let place = DimmAddress { rank: packed.rank, burst: packed.burst };
@@ -54,6 +54,7 @@ pub fn write_data(config: &DesignConfig, data: &Data, memory: &mut dyn Memory) -
                 pack_matrix(&layout, read, write);
                 return Ok(());
             }
+            let mut packer = Packer::new(&layout);
             for row in 0..rows {
                 let mut values = QuantisedRow::default();
                 for first in (0..cols).step_by(BEAT_ELEMS as usize) {
@@ -61,8 +62,9 @@ pub fn write_data(config: &DesignConfig, data: &Data, memory: &mut dyn Memory) -
                     let numbers = (first..cols.min(first + BEAT_ELEMS)).map(|_| random.next_u64() as i8);
                     values.numbers.extend(numbers);
                 }
-                layout.pack_quantised(row, &values).into_iter().for_each(&mut write);
+                packer.row(layout.pack_quantised(row, &values)).into_iter().for_each(&mut write);
             }
+            packer.finish().for_each(write);
         }
     }
     Ok(())

@@ -95,8 +95,8 @@ impl<M: Memory> Machine<M> {
     }
 
     pub(crate) fn axpy(&mut self, product: &Product) {
-        let &Product { src, dst, cols, batch, count, address, heads, .. } = product;
-        let layout = MatrixLayout::unbounded(&self.config, address, cols, product.weights);
+        let &Product { src, dst, cols, batch, count, heads, .. } = product;
+        let layout = MatrixLayout::of_product(&self.config, product);
         let factors = self.buffer.read_vectors(src, count, product.vectors());
         let mut sums = self.take_accumulators(dst, cols, batch);
         let mut row = Row::new(layout.cut());

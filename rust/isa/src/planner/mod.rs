@@ -20,6 +20,6 @@ pub use partial::{
     PartPlace, export_program, meeting_program, place_sums, rounding_program, rounds_beside_sums,
 };
 pub use predicted::Prediction;
-pub use product::{Ending, Epilogue, Mode, Piece, Plan, Sizes};
+pub use product::{Ending, Epilogue, Mode, Piece, Plan, Sizes, can_share_scales};
 pub use rotary::{RotaryPiece, rotary_program};
 pub use series::{Member, Series};

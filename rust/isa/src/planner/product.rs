@@ -12,7 +12,7 @@ use crate::planner::kept::KeptOutputs;
 use crate::{
     Activation, Instruction, Product as Operands, accumulator_words, block_words, fields, vector_words,
 };
-use ndp_config::{DesignConfig, RowLayout, in_range, require};
+use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout, in_range, require};
 use ndp_files::Result;
 use ndp_numerics::f16;
 use serde::Serialize;
@@ -143,7 +143,22 @@ pub(crate) fn fitting(config: &DesignConfig, count: u32, words: u32) -> u32 {
 
 /// The operands of a product of a matrix, except vectors, rows and results.
 pub(crate) fn operands(layout: &MatrixLayout) -> Operands {
-    Operands::of_matrix(layout.cols(), layout.base(), layout.weights())
+    let shared = layout.shared();
+    Operands { shared, ..Operands::of_matrix(layout.cols(), layout.base(), layout.weights()) }
+}
+
+/// Whether rows of `cols` elements of INT8 or INT4 can share bursts of scales in every plan of all rows: chunks begin at
+/// a multiple of [`shared_rows`], where all ranks begin a burst of scales.
+pub fn can_share_scales(config: &DesignConfig, cols: u32) -> bool {
+    let cut = RowLayout::new(config.gemv(), cols);
+    let is_even = cut.tail_stripes > 0
+        || cut.elems_of(cut.stripes() - 1).div_ceil(BEAT_ELEMS) == config.gemv().beats_per_stripe();
+    is_even && cut.stripe_elems.is_multiple_of(shared_rows(config))
+}
+
+/// Rows after which each rank has had a multiple of 16 bursts of weights.
+fn shared_rows(config: &DesignConfig) -> u32 {
+    16 * config.gemv().ranks()
 }
 
 /// A vector block from DRAM to the word `dst`.
@@ -305,7 +320,7 @@ impl Plan {
             piece = list_piece(config);
         }
         while piece > longest(config) || factor_words(piece) + tiling.accumulator_words > words {
-            piece = (piece / 2).next_multiple_of(16);
+            piece = (piece / 2).next_multiple_of(if sizes.listed { 16 } else { shared_rows(config) });
         }
         let mut pieces: Vec<(u32, u32)> = Vec::new();
         let mut first = 0;
@@ -487,10 +502,10 @@ struct Operand {
 }
 
 /// First burst of the matrix of rows starting at `first`. A chunk has to begin at a multiple of the ranks, where tails
-/// stand as in row 0.
+/// stand as in row 0, and with a burst of scales if rows share these.
 fn chunk_base(layout: &MatrixLayout, first: u32, config: &DesignConfig) -> Result<u32> {
-    let ranks = config.gemv().ranks();
-    let rule = format!("be a multiple of the {ranks} ranks");
-    require(first.is_multiple_of(ranks), "first row of a chunk", first, rule)?;
+    let rows = if layout.shared() { shared_rows(config) } else { config.gemv().ranks() };
+    let rule = format!("be a multiple of {rows}");
+    require(first.is_multiple_of(rows), "first row of a chunk", first, rule)?;
     Ok(layout.burst_at(layout.offset(first, 0)))
 }

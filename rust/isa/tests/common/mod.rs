@@ -43,8 +43,9 @@ impl Random {
         let selected = listed.is_some() && field(1) == 1;
         let numbers = if listed.is_some() { Numbers::Listed(field(12)) } else { Numbers::From(count) };
         let weights = WeightFormat::ALL[field(4) as usize % 3];
+        let shared = listed.is_none() && weights != WeightFormat::Fp16 && field(1) == 1;
         let product =
-            Product { src, dst, cols, batch, count, address, list: listed, heads, selected, weights };
+            Product { src, dst, cols, batch, count, address, list: listed, heads, selected, weights, shared };
         let transfer = Transfer { address, count, ranks: field(8), node: field(4), slot: field(16) };
         let (other, scalar, any_heads) = (field(10), field(16), 1 << field(3));
         let operations: Vec<_> =

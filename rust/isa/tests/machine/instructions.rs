@@ -269,6 +269,7 @@ fn malformed_instructions_count_and_do_nothing() {
         heads: 1,
         selected: false,
         weights: WeightFormat::Fp16,
+        shared: false,
     };
     let overlap = host.machine.execute(&Instruction::Dot(product));
     assert!(overlap.is_err_and(|error| error.code() == ErrorCode::Overlap));
