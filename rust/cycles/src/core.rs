@@ -6,6 +6,8 @@ mod serve;
 mod skip;
 mod symmetric;
 
+pub(crate) use symmetric::keep_each;
+
 use crate::clock::ClockRelation;
 use crate::counters::{COUNTERS, CounterFile};
 use crate::fifo::SramFifo;
@@ -41,7 +43,7 @@ pub struct CycleModel {
     lag: u64,
     /// No row and no segment can go before this cycle; 0 if unknown.
     rows_wake: u64,
-    /// One per rank, with feeders and turns; only rank 0 while the others are its replicas.
+    /// One per rank, with feeders and turns; only the first of several neighbours while the others are its replicas.
     ranks: Vec<Rank>,
     replicas: Vec<Rank>,
     /// Computes symmetric ranks once.
@@ -49,8 +51,8 @@ pub struct CycleModel {
     times_symmetric: u64,
     /// A row was named: ranks that were not symmetric may be so now.
     compares: bool,
-    /// Recorded commands of rank 0 when its replicas were made.
-    traced: usize,
+    /// Recorded commands of each rank with replicas when these were made.
+    traced: Vec<usize>,
     unit: Unit,
     reader: Reader,
     reads_list: bool,
@@ -117,7 +119,7 @@ impl CycleModel {
             joins: true,
             times_symmetric: 0,
             compares: false,
-            traced: 0,
+            traced: Vec::new(),
             unit: Unit::new(shape),
             reader: Reader::new(shape.ranks, rank_bursts),
             reads_list: false,
@@ -700,7 +702,7 @@ impl CycleModel {
         let Some((_, product, count @ 1..)) = self.product_of(instruction) else { return };
         let cut = Cut::new(self.config.gemv(), product.cols);
         let rows = Rows::new(&self.config, &Product { count, ..product }, cut);
-        if !rows.cut.is_even(&self.shape) {
+        if rows.cut.alike(&self.shape) * (self.ranks.len() as u32) < self.shape.ranks {
             self.split_ranks();
         }
         self.rows = Some(rows);

@@ -34,8 +34,15 @@ impl Cut {
         shape.ranks == 4 && self.tail == 2 && self.last_beat + 1 == shape.positions
     }
 
-    pub fn is_even(&self, shape: &Shape) -> bool {
-        self.tail == 0 && self.last_beat + 1 == shape.positions
+    /// Neighbouring ranks that have the same part of every row: all if there is no tail, two if the tail is paired.
+    pub fn alike(&self, shape: &Shape) -> u32 {
+        if self.tail == 0 && self.last_beat + 1 == shape.positions {
+            shape.ranks
+        } else if self.is_paired(shape) {
+            2
+        } else {
+            1
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Symmetric ranks have the same future and are computed once: rank 0 stands for all. Its replicas catch up as soon as
-//! anything concerns a single rank (docs/timing.md, "Symmetric ranks").
+//! Symmetric ranks have the same future and are computed once: the first of several neighbours stands for them. Its
+//! replicas catch up as soon as anything concerns a single rank (docs/timing.md, "Symmetric ranks").
 
 use super::CycleModel;
 
@@ -15,32 +15,44 @@ impl CycleModel {
         self.times_symmetric
     }
 
-    /// Turns all ranks except the first into replicas if they are symmetric: the product gives each rank the same part
-    /// of every row, the host requests nothing, and the other state differs in nothing that matters from now.
+    /// Turns ranks into replicas of the first of their neighbours if they are symmetric: the product gives each of them
+    /// the same part of every row, the host requests nothing, and the other state differs in nothing that matters from
+    /// now.
     pub(super) fn join_ranks(&mut self) {
-        let even =
-            self.rows.as_ref().is_some_and(|rows| rows.cut.is_even(&self.shape)) && self.unit.is_even();
-        if !self.joins || self.dense || !even || self.ranks.len() == 1 {
+        let alike = self.rows.as_ref().map_or(1, |rows| rows.cut.alike(&self.shape)).min(self.unit.alike());
+        if !self.joins || self.dense || alike == 1 || !self.replicas.is_empty() {
             return;
         }
         let cycle = self.cycle;
         self.catch_up(cycle);
-        let symmetric = (1..self.ranks.len()).all(|other| {
-            self.feeders[0].is_symmetric(&self.feeders[other], cycle) && self.turns[0] == self.turns[other]
+        let alike = alike as usize;
+        let symmetric = (0..self.ranks.len()).all(|other| {
+            let first = other - other % alike;
+            self.feeders[first].is_symmetric(&self.feeders[other], cycle)
+                && self.turns[first] == self.turns[other]
         });
-        if !symmetric || !self.unit.groups_are_symmetric(cycle, &mut self.ranks) {
+        if !symmetric || !self.unit.groups_are_symmetric(alike, cycle, &mut self.ranks) {
             return;
         }
-        let Some((first, others)) = self.ranks.split_first_mut() else { return };
-        if !others.iter_mut().all(|other| first.is_symmetric(other, cycle)) {
+        let symmetric = self.ranks.chunks_mut(alike).all(|ranks| match ranks {
+            [first, others @ ..] => others.iter_mut().all(|other| first.is_symmetric(other, cycle)),
+            [] => true,
+        });
+        if !symmetric {
             return;
         }
         self.times_symmetric += 1;
-        self.traced = first.traced();
-        self.unit.join_groups();
-        self.turns.truncate(1);
-        self.feeders.truncate(1);
-        self.replicas.extend(self.ranks.drain(1..));
+        self.unit.join_groups(alike);
+        keep_each(&mut self.turns, alike);
+        keep_each(&mut self.feeders, alike);
+        for (at, rank) in self.ranks.drain(..).enumerate().collect::<Vec<_>>() {
+            if at % alike == 0 {
+                self.traced.push(rank.traced());
+                self.ranks.push(rank);
+            } else {
+                self.replicas.push(rank);
+            }
+        }
     }
 
     #[inline]
@@ -52,12 +64,32 @@ impl CycleModel {
 
     #[cold]
     fn split(&mut self) {
-        self.unit.split_groups();
-        for (rank, mut replica) in (1..).zip(self.replicas.drain(..)) {
-            replica.follow(&self.ranks[0], self.traced);
-            self.ranks.push(replica);
-            self.feeders.push(self.feeders[0].replica(rank));
-            self.turns.push(self.turns[0]);
+        let alike = self.shape.ranks / self.ranks.len() as u32;
+        self.unit.split_groups(alike);
+        let mut replicas = self.replicas.drain(..);
+        let firsts = self.ranks.drain(..).zip(self.traced.drain(..)).collect::<Vec<_>>();
+        let (feeders, turns) = (std::mem::take(&mut self.feeders), std::mem::take(&mut self.turns));
+        for (((first, traced), feeder), turn) in firsts.into_iter().zip(feeders).zip(turns) {
+            let at = self.ranks.len();
+            self.ranks.push(first);
+            for mut replica in replicas.by_ref().take(alike as usize - 1) {
+                replica.follow(&self.ranks[at], traced);
+                self.ranks.push(replica);
+            }
+            let numbers = at as u32 + 1..at as u32 + alike;
+            let others: Vec<_> = numbers.map(|rank| feeder.replica(rank)).collect();
+            self.feeders.push(feeder);
+            self.feeders.extend(others);
+            self.turns.extend(std::iter::repeat_n(turn, alike as usize));
         }
     }
+}
+
+/// Keeps one of `count` elements, the first.
+pub(crate) fn keep_each<T>(elements: &mut Vec<T>, count: usize) {
+    let mut at = 0;
+    elements.retain(|_| {
+        at += 1;
+        (at - 1) % count == 0
+    });
 }

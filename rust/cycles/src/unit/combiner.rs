@@ -2,7 +2,7 @@
 
 use super::Work;
 use super::group::Group;
-use super::rows::RowQueue;
+use crate::shape::Shape;
 use std::collections::VecDeque;
 
 /// Results that can wait or be in progress.
@@ -65,8 +65,10 @@ impl Combiner {
         let active = self.active;
         match (self.members, self.ends) {
             (Some(members), Some(end)) if end == cycle => {
-                let all = groups.iter_mut().enumerate();
-                all.filter(|(g, _)| members >> g & 1 == 1).for_each(|(_, group)| group.release_sum());
+                let per_group = per_group(groups, shape);
+                let all = (0..).zip(groups.iter_mut());
+                let takes_part = |g: u32| members >> (g * per_group) & 1 == 1;
+                all.filter(|(g, _)| takes_part(*g)).for_each(|(_, group)| group.release_sum());
                 self.ends = None;
                 self.results.push_back(cycle + ROUNDED);
                 self.vector += 1;
@@ -76,7 +78,7 @@ impl Combiner {
                     self.active = self.rows_left > 0;
                 }
             }
-            (Some(members), None) if room && Self::sums_from(members, groups) <= cycle => {
+            (Some(members), None) if room && Self::sums_from(members, groups, shape) <= cycle => {
                 self.reserved += 1;
                 self.ends = Some(cycle + shape.segments - 1);
             }
@@ -86,20 +88,21 @@ impl Combiner {
         if active && self.members.is_none() && rows.count > self.rows_taken {
             let (start, _) = rows.get(self.rows_taken);
             self.rows_taken += 1;
-            let takes_part = |group: &Group| u32::from(group.takes_part(start, work));
+            let per_group = per_group(groups, shape);
+            let takes_part =
+                |group: &Group| u32::from(group.takes_part(start, work)) * ((1 << per_group) - 1);
             let members =
-                || groups.iter().enumerate().fold(0, |all, (g, group)| all | takes_part(group) << g);
-            // If one group stands for its replicas, they all have a whole wave.
+                || (0..).zip(&*groups).fold(0, |all, (g, group)| all | takes_part(group) << (g * per_group));
             self.members = Some(if product.cut.waves > 0 { shape.all_ranks } else { members() });
         }
     }
 
     /// Cycle from which the first digits of all members' next sums are available.
     #[inline]
-    fn sums_from(members: u32, groups: &[Group]) -> u64 {
-        let mut from = 0;
-        for (g, group) in groups.iter().enumerate() {
-            if members >> g & 1 == 1 {
+    fn sums_from(members: u32, groups: &[Group], shape: &Shape) -> u64 {
+        let (mut from, per_group) = (0, per_group(groups, shape));
+        for (g, group) in (0..).zip(groups) {
+            if members >> (g * per_group) & 1 == 1 {
                 from = from.max(group.sum_from().unwrap_or(u64::MAX));
             }
         }
@@ -108,11 +111,13 @@ impl Combiner {
 
     /// The first cycle from `cycle` in which something happens if no result is taken before.
     #[inline]
-    pub fn next(&self, cycle: u64, groups: &[Group], rows: &RowQueue) -> u64 {
+    pub fn next(&self, cycle: u64, groups: &[Group], Work { rows, shape, .. }: &Work) -> u64 {
         match (self.members, self.ends) {
             _ if self.starts => cycle,
             (_, Some(end)) => end,
-            (Some(members), None) if self.reserved < RESULTS => Self::sums_from(members, groups).max(cycle),
+            (Some(members), None) if self.reserved < RESULTS => {
+                Self::sums_from(members, groups, shape).max(cycle)
+            }
             (None, None) if self.active && rows.count > self.rows_taken => cycle,
             _ => u64::MAX,
         }
@@ -123,4 +128,9 @@ impl Combiner {
     pub fn result_from(&self) -> Option<u64> {
         self.results.front().copied()
     }
+}
+
+/// Ranks that a group stands for.
+fn per_group(groups: &[Group], shape: &Shape) -> u32 {
+    shape.ranks / groups.len() as u32
 }

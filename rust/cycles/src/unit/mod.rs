@@ -114,7 +114,7 @@ pub(crate) struct Outputs {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unit {
     work: Work,
-    /// One group per rank; only the first one while the other ranks are replicas.
+    /// One group per rank; only that of the first of several neighbours while the other ranks are its replicas.
     groups: Vec<Group>,
     /// Cycles by which groups were ahead of the first one when they became its copies, modulo 2^64.
     lead: Causes,
@@ -456,13 +456,13 @@ impl Unit {
         } else {
             (Port::Load, self.load_writer.staged?)
         };
-        // A group with replicas stands for every rank.
-        let shared = self.groups.len() == 1;
-        let free = |(g, group): (usize, &Group)| {
-            !shared && ranks >> g & 1 == 0 || group.write_free(self.window, phase, &self.work)
+        let per_group = self.per_group();
+        let free = |(g, group): (u32, &Group)| {
+            ranks >> (g * per_group) & ((1 << per_group) - 1) == 0
+                || group.write_free(self.window, phase, &self.work)
         };
         let writes_sums = self.product_active && self.work.product.kind.adds();
-        let free = !writes_sums || self.groups.iter().enumerate().all(free);
+        let free = !writes_sums || (0..).zip(&self.groups).all(free);
         (free && !self.round.writes(cycle)).then_some(port)
     }
 
@@ -493,8 +493,7 @@ impl Unit {
             return (false, false);
         }
         let rank = if scalars { self.distributor.reader.walk.rank } else { self.store_reader.walk.rank };
-        // A group with replicas stands for every rank.
-        let group = self.groups.get(rank as usize).unwrap_or(&self.groups[0]);
+        let group = &self.groups[(rank / self.per_group()) as usize];
         let free = !self.round.reads(cycle)
             && (!self.product_active || group.read_free(self.window, phase, &self.work));
         (free && scalars, free && !scalars)
@@ -602,7 +601,7 @@ impl Unit {
         let (next, offered) = if self.heads.is_active() {
             (u64::MAX, self.heads.item_from())
         } else {
-            (self.combiner.next(cycle, &self.groups, &self.work.rows), self.combiner.result_from())
+            (self.combiner.next(cycle, &self.groups, &self.work), self.combiner.result_from())
         };
         let offered = offered.filter(|_| self.result_writer.active);
         next.min(offered.map_or(u64::MAX, |from| from.max(cycle)))
