@@ -55,6 +55,8 @@ pub struct MatrixLayout {
     beats_per_stripe: u32,
     weights: WeightFormat,
     shared: bool,
+    /// Bursts on each rank before each of the first rows, one more than there are ranks.
+    starts: Vec<u64>,
     rank_bursts: u64,
     open_blocks: u32,
 }
@@ -115,8 +117,7 @@ impl MatrixLayout {
         in_range("rows", rows, 1, Self::MAX_ROWS)?;
         in_range("cols", cols, 1, config.gemv().max_cols())?;
         in_range("base", base.into(), 0, config.dram().bursts() - 1)?;
-        let shared = shared && weights != WeightFormat::Fp16;
-        let layout = Self { rows, shared, ..Self::unbounded(config, base, cols, weights) };
+        let layout = Self { rows, ..Self::of_rows(config, base, cols, weights, shared) };
         let (needed, total) = (layout.bursts_per_rank(), layout.rank_bursts);
         if needed > total {
             let what = format!("a matrix of {rows} x {cols}");
@@ -127,22 +128,38 @@ impl MatrixLayout {
 
     /// The layout that an instruction implies: `cols` is at least 1, the number of rows unknown.
     pub fn unbounded(config: &DesignConfig, base: u32, cols: u32, weights: WeightFormat) -> Self {
-        Self {
-            base,
-            rows: Self::MAX_ROWS,
-            cut: RowLayout::new(config.gemv(), cols),
-            beats_per_stripe: config.gemv().beats_per_stripe(),
-            weights,
-            shared: false,
-            rank_bursts: config.dram().bursts(),
-            open_blocks: open_blocks(config.dram()),
-        }
+        Self::of_rows(config, base, cols, weights, false)
     }
 
     /// The layout that a product implies, as [`Self::unbounded`].
     pub fn of_product(config: &DesignConfig, product: &Product) -> Self {
         let &Product { address, cols, weights, shared, .. } = product;
-        Self { shared, ..Self::unbounded(config, address, cols, weights) }
+        Self::of_rows(config, address, cols, weights, shared)
+    }
+
+    fn of_rows(config: &DesignConfig, base: u32, cols: u32, weights: WeightFormat, shared: bool) -> Self {
+        let mut layout = Self {
+            base,
+            rows: Self::MAX_ROWS,
+            cut: RowLayout::new(config.gemv(), cols),
+            beats_per_stripe: config.gemv().beats_per_stripe(),
+            weights,
+            shared: shared && weights != WeightFormat::Fp16,
+            starts: Vec::new(),
+            rank_bursts: config.dram().bursts(),
+            open_blocks: open_blocks(config.dram()),
+        };
+        let ranks = layout.cut.ranks;
+        layout.starts.reserve((ranks * (ranks + 1)) as usize);
+        for rank in 0..ranks {
+            let mut before = 0;
+            for row in 0..ranks {
+                layout.starts.push(before);
+                before += u64::from(layout.taken_by(row, rank));
+            }
+            layout.starts.push(before);
+        }
+        layout
     }
 
     /// Blocks of bursts of a rank that can have their rows open at the same time.
@@ -176,16 +193,20 @@ impl MatrixLayout {
 
     /// Bursts of the rows before `row` on `rank`, without scales if rows share them.
     pub fn bursts_before(&self, row: u32, rank: u32) -> u64 {
-        let RowLayout { ranks, full_waves, tail_stripes, .. } = self.cut;
-        let single = self.cut.stripes() == 1;
-        let of_row = |row| match self.cut.tail_of(row, rank) {
+        let ranks = self.cut.ranks;
+        let of_rank = &self.starts[(rank * (ranks + 1)) as usize..][..=ranks as usize];
+        u64::from(row / ranks) * of_rank[ranks as usize] + of_rank[(row % ranks) as usize]
+    }
+
+    /// Bursts from the begin of `row` on `rank` to the next row's, without scales if rows share them.
+    fn taken_by(&self, row: u32, rank: u32) -> u32 {
+        let RowLayout { full_waves, tail_stripes, .. } = self.cut;
+        match self.cut.tail_of(row, rank) {
             _ if self.shared => self.places_of(row, rank).div_ceil(self.places_per_burst()),
-            Some(_) if single => self.place_bursts(self.beats_per_stripe),
+            Some(_) if self.cut.stripes() == 1 => self.place_bursts(self.beats_per_stripe),
             None if tail_stripes == 0 => self.place_bursts(full_waves * self.beats_per_stripe),
             _ => self.row_bursts(row, rank),
-        };
-        let bursts = |rows: u32| (0..rows).map(|row| u64::from(of_row(row))).sum::<u64>();
-        u64::from(row / ranks) * bursts(ranks) + bursts(row % ranks)
+        }
     }
 
     /// Bursts of `row` on `rank`, without scales that an earlier row has in common with it; 0 if the row is short and
