@@ -12,6 +12,8 @@ use crate::report::Summary;
 use crate::tools::quantisation_text;
 use clap::ValueEnum;
 use ndp_config::{GemvShape, RowLayout, WeightFormat};
+use ndp_isa::layout::MatrixLayout;
+use ndp_isa::planner::can_share_scales;
 use ndp_model::{GemvClass, GemvOp, QuantisationError, QuantisedMatrix, RoundedWeights};
 use ndp_numerics::{SplitMix64, f16};
 use ndp_report::optional;
@@ -271,6 +273,9 @@ pub fn run(args: &Args) -> Result<Report> {
     if let Some(error) = quantisation {
         report = report.note(quantisation_text(*weights, &error));
     }
+    if *density >= 1.0 {
+        report = own_scales(&config, &shape, *weights)?.into_iter().fold(report, Report::note);
+    }
     let figures = figures! {
         ..shape;
         ..optional("quantisation", &quantisation);
@@ -302,6 +307,28 @@ pub fn run(args: &Args) -> Result<Report> {
         .show(report, "energy", unit.energy.energy)
         .data("config", "the configuration (docs/configuration.md)", &config)
         .data("tools", "versions of the tools", &Tools::new()))
+}
+
+/// Says how many more bursts rows with scales of their own read than these, which share scales; `None` below 5 %.
+fn own_scales(config: &DesignConfig, shape: &GemvShape, weights: WeightFormat) -> Result<Option<String>> {
+    let &GemvShape { rows, cols, .. } = shape;
+    if weights == WeightFormat::Fp16 || !can_share_scales(config, cols) {
+        return Ok(None);
+    }
+    let ranks = config.gemv().ranks();
+    let bursts = |layout: &MatrixLayout| -> u32 {
+        let places = (0..rows).flat_map(|row| (0..ranks).map(move |rank| (row, rank)));
+        places.map(|(row, rank)| layout.row_bursts(row, rank)).sum()
+    };
+    let own = bursts(&MatrixLayout::with_weights(config, 0, rows, cols, weights)?);
+    let shared = bursts(&MatrixLayout::sharing_scales(config, 0, rows, cols, weights)?);
+    let more = 100.0 * (f64::from(own) / f64::from(shared) - 1.0);
+    Ok((more >= 5.0).then(|| {
+        format!(
+            "the rows share bursts of scales, as all are read in order; rows that are listed or move between DIMMs \
+             have scales of their own, and read {more:.1} % more bursts"
+        )
+    }))
 }
 
 /// Least number of buffer words for the results of a DOT: two places of one word.

@@ -203,10 +203,13 @@ fn nothing_happens_between_products_that_follow_each_other() -> Result<(), Box<d
     Ok(())
 }
 
-/// Even products, some after uneven ones: ranks become symmetric repeatedly, and accesses to the DIMM split them.
+/// Products of whole waves, or with two more stripes over four ranks, some after others: ranks become symmetric, all or
+/// in pairs, repeatedly, and accesses to the DIMM split them.
 #[test]
 fn symmetric_ranks_do_what_each_would_do_by_itself() -> Result<(), Box<dyn Error>> {
-    for (preset, seeds, most_cols) in [("tiny", 40, 6), ("hermes", 12, 8)] {
+    for (preset, seeds, most_cols, is_paired) in
+        [("tiny", 40, 6, false), ("hermes", 12, 8, false), ("hermes", 12, 8, true)]
+    {
         let config = DesignConfig::preset(preset)?;
         let wave = u64::from(config.gemv().ranks() * config.gemv().stripe_elems());
         let mut times_symmetric = 0;
@@ -214,16 +217,19 @@ fn symmetric_ranks_do_what_each_would_do_by_itself() -> Result<(), Box<dyn Error
             let mut text = String::new();
             for product in 0..8u64 {
                 let any = |salt: u64, most: u64| 1 + mix(mix(seed, product), salt) % most;
-                let cols = wave * any(0, most_cols) - if any(1, 5) == 1 { any(2, wave - 1) } else { 0 };
+                let more = if is_paired && any(10, 4) > 1 { wave / 2 } else { 0 };
+                let less = if any(1, 5) == 1 { any(2, wave - 1) } else { 0 };
+                let (cols, sums) = (wave * any(0, most_cols) + more - less, wave + more);
                 let (count, batch) = (any(3, 150), any(4, 2));
                 let rows = format!("batch={batch}, count={count}, address={:#x}", any(5, 4000));
                 let list = if any(6, 3) == 1 { "" } else { ", list=0" };
                 let weights = [", weights=int8", ", weights=int4", "", "", ""][any(7, 5) as usize - 1];
+                let shared = if list.is_empty() && !weights.is_empty() { ", shared=1" } else { "" };
                 text += &format!("list list=0, count={count}, address={:#x}\n", any(8, 4000));
                 text += &match any(9, 5) {
-                    1 | 2 => format!("axpy src=0, dst=8, cols={wave}, {rows}{list}{weights}\n"),
+                    1 | 2 => format!("axpy src=0, dst=8, cols={sums}, {rows}{list}{weights}{shared}\n"),
                     3 => format!("import dst=8, count={}, address={:#x}\n", any(3, 3), any(5, 4000)),
-                    _ => format!("dot src=0, dst=24, cols={cols}, {rows}{list}{weights}\n"),
+                    _ => format!("dot src=0, dst=24, cols={cols}, {rows}{list}{weights}{shared}\n"),
                 };
             }
             let words = ndp_isa::parse(&text)?.words();

@@ -88,8 +88,8 @@ fn reserved<T>(opcode: Opcode, bits: u128) -> Result<T, Malformed> {
 /// The fields of a word, without a look at their values.
 ///
 /// Fails with [`ErrorCode::Opcode`] or [`ErrorCode::Reserved`]: several heads exclude `listed`, `selected` needs it,
-/// the first entry of a listed `select` has fewer bits than a row, there is no weight format 3, and only INT8 and INT4
-/// rows that are not listed share scales.
+/// the first entry of a listed `select` has fewer bits than a row, there is no weight format 3, and listed or FP16 rows
+/// share no scales.
 pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     let code = OPCODE.get(word) as u8;
     let Some(opcode) = Opcode::from_code(code) else {

@@ -2,7 +2,8 @@
 //!
 //! A place is 32 weights of a row. FP16 weights have a burst for each place. Quantised weights have for every 32 places
 //! of a row on a rank one burst with their scales, then bursts of numbers, two (8 bits) or four (4 bits) places each.
-//! Rows that share scales have the bursts of scales between those of numbers of all rows, wherever a row ends.
+//! If rows share scales, a burst of scales comes before every 16 (8 bits) or 8 (4 bits) bursts of numbers, wherever rows
+//! end.
 
 use super::prelude::*;
 

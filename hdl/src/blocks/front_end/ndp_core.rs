@@ -49,7 +49,7 @@ struct Rows {
     count: Bits,
     /// The product does not start: no row is selected.
     none: Bits,
-    /// Its rows follow.
+    /// The generator and the feeders take a product.
     starts: Bits,
     listed: Bits,
     /// The count; for a selection the number of its first row.

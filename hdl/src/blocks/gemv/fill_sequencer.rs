@@ -5,8 +5,8 @@
 //! row's end, fills up with zeros, and describes the finished stripe to [`super::window_sequencer`].
 //!
 //! Quantised weights go to the tiles two places at a time: a beat (INT8) or a half of one (INT4). Before every 32 places
-//! of a row comes a beat with their scales, which is taken as soon as its stripe is planned. If rows share scales, the
-//! 32 places are those of 16 or 8 beats, whatever rows they belong to.
+//! of a row comes a beat with their scales, which is taken as soon as its stripe is planned. If rows share scales, a
+//! beat of scales is for 16 (INT8) or 8 (INT4) beats of numbers, whatever rows these belong to.
 
 use super::prelude::*;
 
@@ -155,7 +155,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
         let half = m.reg(1).reset(0).enable(weights);
         half.next(int4 & !(half | ends));
         let scale_pair = m.reg(log2(SCALED_PLACES / 2)).reset(0).enable(weights | start);
-        // The row's last beat takes all its scales: in INT4 those of two pairs.
+        // The row's last beat uses up all its scales, in INT4 two pairs.
         let last_of_beat = cat!(scale_pair.high(scale_pair.width() - 1), scale_pair.bit(0) | (ends & int4));
         let last_of_beat = m.wire("last_scale_pair", last_of_beat);
         let row_scales = m.wire(ends & !shared);

@@ -114,7 +114,7 @@ pub(crate) struct Outputs {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unit {
     work: Work,
-    /// One group per rank; only that of the first of several neighbours while the other ranks are its replicas.
+    /// One group per rank; only the first of several neighbours while the other ranks are replicas.
     groups: Vec<Group>,
     /// Cycles by which groups were ahead of the first one when they became its copies, modulo 2^64.
     lead: Causes,

@@ -198,7 +198,7 @@ impl MatrixLayout {
         u64::from(row / ranks) * of_rank[ranks as usize] + of_rank[(row % ranks) as usize]
     }
 
-    /// Bursts from the begin of `row` on `rank` to the next row's, without scales if rows share them.
+    /// Distance in bursts of `row` and the next row on `rank`, without scales if rows share them.
     fn taken_by(&self, row: u32, rank: u32) -> u32 {
         let RowLayout { full_waves, tail_stripes, .. } = self.cut;
         match self.cut.tail_of(row, rank) {

@@ -139,7 +139,7 @@ impl MatrixLayout {
         self.without_scales(self.offset_of(burst)).is_none()
     }
 
-    /// Where a row begins on a rank.
+    /// The place from which [`RowStart::place`] counts.
     pub(crate) fn start_of(&self, row: u32, rank: u32) -> RowStart {
         let before = self.bursts_before(row, rank);
         let (first, weights) = if self.shared() { (0, before) } else { (before, 0) };

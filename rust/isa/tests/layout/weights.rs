@@ -95,7 +95,7 @@ fn rows_that_share_scales_follow_each_other_without_a_gap() {
             let layout = MatrixLayout::sharing_scales(&config, base, rows, cols, weights).unwrap();
             let mut longest = 0;
             for rank in 0..ranks {
-                // What comes next, and the bursts of weights before it.
+                // The next burst, and the bursts of weights before it.
                 let (mut next, mut numbers) = (base, 0);
                 for row in 0..rows {
                     let first = layout.burst_at(layout.offset(row, rank));
