@@ -75,6 +75,7 @@ pub(super) fn llm_shape(model: &Model) -> Result<LlmShape> {
     .of_family(LlmFamily {
         kv_heads: config.num_key_value_heads() as u32,
         gated: config.is_gated(),
+        activation: config.activation(),
         biased: config.has_attention_bias(),
         tied_embeddings: config.has_tied_head(),
         rotary: config.rotary_base().is_some(),

@@ -33,7 +33,7 @@ pub use gemv::{GemvConfig, Multiplier, WeightFormat};
 pub use hbm::{HbmCommandBuses, HbmCommandSet, HbmConfig, HbmRefresh};
 pub use limits::{in_range, in_ranges, name_is, require};
 pub use link::LinkConfig;
-pub use llm::{BlockKind, LlmFamily, LlmShape};
+pub use llm::{Activation, BlockKind, LlmFamily, LlmShape};
 pub use ndp_files::NameRule;
 pub use nearest::{nearest, with_advice};
 pub use presets::{from_file, parse, unknown_preset};

@@ -7,6 +7,7 @@
 use crate::keys::checked;
 use crate::presets::unknown_name;
 use crate::{NameRule, WeightFormat, from_file, getters, in_range, name_is, parse, require};
+use Activation::{Gelu, Relu, Silu};
 use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -35,6 +36,32 @@ impl BlockKind {
     }
 }
 
+crate::named! {
+    /// Function of the hidden layer of an MLP.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Activation {
+        /// `relu(x)`, which makes neurons inactive.
+        Relu = "relu",
+        /// `gelu(x)`.
+        Gelu = "gelu",
+        /// `silu(x)`.
+        #[default]
+        Silu = "silu",
+    }
+}
+
+impl Activation {
+    /// Name in texts.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Relu => "ReLU",
+            Self::Gelu => "GELU",
+            Self::Silu => "SiLU",
+        }
+    }
+}
+
 checked! {
     "", shape:
     /// The dimensions of a decoder-only language model.
@@ -55,6 +82,9 @@ checked! {
         kv_heads: u32, in_range(1, 1 << 20);
         ffn: u32, in_range(1, 1 << 20);
         mlp_matrices: u32, in_range(2, 3);
+        // Files from before this key count as dense: nobody gets sparsity without asking for it.
+        #[serde(default)]
+        activation: Activation;
         vocabulary: u32, in_range(1, 1 << 20);
         tied_embeddings: bool;
         biased: bool;
@@ -72,6 +102,8 @@ pub struct LlmFamily {
     pub kv_heads: u32,
     /// Whether the MLP has a gate, a third matrix.
     pub gated: bool,
+    /// Function of the MLP.
+    pub activation: Activation,
     /// Whether the linear layers add biases.
     pub biased: bool,
     /// Whether the embeddings are also the output head.
@@ -84,23 +116,48 @@ pub struct LlmFamily {
 /// 2005.14165, table 2.1; Llama3, 2407.21783, table 3; Bamboo (as Mistral), 2310.06825, table 1; Yi, 2403.04652, table
 /// 1; Qwen1.5, its configuration file. Widths of the first seven are also in Hermes, section V-A3, layers and heads of
 /// the next two in LibraPIM, table 2.
-static PRESETS: [LlmShape; 15] = [
-    LlmShape::of(Cow::Borrowed("opt-13b"), [40, 5120, 40, 40, 20480, 2, 50272], [true, true, false]),
-    LlmShape::of(Cow::Borrowed("opt-30b"), [48, 7168, 56, 56, 28672, 2, 50272], [true, true, false]),
-    LlmShape::of(Cow::Borrowed("opt-66b"), [64, 9216, 72, 72, 36864, 2, 50272], [true, true, false]),
-    LlmShape::of(Cow::Borrowed("llama2-7b"), [32, 4096, 32, 32, 11008, 3, 32000], [false, false, true]),
-    LlmShape::of(Cow::Borrowed("llama2-13b"), [40, 5120, 40, 40, 13824, 3, 32000], [false, false, true]),
-    LlmShape::of(Cow::Borrowed("llama2-70b"), [80, 8192, 64, 8, 28672, 3, 32000], [false, false, true]),
-    LlmShape::of(Cow::Borrowed("falcon-40b"), [60, 8192, 128, 8, 32768, 2, 65024], [true, false, true]),
-    LlmShape::of(Cow::Borrowed("gpt3-175b"), [96, 12288, 96, 96, 49152, 2, 50257], [true, true, false]),
-    LlmShape::of(Cow::Borrowed("llama3-70b"), [80, 8192, 64, 8, 28672, 3, 128256], [false, false, true]),
-    LlmShape::of(Cow::Borrowed("opt-6.7b"), [32, 4096, 32, 32, 16384, 2, 50272], [true, true, false]),
-    LlmShape::of(Cow::Borrowed("opt-175b"), [96, 12288, 96, 96, 49152, 2, 50272], [true, true, false]),
-    LlmShape::of(Cow::Borrowed("falcon-7b"), [32, 4544, 71, 1, 18176, 2, 65024], [true, false, true]),
-    LlmShape::of(Cow::Borrowed("bamboo-7b"), [32, 4096, 32, 8, 14336, 3, 32000], [false, false, true]),
-    LlmShape::of(Cow::Borrowed("qwen1.5-4b"), [40, 2560, 20, 20, 6912, 3, 151936], [false, false, true]),
-    LlmShape::of(Cow::Borrowed("yi-34b"), [60, 7168, 56, 8, 20480, 3, 64000], [false, false, true]),
+///
+/// The same sources have the functions of the MLPs; Bamboo is in PowerInfer, section 8.1. The papers evaluate
+/// LLaMA2 and Falcon trained further with ReLU (Hermes, section V-A3; PowerInfer, section 8.1; LLM in a flash, section
+/// 4): their names begin with `relu-`.
+static PRESETS: [LlmShape; 20] = [
+    LlmShape::of(Cow::Borrowed("opt-13b"), Relu, [40, 5120, 40, 40, 20480, 2, 50272], [true, true, false]),
+    LlmShape::of(Cow::Borrowed("opt-30b"), Relu, [48, 7168, 56, 56, 28672, 2, 50272], [true, true, false]),
+    LlmShape::of(Cow::Borrowed("opt-66b"), Relu, [64, 9216, 72, 72, 36864, 2, 50272], [true, true, false]),
+    LlmShape::of(Cow::Borrowed("llama2-7b"), Silu, LLAMA2_7B, [false, false, true]),
+    LlmShape::of(Cow::Borrowed("llama2-13b"), Silu, LLAMA2_13B, [false, false, true]),
+    LlmShape::of(Cow::Borrowed("llama2-70b"), Silu, LLAMA2_70B, [false, false, true]),
+    LlmShape::of(Cow::Borrowed("falcon-40b"), Gelu, FALCON_40B, [true, false, true]),
+    LlmShape::of(Cow::Borrowed("gpt3-175b"), Gelu, [96, 12288, 96, 96, 49152, 2, 50257], [true, true, false]),
+    LlmShape::of(
+        Cow::Borrowed("llama3-70b"),
+        Silu,
+        [80, 8192, 64, 8, 28672, 3, 128256],
+        [false, false, true],
+    ),
+    LlmShape::of(Cow::Borrowed("opt-6.7b"), Relu, [32, 4096, 32, 32, 16384, 2, 50272], [true, true, false]),
+    LlmShape::of(Cow::Borrowed("opt-175b"), Relu, [96, 12288, 96, 96, 49152, 2, 50272], [true, true, false]),
+    LlmShape::of(Cow::Borrowed("falcon-7b"), Gelu, FALCON_7B, [true, false, true]),
+    LlmShape::of(Cow::Borrowed("bamboo-7b"), Relu, [32, 4096, 32, 8, 14336, 3, 32000], [false, false, true]),
+    LlmShape::of(
+        Cow::Borrowed("qwen1.5-4b"),
+        Silu,
+        [40, 2560, 20, 20, 6912, 3, 151936],
+        [false, false, true],
+    ),
+    LlmShape::of(Cow::Borrowed("yi-34b"), Silu, [60, 7168, 56, 8, 20480, 3, 64000], [false, false, true]),
+    LlmShape::of(Cow::Borrowed("relu-llama2-7b"), Relu, LLAMA2_7B, [false, false, true]),
+    LlmShape::of(Cow::Borrowed("relu-llama2-13b"), Relu, LLAMA2_13B, [false, false, true]),
+    LlmShape::of(Cow::Borrowed("relu-llama2-70b"), Relu, LLAMA2_70B, [false, false, true]),
+    LlmShape::of(Cow::Borrowed("relu-falcon-7b"), Relu, FALCON_7B, [true, false, true]),
+    LlmShape::of(Cow::Borrowed("relu-falcon-40b"), Relu, FALCON_40B, [true, false, true]),
 ];
+
+const LLAMA2_7B: [u32; 7] = [32, 4096, 32, 32, 11008, 3, 32000];
+const LLAMA2_13B: [u32; 7] = [40, 5120, 40, 40, 13824, 3, 32000];
+const LLAMA2_70B: [u32; 7] = [80, 8192, 64, 8, 28672, 3, 32000];
+const FALCON_7B: [u32; 7] = [32, 4544, 71, 1, 18176, 2, 65024];
+const FALCON_40B: [u32; 7] = [60, 8192, 128, 8, 32768, 2, 65024];
 
 getters!(LlmShape {
     /// In lower case.
@@ -119,6 +176,8 @@ getters!(LlmShape {
     mlp_matrices: u32,
     /// Tokens of the vocabulary.
     vocabulary: u32,
+    /// Function of the MLP.
+    activation: Activation,
     /// Format of the layers' matrices.
     weights: WeightFormat,
     /// Whether the linear layers add biases.
@@ -150,6 +209,7 @@ impl LlmShape {
     /// K.
     const fn of(
         name: Cow<'static, str>,
+        activation: Activation,
         [layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary]: [u32; 7],
         [tied_embeddings, biased, rotary]: [bool; 3],
     ) -> Self {
@@ -161,6 +221,7 @@ impl LlmShape {
             kv_heads,
             ffn,
             mlp_matrices,
+            activation,
             vocabulary,
             tied_embeddings,
             biased,
@@ -169,7 +230,7 @@ impl LlmShape {
         }
     }
 
-    /// OPT family: two matrices in the MLP, biases, tied embeddings, as many heads of K and V as of Q. Fails for sizes
+    /// OPT family: two matrices in the MLP with a ReLU between them, biases, tied embeddings, as many heads of K and V as of Q. Fails for sizes
     /// of 0 or above 2^20, and if the heads do not divide the width.
     pub fn opt_like(
         name: &str,
@@ -180,14 +241,14 @@ impl LlmShape {
         vocabulary: u32,
     ) -> Result<Self> {
         let sizes = [layers, hidden, heads, heads, ffn, 2, vocabulary];
-        Self::of(name.to_owned().into(), sizes, [true, true, false]).checked()
+        Self::of(name.to_owned().into(), Relu, sizes, [true, true, false]).checked()
     }
 
     /// This shape in another family; an error unless the heads of K and V divide the heads of Q.
     pub fn of_family(self, family: LlmFamily) -> Result<Self> {
-        let LlmFamily { kv_heads, gated, biased, tied_embeddings, rotary } = family;
+        let LlmFamily { kv_heads, gated, activation, biased, tied_embeddings, rotary } = family;
         let mlp_matrices = if gated { 3 } else { 2 };
-        Self { kv_heads, mlp_matrices, biased, tied_embeddings, rotary, ..self }.checked()
+        Self { kv_heads, mlp_matrices, activation, biased, tied_embeddings, rotary, ..self }.checked()
     }
 
     /// Changes the format of the layers' weights.
@@ -219,6 +280,34 @@ impl LlmShape {
         require(hidden.is_multiple_of(heads), "heads", heads, format!("divide hidden = {hidden}"))?;
         require(heads.is_multiple_of(kv_heads), "kv_heads", kv_heads, format!("divide heads = {heads}"))?;
         Ok(self)
+    }
+
+    /// Whether all neurons are active for every token, because the function of the MLP is not ReLU.
+    pub fn is_dense(&self) -> bool {
+        self.activation != Relu
+    }
+
+    /// Name of the preset for the ReLU variant of a dense model.
+    pub fn relu_variant(&self) -> Option<&'static str> {
+        let known = |name: &&str| name.strip_prefix("relu-").is_some_and(|of| of == self.name);
+        Self::preset_names().find(known)
+    }
+
+    /// Text that says that a model is dense and names its ReLU variant; `None` for a ReLU model.
+    pub fn dense_note(&self) -> Option<String> {
+        let Self { name, activation, .. } = self;
+        let dense = format!("{name} is {}: all its neurons are active", activation.title());
+        self.is_dense().then(|| match self.relu_variant() {
+            Some(variant) => format!("{dense}; {variant} is the ReLU variant"),
+            None if Self::preset(name).is_ok() => dense,
+            None => format!("{dense}; a file with activation = \"relu\" describes a ReLU model"),
+        })
+    }
+
+    /// Whether only name and activation differ.
+    pub fn has_sizes_of(&self, other: &Self) -> bool {
+        let Self { name, activation, .. } = self.clone();
+        Self { name, activation, ..other.clone() } == *self
     }
 
     /// Width of a head.
@@ -294,14 +383,44 @@ mod tests {
     #[test]
     fn every_preset_has_its_published_size() {
         // In billions, without biases and norms.
-        let billions =
-            [12.9, 29.9, 65.7, 6.7, 13.0, 69.0, 41.3, 174.6, 70.6, 6.6, 174.6, 6.9, 7.2, 3.9, 34.4];
+        let billions = [
+            12.9, 29.9, 65.7, 6.7, 13.0, 69.0, 41.3, 174.6, 70.6, 6.6, 174.6, 6.9, 7.2, 3.9, 34.4, 6.7, 13.0,
+            69.0, 6.9, 41.3,
+        ];
         for (name, expected) in LlmShape::preset_names().zip(billions) {
             let model = LlmShape::preset(name).unwrap();
             let found = (model.neurons_bytes() + model.resident_bytes()) as f64 / 2e9;
             assert!((found - expected).abs() < 0.06, "{name}: {found}");
             assert_eq!(model.hidden() % model.heads(), 0, "{name}");
         }
+    }
+
+    #[test]
+    fn every_preset_has_an_activation_and_relu_variants_differ_only_in_it() {
+        for name in LlmShape::preset_names() {
+            let model = LlmShape::preset(name).unwrap();
+            let expected = match name.split_once('-').unwrap().0 {
+                "opt" | "relu" | "bamboo" => Relu,
+                "falcon" | "gpt3" => Gelu,
+                _ => Silu,
+            };
+            assert_eq!(model.activation(), expected, "{name}");
+            assert_eq!(model.is_dense(), model.dense_note().is_some(), "{name}");
+            if let Some(of) = name.strip_prefix("relu-") {
+                let of = LlmShape::preset(of).unwrap();
+                assert!(of.has_sizes_of(&model) && of.relu_variant() == Some(name), "{name}");
+            }
+        }
+        let [own, other] = ["llama2-7b", "llama2-13b"].map(|name| LlmShape::preset(name).unwrap());
+        assert!(!own.has_sizes_of(&other));
+        assert_eq!(
+            own.dense_note().unwrap(),
+            "llama2-7b is SiLU: all its neurons are active; relu-llama2-7b is the ReLU variant"
+        );
+        assert_eq!(
+            LlmShape::preset("gpt3-175b").unwrap().dense_note().unwrap(),
+            "gpt3-175b is GELU: all its neurons are active"
+        );
     }
 
     #[test]
@@ -320,12 +439,18 @@ mod tests {
         };
         let model = LlmShape::from_toml(&text(4)).unwrap();
         assert_eq!((model.kv_width(), model.neuron_bytes(BlockKind::Mlp)), (128, 3 * 512 * 2));
+        // A file without the key is of a dense model.
+        assert!(model.dense_note().unwrap().contains("a file with activation = \"relu\""));
+        let relu = text(4) + "\nactivation = 'relu'";
+        assert!(!LlmShape::from_toml(&relu).unwrap().is_dense());
         let refused = |text: &str| LlmShape::from_toml(text).unwrap_err().to_string();
         assert!(refused(&text(5)).contains("kv_heads = 5 must divide heads = 16"), "{}", refused(&text(5)));
         assert!(
             refused(&text(4).replace("mlp_matrices = 3", "mlp_matrices = 4")).contains("mlp_matrices = 4")
         );
         assert!(refused(&text(4).replace("ffn", "fnn")).contains("fnn"));
+        let error = refused(&relu.replace("'relu'", "'swish'"));
+        assert!(error.contains("swish") && error.contains("`relu`, `gelu`, `silu`"), "{error}");
     }
 
     #[test]

@@ -3,12 +3,12 @@
 //! Computes the normalisation; the backend has linear layers, rotary embedding and attention.
 
 use crate::matrix::same_length;
+use ndp_config::Activation;
 use ndp_files::{Context, Result};
 use std::borrow::Cow;
 
 use ndp_numerics::{Rotation, f16, relu, rne_rsqrt};
 
-use crate::config::Activation;
 use crate::kv_cache::LayerCache;
 use crate::operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 use crate::sparsity::LayerSparsity;

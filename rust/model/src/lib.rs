@@ -25,13 +25,14 @@ pub mod vocabulary;
 pub mod weights;
 
 pub use backend::{GemvBackend, GemvClass, GemvOp, SoftwareBackend};
-pub use config::{Activation, Architecture, DecoderConfig};
+pub use config::{Architecture, DecoderConfig};
 pub use decoder::Decoder;
 pub use generate::{GenerateOptions, GeneratedToken, Generation, generate, generate_tokens, logits_digest};
 pub use kv_cache::LayerCache;
 pub use layer::{LayerShape, LayerSpan, run_layer};
 pub use loader::{Remarks, RoundedWeights};
 pub use matrix::Matrix;
+pub use ndp_config::Activation;
 pub use operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 pub use quantised::{QuantisationError, QuantisedMatrix, RowOf};
 pub use sparsity::{LayerSparsity, ZeroCount};

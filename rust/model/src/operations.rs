@@ -4,10 +4,10 @@
 //! unit replaces them, with the same bits.
 
 use crate::matrix::same_length;
+use ndp_config::Activation;
 use ndp_files::Result;
-use ndp_numerics::{Rotation, add, f16, fp16, mul, softmax};
+use ndp_numerics::{Rotation, add, f16, fp16, gelu, mul, relu, silu, softmax};
 
-use crate::config::Activation;
 use crate::kv_cache::LayerCache;
 use crate::{GemvBackend, GemvClass, GemvOp};
 
@@ -75,7 +75,14 @@ impl<'a> LinearOp<'a> {
         match self.finish {
             Finish::Plain => {}
             Finish::Scale(factor) => y.iter_mut().for_each(|y| *y = mul(*y, factor)),
-            Finish::Activate(activation) => y.iter_mut().for_each(|y| *y = activation.of(*y)),
+            Finish::Activate(activation) => {
+                let function = match activation {
+                    Activation::Relu => relu,
+                    Activation::Gelu => gelu,
+                    Activation::Silu => silu,
+                };
+                y.iter_mut().for_each(|y| *y = function(*y));
+            }
             Finish::Gate { values, activation } => {
                 let shut = |gate| activation == Activation::Relu && fp16::is_zero(gate);
                 y.iter_mut().zip(values).for_each(|(y, &gate)| {

@@ -63,8 +63,9 @@ use ndp_files::{Error, Result, ensure, refusal};
 use std::fmt::Display;
 use std::path::Path;
 
+use ndp_config::Activation;
+use ndp_numerics::Epsilon;
 use ndp_numerics::layer_norm::MAX_LEN;
-use ndp_numerics::{Epsilon, f16, gelu, relu, silu};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Value, json};
@@ -87,29 +88,6 @@ pub enum Architecture {
     Llama,
     /// `FalconForCausalLM`.
     Falcon,
-}
-
-/// Function between the two feed-forward layers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Activation {
-    /// `relu(x)`: the one that makes neurons inactive.
-    Relu,
-    /// `silu(x)`.
-    Silu,
-    /// `gelu(x)`.
-    Gelu,
-}
-
-impl Activation {
-    /// The function's value.
-    pub fn of(self, x: f16) -> f16 {
-        match self {
-            Self::Relu => relu(x),
-            Self::Silu => silu(x),
-            Self::Gelu => gelu(x),
-        }
-    }
 }
 
 /// Validated dimensions and functions of a decoder, from [`DecoderConfig::load`] or [`DecoderConfig::from_json`].

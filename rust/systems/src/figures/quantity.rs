@@ -25,7 +25,7 @@ use crate::machine::{Machine, Workload};
 use crate::policies::Policy;
 use crate::policies::flash::{Technique, chunks, fixed_bytes, memory_bytes, run_with, statement};
 use crate::run::{Device, Run};
-use ndp_config::{BlockKind, HbmConfig, LlmFamily, LlmShape, Ssd, SystemConfig, WeightFormat};
+use ndp_config::{Activation, BlockKind, HbmConfig, LlmFamily, LlmShape, Ssd, SystemConfig, WeightFormat};
 use ndp_energy::Energy;
 use ndp_files::{Error, Result, refusal};
 use ndp_hermes::scheduler::Policy as Scheduling;
@@ -94,7 +94,7 @@ impl Case {
         self.0.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
     }
 
-    /// LLaMA2(SwiGLU)-13B has the sizes of LLaMA2-13B.
+    /// LLaMA2(SwiGLU)-13B is LLaMA2-13B under a name of its own, for which PowerInfer states a share of active neurons.
     fn model(&self) -> Result<LlmShape> {
         let name = self.text("model")?;
         let weights = match self.text("format") {
@@ -104,8 +104,14 @@ impl Case {
         if name != "llama2-13b-swiglu" {
             return Ok(LlmShape::preset(name)?.with_weights(weights));
         }
-        let family =
-            LlmFamily { kv_heads: 40, gated: true, biased: false, tied_embeddings: false, rotary: true };
+        let family = LlmFamily {
+            kv_heads: 40,
+            gated: true,
+            activation: Activation::Silu,
+            biased: false,
+            tied_embeddings: false,
+            rotary: true,
+        };
         Ok(LlmShape::opt_like(name, 40, 5120, 40, 13824, 32000)?.of_family(family)?.with_weights(weights))
     }
 
