@@ -371,7 +371,7 @@ fn after_help() -> String {
          ndp gemv --config tiny --rows 64 --cols 64\n  \
          ndp generate --dimms 4 --tokens 8 --html system.html\n  \
          ndp generate pim --mode dex --html pim.html\n  \
-         ndp trace synth --llm llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
+         ndp trace synth --llm relu-llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
          ndp evaluate --trace t.trace\n  \
          ndp synth --config tiny --block multiplier_unit\n\n\
          Also: `ndp schema COMMAND` lists the paths of the command's JSON, `ndp completions SHELL` prints a completion script.\n\n{EXIT_CODES}"

@@ -4,7 +4,7 @@ use crate::ignored;
 use crate::prelude::*;
 use ndp_config::WeightFormat;
 use ndp_energy::{Energy, EnergyConstants};
-use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Workload};
+use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Workload, dense_note};
 
 /// Default of `--assume`, and of `base` in a file of assumptions.
 pub const DEFAULT_SET: &str = "hermes";
@@ -15,11 +15,11 @@ pub const DEFAULT_SET: &str = "hermes";
 /// of the system and from the assumptions. A policy that the system cannot run is listed with the reason.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
-    ndp compare --llm llama2-70b\n  \
-    ndp compare --llm llama2-70b --system mine.toml --policies hermes,hermes-host --batches 1,4 --html compare.html\n  \
+    ndp compare --llm relu-llama2-70b\n  \
+    ndp compare --llm relu-llama2-70b --system mine.toml --policies hermes,hermes-host --batches 1,4 --html compare.html\n  \
     ndp compare --llm opt-66b --policies flexgen,deja-vu,hermes --prompt 64 --output 512 --assume stated --json")]
 pub struct Args {
-    /// Model: a preset such as llama2-70b, or a path ending in .toml
+    /// Model: a preset such as relu-llama2-70b, or a path ending in .toml
     // `None` with a subcommand.
     #[arg(long, required = true)]
     llm: Option<String>,
@@ -189,9 +189,10 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     );
     let bars = ChartKind::Rows { label: "policy,batch", value: "tokens_per_second" };
     let stack = |value, axis| ChartKind::Stacks { label: "policy,batch", part: "name", value, axis };
-    Ok(Report::answer("compare", answer)
-        .reason(reason)
-        .setting(setting)
+    let report = Report::answer("compare", answer).reason(reason).setting(setting);
+    Ok(dense_note(&model, &policies)
+        .into_iter()
+        .fold(report, Report::note)
         .note("an estimate: bandwidths, throughputs and the efficiencies of the assumed set; only the NDP-DIMMs' times are the cycle model's. `ndp evaluate` runs a trace on the exact model")
         .figures(figures! {
             "prompt" "tokens of the prompt" {Count} Json: "tokens of each prompt" = args.prompt;

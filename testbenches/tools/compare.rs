@@ -52,8 +52,25 @@ fn steps_and_devices_add_up_to_a_token_and_devices_to_its_energy() {
 }
 
 #[test]
+fn a_model_without_relu_is_dense_and_its_note_names_the_variant_with_relu() {
+    let [dense, sparse] = ["llama2-70b", "relu-llama2-70b"].map(|model| {
+        json(&format!("--llm {model} --policies hermes,deja-vu,powerinfer,flexgen --system hermes"))
+    });
+    let rate = |result: &Value, policy| of(result, policy, 1)["tokens_per_second"].as_f64().unwrap();
+    for policy in ["hermes", "deja-vu", "powerinfer"] {
+        assert!(rate(&sparse, policy) > 1.2 * rate(&dense, policy), "{policy}");
+    }
+    assert_eq!(rate(&sparse, "flexgen"), rate(&dense, "flexgen"));
+    let note = "llama2-70b is SiLU: all its neurons are active; relu-llama2-70b is the ReLU variant";
+    let noted = |result: &Value| result["notes"].as_array().unwrap().iter().any(|one| one == note);
+    assert!(noted(&dense) && !sparse.to_string().contains("SiLU"));
+    let stated = json("--llm yi-34b --policies powerinfer --system pc-high").to_string();
+    assert!(stated.contains("except that PowerInfer's policies take the share in its table 3"), "{stated}");
+}
+
+#[test]
 fn what_a_system_lacks_is_listed_and_an_answer_without_any_policy_is_an_error() {
-    let result = json("--llm llama2-70b --system pc-high --policies hermes-host,hermes,tensorrt-llm");
+    let result = json("--llm relu-llama2-70b --system pc-high --policies hermes-host,hermes,tensorrt-llm");
     let reasons: Vec<&str> =
         result["refused"].as_array().unwrap().iter().map(|one| one["reason"].as_str().unwrap()).collect();
     assert!(reasons[0].contains("NDP-DIMMs") && reasons[0].contains("pc-high"), "{reasons:?}");

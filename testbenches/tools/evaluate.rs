@@ -13,7 +13,7 @@ fn write_trace(dir: &Path, tokens: u64, prompt: u64) -> PathBuf {
     let model = LlmShape::opt_like("3x128x512", 3, 128, 2, 512, 256).unwrap();
     let options =
         SynthOptions { seed: 5, prompt_tokens: prompt, sequence_tokens: tokens, ..SynthOptions::default() };
-    let mut synthesizer = Synthesizer::new(&model, options);
+    let mut synthesizer = Synthesizer::new(&model, options).unwrap();
     let header = TraceHeader {
         sequences: 3,
         source: "a test".to_owned(),

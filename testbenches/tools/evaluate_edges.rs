@@ -9,7 +9,7 @@ fn evaluate() -> (Program, String) {
     let program = Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("evaluate");
     let model = LlmShape::opt_like("3x128x512", 3, 128, 2, 512, 256).unwrap();
     let options = SynthOptions { prompt_tokens: 4, sequence_tokens: 12, ..SynthOptions::default() };
-    let mut synthesizer = Synthesizer::new(&model, options);
+    let mut synthesizer = Synthesizer::new(&model, options).unwrap();
     let header = TraceHeader { sequences: 2, ..TraceHeader::new(&model, 24, 8) };
     let path = program.path("t.trace");
     let mut writer = TraceFileWriter::create(Path::new(&path), header).unwrap();

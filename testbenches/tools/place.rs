@@ -30,11 +30,11 @@ fn the_report_and_the_file_are_those_of_the_library() {
     let out = directory.path().join("placement.json");
     let run = || {
         let out = out.to_str().unwrap();
-        json(&["--llm", "LLaMA2-7B", "--dimms", "4", "--synthetic-seed", "3", "--json", "--out", out])
+        json(&["--llm", "ReLU-LLaMA2-7B", "--dimms", "4", "--synthetic-seed", "3", "--json", "--out", out])
     };
     let report = run();
     let text = std::fs::read(&out).unwrap();
-    let model = LlmShape::preset("llama2-7b").unwrap();
+    let model = LlmShape::preset("relu-llama2-7b").unwrap();
     let system = ndp_config::SystemConfig::preset("hermes").unwrap().with_dimms(4).unwrap();
     let frequencies = synthetic_frequencies(&model, 3);
     let instance = Instance::new(&model, &system, &frequencies, &Options::default()).unwrap();
@@ -61,7 +61,7 @@ fn every_method_answers_and_none_is_below_the_bound() {
     let milp = ["--milp-groups", "64", "--time-limit", "2"];
     for method in ["structured", "greedy", "random", "powerinfer", "milp"] {
         let own = if method == "milp" { &milp[..] } else { &[] };
-        let of = ["--llm", "llama2-7b", "--synthetic-seed", "3", "--json", "--method", method];
+        let of = ["--llm", "relu-llama2-7b", "--synthetic-seed", "3", "--json", "--method", method];
         let report = json(&[&of, own].concat());
         assert_eq!(report["method"], method);
         assert!(report["gap"].as_f64().unwrap() >= 0.0, "{method}");
@@ -78,7 +78,7 @@ fn powerinfers_predictors_take_the_gpu_s_memory_first_and_its_program_is_written
     let lp = directory.path().join("powerinfer.lp");
     let lp = lp.to_str().unwrap();
     let arguments =
-        ["--llm", "llama2-7b", "--synthetic-seed", "3", "--method", "powerinfer", "--gpu-percent", "20"];
+        ["--llm", "relu-llama2-7b", "--synthetic-seed", "3", "--method", "powerinfer", "--gpu-percent", "20"];
     let with = |options: &[&str]| json(&[&arguments[..], &["--json"], options].concat())["powerinfer"].take();
     let bytes = |report: &Value, key: &str| report[key].as_u64().unwrap();
     let without = with(&["--predictor-percent", "0"]);
@@ -149,10 +149,14 @@ fn frequencies_come_from_a_trace_of_the_same_model() {
     // The model is the one that the trace names, and a single sequence is profiled by its prompt.
     let without =
         |report: Value| [report["objective_us"].clone(), report["layers"].clone(), report["model"].clone()];
-    assert_eq!(without(json(&["--trace", trace, "--json"])), without(report));
+    let profile_all = without(report);
+    assert_eq!(without(json(&["--trace", trace, "--json"])), profile_all);
     let [profile, prompt] =
         ["--profile", "--prompt-only"].map(|o| without(json(&["--trace", trace, o, "--json"])));
     assert_eq!(profile, prompt);
+    // The ReLU variant has the sizes of the trace.
+    let variant = without(json(&["--llm", "relu-llama2-7b", "--trace", trace, "--json"]));
+    assert_eq!(variant[..2], profile_all[..2]);
     let error = refused(&["--llm", "llama2-13b", "--trace", trace]);
     assert!(error.contains("the trace is of model 'llama2-7b', not of 'llama2-13b'"), "{error}");
     let bytes = std::fs::read(&path).unwrap();

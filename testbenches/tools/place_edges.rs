@@ -1,7 +1,7 @@
 //! Edge cases of `ndp place`: lost output, links and special files.
 use ndp_testkit::programs::Program;
 
-const PLACE: &str = "--llm llama2-7b --dimms 8 --synthetic-seed 1";
+const PLACE: &str = "--llm relu-llama2-7b --dimms 8 --synthetic-seed 1";
 
 fn place() -> Program {
     Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("place")

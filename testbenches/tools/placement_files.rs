@@ -104,7 +104,7 @@ fn a_placement_of_something_else_is_refused_with_both_sides() {
     let larger = placed(&ndp, "larger.json", &MACHINE.replace("percent 20", "percent 40"));
     let three = placed(&ndp, "three.json", &MACHINE.replace("dimms 4", "dimms 3"));
     let other = ndp.path("other.json");
-    ndp.succeeds(&format!("place --llm llama2-7b --synthetic-seed 1 --dimms 4 --out {other}"));
+    ndp.succeeds(&format!("place --llm relu-llama2-7b --synthetic-seed 1 --dimms 4 --out {other}"));
     let damaged = |name: &str, damage: &dyn Fn(&mut Value)| {
         let mut file: Value = serde_json::from_str(&text).unwrap();
         damage(&mut file);
@@ -125,7 +125,7 @@ fn a_placement_of_something_else_is_refused_with_both_sides() {
         for (path, expected) in [
             (&larger, "bytes of neurons on the GPU,"),
             (&three, "DIMMs that neurons are placed on: 3 instead of 4"),
-            (&other, "'llama2-7b' on 4 DIMMs: blocks placed (two of each layer): 64 instead of"),
+            (&other, "'relu-llama2-7b' on 4 DIMMs: blocks placed (two of each layer): 64 instead of"),
             (&missing, "block 1: dimms has"),
             (&twice, "block 2: attention of layer 0, which is there twice, instead of attention of layer 1"),
             (&nowhere, "block 1: '4' is none of 4 DIMMs"),

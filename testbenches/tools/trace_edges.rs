@@ -44,6 +44,6 @@ fn signals_leave_nothing_behind() {
     let trace = trace();
     let begun = |names: &[String]| !names.is_empty();
     for signal in ["TERM", "INT", "HUP"] {
-        trace.ends_by("synth --llm llama2-70b --tokens 20000 --out a.trace", begun, signal);
+        trace.ends_by("synth --llm relu-llama2-70b --tokens 20000 --out a.trace", begun, signal);
     }
 }

@@ -16,12 +16,12 @@ fn main() {
 struct Case(&'static str, u32);
 
 const CASES: [Case; 9] = [
-    Case("llama2-7b", 4),
-    Case("llama2-7b", 8),
-    Case("llama2-7b", 16),
-    Case("llama2-70b", 4),
-    Case("llama2-70b", 8),
-    Case("llama2-70b", 16),
+    Case("relu-llama2-7b", 4),
+    Case("relu-llama2-7b", 8),
+    Case("relu-llama2-7b", 16),
+    Case("relu-llama2-70b", 4),
+    Case("relu-llama2-70b", 8),
+    Case("relu-llama2-70b", 16),
     Case("opt-66b", 4),
     Case("opt-66b", 8),
     Case("opt-66b", 16),

@@ -2,7 +2,7 @@
 """Solves problems that `place --lp-out` has written with the CBC that comes with PuLP, and compares with `ndp place`.
 
     pip install -r rust/hermes/python/requirements.txt
-    ndp place --llm llama2-7b --synthetic-seed 1 --lp-out 7b.lp
+    ndp place --llm relu-llama2-7b --synthetic-seed 1 --lp-out 7b.lp
     python3 rust/hermes/python/solve_lp.py --time-limit 300 7b.lp
 
 PuLP cannot read CPLEX LP files, so its CBC is run on the file itself. What `ndp place` reached and its bound are in the

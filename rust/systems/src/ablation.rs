@@ -98,7 +98,7 @@ pub fn study(
     let sequence_tokens = prompt + tokens;
     let synth =
         SynthOptions { seed, prompt_tokens: prompt, sequence_tokens, first_sequence: 0, targets, cluster };
-    let mut trace = Synthesizer::new(model, synth);
+    let mut trace = Synthesizer::new(model, synth)?;
     let shape = trace.shape().clone();
     let mut activity = Activity::new(&shape);
     let (mut profile, mut sampled) = (Profile::new(&shape), Vec::new());

@@ -27,13 +27,21 @@ impl Frequencies {
     /// Power law of the rank, capped at 1, with mean `active`; the hottest `hot` of the neurons have `work` of the
     /// activations. Where this is impossible (`active * work > hot`), hot neurons are as active as they can be.
     pub fn power_law(active: f64, hot: f64, work: f64) -> Self {
+        if active >= 1.0 {
+            return Self::dense();
+        }
         let asked = [active, hot, work].map(f64::to_bits);
         if let Some(found) = LAWS.with_borrow(|laws| laws.get(&asked).cloned()) {
             return found;
         }
-        let made = Self::fitted(active.clamp(0.0, 1.0), hot, work);
+        let made = Self::fitted(active.max(0.0), hot, work);
         LAWS.with_borrow_mut(|laws| laws.insert(asked, made.clone()));
         made
+    }
+
+    /// All neurons of a dense model, equally active in every token.
+    pub fn dense() -> Self {
+        Self { parts: [1.0].into() }
     }
 
     fn fitted(active: f64, hot: f64, work: f64) -> Self {
@@ -138,7 +146,7 @@ mod tests {
         let model = ndp_config::LlmShape::opt_like("small", 2, 512, 4, 4096, 256).unwrap();
         const TEXTS: usize = 256;
         let options = SynthOptions { sequence_tokens: 1, ..SynthOptions::default() };
-        let mut texts = Synthesizer::new(&model, options);
+        let mut texts = Synthesizer::new(&model, options).unwrap();
         let shape = texts.shape().clone();
         let mut profile = Profile::new(&shape);
         let mut active = vec![Activity::new(&shape); TEXTS];

@@ -160,8 +160,11 @@ impl Machine<'_> {
         read.max(self.host_flop_ns(2.0 * pairs / work.element_bytes() * f64::from(work.batch)))
     }
 
-    /// Frequencies of a kind of neurons.
+    /// Frequencies of a kind of neurons; all are active in a model without ReLU.
     pub fn frequencies(&self, model: &LlmShape, kind: BlockKind) -> Frequencies {
+        if model.is_dense() {
+            return Frequencies::dense();
+        }
         let opt = model.is_biased();
         let key = match (kind, opt) {
             (BlockKind::Attention, true) => Key::QkvActiveOpt,

@@ -152,11 +152,13 @@ fn each_step_of_powerinfer_gains_and_batches_cost_sparsity() {
     assert!(rates.is_sorted_by(|a, b| a < b), "{rates:?}");
     // Together sequences need more neurons than one, but fewer than the sum of all.
     let bytes = |batch| {
-        let token = run("pc-high", Policy::PowerInfer, "falcon-40b", batch).unwrap().token;
+        let token = run("pc-high", Policy::PowerInfer, "relu-falcon-40b", batch).unwrap().token;
         token.bytes_of("MLP", Device::Host) + token.bytes_of("MLP", Device::Gpu)
     };
     assert!(bytes(1) < bytes(4) && bytes(4) < 4.0 * bytes(1));
-    assert!(bytes(32) < run("pc-high", Policy::LlamaCpp, "falcon-40b", 1).unwrap().token.bytes(Device::Host));
+    assert!(
+        bytes(32) < run("pc-high", Policy::LlamaCpp, "relu-falcon-40b", 1).unwrap().token.bytes(Device::Host)
+    );
 }
 
 #[test]
@@ -239,9 +241,9 @@ fn bars_have_the_rates_of_the_numbers_and_an_energy_with_a_range() {
         numbers(Paper::Hermes, "Hermes, OPT-66B, batch 1")
     );
     let over = |above: [f64; 2], below: [f64; 2]| [above[0] / below[0], above[1] / below[1]];
-    let hermes_16 = rates(hermes, "hermes on hermes", "llama2-70b", 16);
+    let hermes_16 = rates(hermes, "hermes on hermes", "relu-llama2-70b", 16);
     assert_eq!(
-        over(hermes_16, rates(hermes, "tensorrt-llm on a100x5", "llama2-70b", 16)),
+        over(hermes_16, rates(hermes, "tensorrt-llm on a100x5", "relu-llama2-70b", 16)),
         numbers(Paper::Hermes, "Hermes over TensorRT-LLM, batch 16")
     );
     assert_eq!(

@@ -14,12 +14,13 @@ fn main() {
 const TOKENS: u64 = 32;
 
 fn model() -> LlmShape {
-    LlmShape::preset("llama2-70b").expect("a preset")
+    LlmShape::preset("relu-llama2-70b").expect("a preset")
 }
 
 fn tokens() -> Vec<(TokenInfo, Activity)> {
     let mut synthesizer =
-        Synthesizer::new(&model(), SynthOptions { prompt_tokens: 16, ..SynthOptions::default() });
+        Synthesizer::new(&model(), SynthOptions { prompt_tokens: 16, ..SynthOptions::default() })
+            .expect("a model with ReLU");
     let mut next = || {
         let mut activity = Activity::new(synthesizer.shape());
         (synthesizer.next(&mut activity), activity)
@@ -36,7 +37,7 @@ fn written(tokens: &[(TokenInfo, Activity)]) -> Vec<u8> {
 /// Synthesises one token.
 #[divan::bench(sample_count = 50)]
 fn synth(bencher: Bencher) {
-    let mut synthesizer = Synthesizer::new(&model(), SynthOptions::default());
+    let mut synthesizer = Synthesizer::new(&model(), SynthOptions::default()).expect("a model with ReLU");
     let mut activity = Activity::new(synthesizer.shape());
     synthesizer.next(&mut activity);
     bencher.counter(ItemsCount::new(model().neurons())).bench_local(|| synthesizer.next(&mut activity));

@@ -13,7 +13,7 @@ fn small() -> LlmShape {
 /// Statistics of texts with prompts of up to 128 tokens.
 fn measure(model: &LlmShape, targets: Targets, sequences: u64, tokens: u64) -> (Synthesizer, Report) {
     let options = SynthOptions { sequence_tokens: tokens, targets: Some(targets), ..SynthOptions::default() };
-    let mut synthesizer = Synthesizer::new(model, options);
+    let mut synthesizer = Synthesizer::new(model, options).unwrap();
     let mut statistics = Statistics::new(synthesizer.shape());
     let mut activity = Activity::new(synthesizer.shape());
     for _ in 0..tokens * sequences {
@@ -63,6 +63,29 @@ fn every_statistic_of_falcon_is_near_its_target() {
     compare("falcon");
 }
 
+#[test]
+fn a_model_without_relu_needs_a_density_and_has_it() {
+    let dense = LlmShape::preset("llama3-70b").unwrap();
+    let refused = |density| Targets::of_model(&dense, density).unwrap_err().to_string();
+    assert_eq!(refused(None), "llama3-70b is SiLU: all its neurons are active");
+    assert_eq!(refused(Some(0.51)), "density = 0.51 must be in 0.01..=0.5");
+    assert!(refused(Some(f64::NAN)).contains("density = NaN"));
+    assert!(Synthesizer::new(&dense, SynthOptions::default()).is_err());
+    assert_eq!(
+        Targets::of_model(&LlmShape::preset("relu-llama2-70b").unwrap(), None).unwrap(),
+        Targets::of("llama2-70b")
+    );
+    for family in ["opt-30b", "llama3-70b", "falcon-40b"] {
+        for density in [0.1, 0.3, 0.5] {
+            let model = LlmShape::preset(family).unwrap();
+            let targets = Targets::of_model(&model, Some(density)).unwrap();
+            let (_, report) = measure(&small(), targets, 4, 64);
+            let found = report.mlp.unwrap().density;
+            assert!((found / density - 1.0).abs() < 0.1, "{family}, {density}: {found}");
+        }
+    }
+}
+
 fn bytes(seed: u64, first_sequence: u64) -> Vec<u8> {
     let model = small();
     let options = SynthOptions {
@@ -73,7 +96,7 @@ fn bytes(seed: u64, first_sequence: u64) -> Vec<u8> {
         targets: None,
         cluster: 1,
     };
-    let mut synthesizer = Synthesizer::new(&model, options);
+    let mut synthesizer = Synthesizer::new(&model, options).unwrap();
     let header = TraceHeader { sequences: 2, ..TraceHeader::new(&model, 16, 8) };
     let mut writer = TraceWriter::new(Vec::new(), header).unwrap();
     let mut activity = Activity::new(synthesizer.shape());
@@ -103,7 +126,7 @@ fn texts_of_a_model_have_the_same_frequent_neurons_and_other_models_have_not() {
             targets: None,
             cluster: 1,
         };
-        let mut synthesizer = Synthesizer::new(&small(), options);
+        let mut synthesizer = Synthesizer::new(&small(), options).unwrap();
         let mut profile = ndp_traces::Profile::new(synthesizer.shape());
         let mut activity = Activity::new(synthesizer.shape());
         (0..400).for_each(|_| {
@@ -126,7 +149,7 @@ fn texts_of_a_model_have_the_same_frequent_neurons_and_other_models_have_not() {
 #[test]
 fn blocks_narrower_than_a_word_and_a_single_layer_are_possible() {
     let model = LlmShape::opt_like("x", 1, 3, 1, 5, 2).unwrap();
-    let mut synthesizer = Synthesizer::new(&model, SynthOptions::default());
+    let mut synthesizer = Synthesizer::new(&model, SynthOptions::default()).unwrap();
     let mut activity = Activity::new(synthesizer.shape());
     let mut writer = TraceWriter::new(Vec::new(), TraceHeader::new(&model, 50, 50)).unwrap();
     for _ in 0..50 {

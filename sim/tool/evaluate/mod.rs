@@ -19,17 +19,17 @@ use ndp_traces::{NeuronShape, TraceReader};
 /// is that of `ndp generate --dimms --backend cycles`, without data: the same programs take the same cycles.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
-    ndp trace synth --llm llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
-    ndp evaluate --llm llama2-13b --trace t.trace --html report.html\n  \
+    ndp trace synth --llm relu-llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
+    ndp evaluate --llm relu-llama2-13b --trace t.trace --html report.html\n  \
     ndp place --trace t.trace --profile --method greedy --out placement.json\n  \
     ndp evaluate --trace t.trace --placement placement.json --policy partition,hermes --fast\n  \
-    ndp evaluate --llm llama2-13b --trace t.trace --dimms 4 --policy partition,hermes --activity predicted --json > result.json\n  \
+    ndp evaluate --llm relu-llama2-13b --trace t.trace --dimms 4 --policy partition,hermes --activity predicted --json > result.json\n  \
     ndp generate --config tiny --dimms 4 --system small --backend cycles --load backdoor --trace t.trace\n  \
     ndp evaluate --config tiny --dimms 4 --system small --gpu-percent 20 --trace t.trace --policy hermes --positions 256")]
 pub struct Args {
     /// Model of the trace: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama2-7b, llama2-13b, llama2-70b,
-    /// falcon-7b, falcon-40b, llama3-70b, gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml
-    /// [default: the model that the trace names; an unknown name selects an OPT with the sizes of the trace, and the
+    /// falcon-7b, falcon-40b (each also as relu-llama2-7b and so on), llama3-70b, gpt3-175b, bamboo-7b, qwen1.5-4b,
+    /// yi-34b or a path ending in .toml [default: the model that the trace names; an unknown name selects an OPT with the sizes of the trace, and the
     /// first line says so]
     #[arg(long)]
     llm: Option<String>,

@@ -12,21 +12,22 @@ use ndp_hermes::placement::{PC_HIGH_GB, PC_HIGH_GBPS, PREDICTOR_PERCENT, Terms};
 /// synthetic.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-        ndp place --llm llama2-7b --dimms 8 --trace llama2-7b.trace --out placement.json\n  \
-        ndp place --trace llama2-7b.trace --profile --out placement.json   # for ndp evaluate --placement placement.json\n  \
+        ndp place --llm relu-llama2-7b --dimms 8 --trace llama.trace --out placement.json\n  \
+        ndp place --trace llama.trace --profile --out placement.json   # for ndp evaluate --placement placement.json\n  \
         ndp place --llm opt-66b --dimms 16 --synthetic-seed 1 --json\n  \
-        ndp place --llm llama2-70b --synthetic-seed 1 --method milp --time-limit 30\n  \
-        ndp place --llm llama2-7b --synthetic-seed 1 --lp-out full.lp --lp-form full\n  \
-        ndp place --llm llama2-70b --synthetic-seed 1 --method powerinfer --predictor-percent 8.08 --lp-out powerinfer.lp\n  \
+        ndp place --llm relu-llama2-70b --synthetic-seed 1 --method milp --time-limit 30\n  \
+        ndp place --llm relu-llama2-7b --synthetic-seed 1 --lp-out full.lp --lp-form full\n  \
+        ndp place --llm relu-llama2-70b --synthetic-seed 1 --method powerinfer --predictor-percent 8.08 --lp-out powerinfer.lp\n  \
         ndp place --llm opt-66b --dimms 2 --ssd nvme-pcie4 --synthetic-seed 1 --out tiers.json\n  \
         ndp place --table --synthetic-seed 1")]
 pub struct Args {
     /// Names of the options on the command line.
     #[command(flatten)]
     pub given: Given,
-    /// Model: llama2-7b, llama2-13b, llama2-70b, opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, falcon-7b,
-    /// falcon-40b, llama3-70b, gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml [default: the model
-    /// that the trace names; an unknown name selects an OPT with the sizes of the trace, and the first line says so]
+    /// Model: llama2-7b, llama2-13b, llama2-70b, falcon-7b, falcon-40b (each also as relu-llama2-7b and so on),
+    /// opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama3-70b, gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b or a path
+    /// ending in .toml [default: the model that the trace names; an unknown name selects an OPT with the sizes of the
+    /// trace, and the first line says so]
     #[arg(long, required_unless_present_any = ["table", "trace"])]
     pub llm: Option<String>,
     /// Number of DIMMs (1..=64) [default: that of the system]
@@ -43,7 +44,8 @@ pub struct Args {
     /// that it generates; if there is only one sequence, its prompt
     #[arg(long, requires = "trace", conflicts_with_all = ["prompt_only", "synthetic_seed"])]
     pub profile: bool,
-    /// Draw power-law frequencies from this seed instead of reading a trace
+    /// Draw power-law frequencies from this seed instead of reading a trace. In a model without ReLU all neurons are
+    /// active instead
     #[arg(long, value_name = "SEED")]
     pub synthetic_seed: Option<u64>,
     /// System (GPU, bus, host and DIMMs): hermes, hermes-3090, hermes-t4, small or a path ending in .toml

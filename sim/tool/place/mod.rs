@@ -90,7 +90,9 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         let file = PlacementFile::new(model.name(), dimms, &placement);
         out.finish(|out| Ok(serde_json::to_writer(out, &file)?))?;
     }
-    Ok(report::report(&model, &instance, &certificate, &origin, &own))
+    let dense = model.dense_note().filter(|_| args.synthetic_seed.is_some());
+    let report = report::report(&model, &instance, &certificate, &origin, &own);
+    Ok(dense.into_iter().fold(report, Report::note))
 }
 
 fn model(args: &Args) -> Result<LlmShape> {
@@ -138,7 +140,9 @@ fn options(args: &Args) -> Options {
 /// Frequencies of each block, and their origin.
 fn frequencies(args: &Args, model: &LlmShape) -> Result<(Vec<Vec<f32>>, String)> {
     if let Some(seed) = args.synthetic_seed {
-        return Ok((synthetic_frequencies(model, seed), format!("synthetic seed {seed}")));
+        let origin =
+            if model.is_dense() { "a dense model".to_owned() } else { format!("synthetic seed {seed}") };
+        return Ok((synthetic_frequencies(model, seed), origin));
     }
     let Some(path) = args.trace.as_deref() else { bail!("neither --trace nor --synthetic-seed") };
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -159,9 +163,11 @@ fn read_trace(path: &Path, counted: Counted, model: &LlmShape) -> Result<Vec<Vec
     note_dense_attention(reader.header(), model.hidden());
     let mut reader = reader.with_dense_attention(model.hidden());
     let header = reader.header();
-    // An unknown name says nothing about the model, but the sizes do.
+    // An unknown name says nothing about the model, but the sizes do. A ReLU variant has the sizes of its model.
+    let same =
+        |traced: LlmShape| traced.name().eq_ignore_ascii_case(model.name()) || traced.has_sizes_of(model);
     ensure!(
-        traced_preset(header).is_none_or(|traced| traced.name().eq_ignore_ascii_case(model.name())),
+        traced_preset(header).is_none_or(same),
         "the trace is of model '{}', not of '{}'",
         header.model,
         model.name()
@@ -262,7 +268,7 @@ const RUNS: usize = 5;
 fn table(args: &Args) -> Result<Report> {
     let progress = Progress::new(9, "placements");
     let mut rows = Vec::new();
-    for name in ["llama2-7b", "llama2-70b", "opt-66b"] {
+    for name in ["relu-llama2-7b", "relu-llama2-70b", "opt-66b"] {
         let model = LlmShape::load(name)?;
         let (frequencies, _) = frequencies(args, &model)?;
         for dimms in [4, 8, 16] {

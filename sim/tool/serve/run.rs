@@ -16,7 +16,7 @@ use ndp_systems::serving::{
     Chunk, HermesSteps, Iteration, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve,
     texts,
 };
-use ndp_systems::{Assumptions, DimmModel, Machine, Policy, RunCosts};
+use ndp_systems::{Assumptions, DimmModel, Machine, Policy, RunCosts, dense_note};
 use serde::Serialize;
 use std::collections::HashSet;
 
@@ -33,7 +33,7 @@ const MAX_BYTES: u64 = 1 << 30;
     ndp serve alpaca.jsonl --llm llama2-7b\n  \
     ndp serve alpaca.jsonl --llm llama3-70b --tp 8 --pp 2 --modes serial,neupims,dex+dbo --html serve.html\n  \
     ndp serve few.jsonl --rtl --memory librapim-small --hardware librapim-small-npu --modes serial,dex\n  \
-    ndp serve alpaca.jsonl --machine hermes --llm llama2-70b --policies hermes,flexgen --max-batch 16\n  \
+    ndp serve alpaca.jsonl --machine hermes --llm relu-llama2-70b --policies hermes,flexgen --max-batch 16\n  \
     ndp serve export --llm llama2-7b --out tables")]
 pub struct Args {
     /// Names of the options on the command line.
@@ -181,11 +181,13 @@ pub fn run(args: &Args) -> Result<Report> {
     }
     let Some(llm) = &args.llm else { bail!("--llm is needed") };
     let model = LlmShape::load(llm)?;
-    let outcome = match args.machine {
-        Kind::Librapim => librapim(&job, &model)?,
-        Kind::Hermes => hermes(&job, &model)?,
-    };
-    report::report(&outcome)
+    match args.machine {
+        Kind::Librapim => report::report(&librapim(&job, &model)?),
+        Kind::Hermes => {
+            let report = report::report(&hermes(&job, &model)?)?;
+            Ok(dense_note(&model, &args.dimms.policies).into_iter().fold(report, Report::note))
+        }
+    }
 }
 
 /// A trace of requests, and the limits for serving it.

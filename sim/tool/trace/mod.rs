@@ -13,7 +13,7 @@ use clap::Subcommand;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ndp trace capture --tokens 64 --out own.trace
-  ndp trace synth --llm llama2-70b --tokens 256 --out llama.trace
+  ndp trace synth --llm relu-llama2-70b --tokens 256 --out llama.trace
   ndp trace stats llama.trace
   ndp trace show own.trace --token 3 --layer 0")]
 pub struct Args {

@@ -9,16 +9,23 @@ use std::time::Instant;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ndp trace synth --llm llama2-70b --tokens 256 --out llama.trace
+  ndp trace synth --llm relu-llama2-70b --tokens 256 --out llama.trace
   ndp trace synth --llm opt-30b --tokens 256 --prompt-tokens 128 --sequences 8 --out profile.trace
   ndp trace synth --llm opt-30b --tokens 256 --prompt-tokens 128 --first-sequence 8 --out other-text.trace
-  ndp trace synth --llm 4x256x1024 --tokens 64 --out small.trace")]
+  ndp trace synth --llm 4x256x1024 --tokens 64 --out small.trace
+  ndp trace synth --llm llama3-70b --density 0.4 --tokens 256 --out dense.trace")]
 pub struct Args {
-    /// Model: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama2-7b, llama2-13b, llama2-70b, falcon-7b,
-    /// falcon-40b, llama3-70b (fitted like LLaMA2), gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b (these four fitted like
-    /// OPT), a path ending in .toml, or LAYERSxHIDDENxFFN such as 4x256x1024, which is fitted like OPT
+    /// Model with ReLU: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, relu-llama2-7b, relu-llama2-13b,
+    /// relu-llama2-70b, relu-falcon-7b, relu-falcon-40b, bamboo-7b (fitted like OPT), a path ending in .toml, or
+    /// LAYERSxHIDDENxFFN such as 4x256x1024, which is fitted like OPT. With --density also a model without ReLU:
+    /// llama2-7b, llama2-13b, llama2-70b, llama3-70b (fitted like LLaMA2), falcon-7b, falcon-40b, gpt3-175b,
+    /// qwen1.5-4b, yi-34b (these three fitted like OPT)
     #[arg(long)]
     llm: String,
+    /// Share of active neurons (0.01..=0.5) [default: the density of the model's family; a model without ReLU
+    /// has no default]
+    #[arg(long, value_name = "SHARE")]
+    density: Option<f64>,
     /// Number of tokens of each sequence, its prompt included
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=u32::MAX.into()))]
     tokens: u64,
@@ -55,6 +62,10 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(files).check()?;
     let model = model(&args.llm)?;
     let prompt = args.prompt_tokens.unwrap_or_else(|| (args.tokens / 2).min(128));
+    let targets = Targets::of_model(&model, args.density).context(match args.density {
+        Some(_) => "--density",
+        None => "give --density, or name a model with ReLU",
+    })?;
     ensure!(
         prompt <= args.tokens,
         "--prompt-tokens {prompt} is more than the {} tokens of a sequence",
@@ -71,12 +82,13 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         sequences: args.sequences,
         seed: args.seed,
         source: format!(
-            "trace synth {}: {} text(s) from number {}, {} tokens each, {prompt} of them the prompt{}",
+            "trace synth {}: {} text(s) from number {}, {} tokens each, {prompt} of them the prompt{}{}",
             env!("CARGO_PKG_VERSION"),
             args.sequences,
             args.first_sequence,
             args.tokens,
-            if args.cluster > 1 { format!(", clusters of {}", args.cluster) } else { String::new() }
+            if args.cluster > 1 { format!(", clusters of {}", args.cluster) } else { String::new() },
+            args.density.map_or_else(String::new, |density| format!(", density {density}"))
         ),
         ..TraceHeader::new(&model, args.tokens * args.sequences, prompt * args.sequences)
     };
@@ -89,10 +101,10 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
             prompt_tokens: prompt,
             sequence_tokens: args.tokens,
             first_sequence: args.first_sequence,
-            targets: None,
+            targets: Some(targets),
             cluster: args.cluster,
         },
-    );
+    )?;
     let mut statistics = Statistics::new(synthesizer.shape());
     let mut activity = Activity::new(synthesizer.shape());
     let bar = ndp_files::Progress::new(tokens, "tokens");

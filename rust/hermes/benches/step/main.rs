@@ -18,7 +18,7 @@ fn main() {
 }
 
 fn shape() -> NeuronShape {
-    NeuronShape::of(&LlmShape::preset("llama2-70b").expect("a preset"))
+    NeuronShape::of(&LlmShape::preset("relu-llama2-70b").expect("a preset"))
 }
 
 impl Step for Predictor {

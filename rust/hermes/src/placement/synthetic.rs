@@ -4,6 +4,8 @@
 //! activity: 26 % in OPT-30B and 43 % in LLaMA2-70B with ReGLU (PowerInfer, section 3.1); Falcon counts as OPT. The cap
 //! at 0.99 lowers this to about 65 %. Assumed, as neither paper says: 13 % of the neurons active on average, variation
 //! between blocks, and noise on each neuron. `ndp_traces` fits the papers better, and takes longer.
+//!
+//! A model without ReLU has no inactive neurons: all its frequencies are 1.
 
 use ndp_config::LlmShape;
 use ndp_numerics::SplitMix64;
@@ -18,8 +20,11 @@ pub fn synthetic_frequencies(model: &LlmShape, seed: u64) -> Vec<Vec<f32>> {
     let hot_share: f64 = if model.mlp_matrices() == 3 { 0.43 } else { 0.26 };
     let mut rng = SplitMix64::new(seed);
     let shape = NeuronShape::of(model);
-    let blocks = shape.blocks().iter();
-    blocks.map(|block| block_frequencies(block.neurons as usize, hot_share, &mut rng)).collect()
+    let blocks = shape.blocks().iter().map(|block| block.neurons as usize);
+    if model.is_dense() {
+        return blocks.map(|neurons| vec![1.0; neurons]).collect();
+    }
+    blocks.map(|neurons| block_frequencies(neurons, hot_share, &mut rng)).collect()
 }
 
 /// In 0..1.
@@ -67,6 +72,12 @@ mod tests {
         }
         assert!((0.60..0.70).contains(&(hot / all)), "{}", hot / all);
         assert!((0.10..0.16).contains(&(all / neurons)), "{}", all / neurons);
+    }
+
+    #[test]
+    fn a_model_without_relu_has_no_inactive_neurons() {
+        let frequencies = synthetic_frequencies(&LlmShape::preset("qwen1.5-4b").unwrap(), 7);
+        assert!(frequencies.len() == 80 && frequencies.iter().flatten().all(|&f| f == 1.0));
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn problems_of_some_hundred_neurons_are_solved_closely() {
 
 #[test]
 fn the_bars_for_three_models_and_4_8_and_16_dimms_are_met() {
-    for name in ["llama2-7b", "llama2-70b", "opt-66b"] {
+    for name in ["relu-llama2-7b", "relu-llama2-70b", "opt-66b"] {
         let model = LlmShape::preset(name).unwrap();
         let frequencies = synthetic_frequencies(&model, 5);
         for (dimms, terms, most) in [

@@ -18,7 +18,7 @@ const PART: f64 = 0.8;
 fn generator(targets: Targets, sequence_tokens: u64) -> Option<Synthesizer> {
     let shape = LlmShape::opt_like("trace", LAYERS, 64, 8, NEURONS, 256).ok()?;
     let options = SynthOptions { targets: Some(targets), sequence_tokens, ..SynthOptions::default() };
-    Some(Synthesizer::new(&shape, options))
+    Synthesizer::new(&shape, options).ok()
 }
 
 fn blocks() -> impl Iterator<Item = usize> {

@@ -299,7 +299,7 @@ pub struct Sensitivity {
 }
 
 /// Model of the trace for Fig. 4 and 13.
-const TRACED: &str = "llama2-13b";
+const TRACED: &str = "relu-llama2-13b";
 
 /// Settings of the study of Fig. 13: the set itself, then each tried value.
 pub fn sensitivity_settings() -> Vec<Option<(Key, f64)>> {

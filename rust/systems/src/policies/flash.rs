@@ -25,9 +25,12 @@ pub struct Statement {
     pub ranks: [u32; 2],
 }
 
-/// Sections 4.1 and 4.2: OPT-6.7B for models with biases, Falcon-7B for those without.
+/// Sections 4.1 and 4.2: OPT-6.7B for models with biases, Falcon-7B with ReLU for those without. A dense model has all
+/// neurons in its window.
 pub fn statement(model: &LlmShape) -> Statement {
-    if model.is_biased() {
+    if model.is_dense() {
+        Statement { active: 1.0, window: 1.0, new: 0.0, ranks: [1152, 256] }
+    } else if model.is_biased() {
         Statement { active: 0.03, window: 0.24, new: 0.024, ranks: [1024, 128] }
     } else {
         Statement { active: 0.05, window: 0.33, new: 0.031, ranks: [1152, 256] }
@@ -35,9 +38,9 @@ pub fn statement(model: &LlmShape) -> Statement {
 }
 
 impl Statement {
-    /// Share of neurons predicted to be active.
+    /// Share of neurons predicted to be active; all of a dense model.
     pub fn predicted(&self) -> f64 {
-        let [missed, wrong] = MISPREDICTED;
+        let [missed, wrong] = if self.active < 1.0 { MISPREDICTED } else { [0.0; 2] };
         self.active * (1.0 - missed) + (1.0 - self.active) * wrong
     }
 }

@@ -9,10 +9,12 @@ use crate::run::{Device, Run, Step, Steps};
 use ndp_config::BlockKind;
 use ndp_files::{Result, bail};
 
-/// Share of the neurons on the GPU: the hot ones, or those that fit after projections and embeddings.
+/// Share of the neurons on the GPU: the hot ones, or those that fit after projections and embeddings. In a dense model
+/// all neurons are hot.
 pub fn hot_share(machine: &Machine<'_>, work: &Workload) -> f64 {
+    let hot = if work.model.is_dense() { 1.0 } else { machine.assumed(Key::HotShare) };
     let room = machine.gpu_bytes() - work.model.resident_bytes() as f64;
-    (room / work.model.neurons_bytes() as f64).clamp(0.0, machine.assumed(Key::HotShare))
+    (room / work.model.neurons_bytes() as f64).clamp(0.0, hot)
 }
 
 /// Product on the GPU. The paper's RTX 3090 is slower than its bandwidth says.

@@ -11,6 +11,7 @@ pub use hermes::hot_share;
 
 use crate::machine::{Machine, Workload};
 use crate::run::Run;
+use ndp_config::LlmShape;
 use ndp_files::{Result, ensure};
 use serde::Serialize;
 
@@ -77,6 +78,16 @@ policies! {
     FlashWindow "flash-window" flash::window;
     /// As flash-window, with the weights of a neuron in one chunk (LLM in a flash).
     FlashBundles "flash-bundles" flash::bundles;
+}
+
+/// Text that says which neurons of a dense model these policies compute; `None` for a ReLU model.
+pub fn dense_note(model: &LlmShape, policies: &[Policy]) -> Option<String> {
+    let note = model.dense_note()?;
+    let stated = |policy: &Policy| policy.name().starts_with("powerinfer") && powerinfer::is_stated(model);
+    Some(match policies.iter().any(stated) {
+        true => format!("{note}, except that PowerInfer's policies take the share in its table 3"),
+        false => note,
+    })
 }
 
 type On<'a> = (&'a Machine<'a>, &'a Workload);

@@ -28,23 +28,30 @@ struct Statement {
 
 /// Table 3 reports 96 to 98 % inactive neurons for OPT. Fig. 4 covers OPT, ReGLU and SwiGLU; Falcon has ReLU like OPT,
 /// Bamboo a gate like ReGLU. For Bamboo, Table 3 reports 10 % active neurons, section 8.3.2 (the runs themselves) 14 to
-/// 20 %. Other models count as OPT with biases, else as LLaMA2(ReGLU).
+/// 20 %. Other models with ReLU count as OPT with biases, else as LLaMA2(ReGLU). The paper also states a share for
+/// three models with SiLU; in other models without ReLU all neurons and heads are active.
 fn statement(model: &LlmShape) -> Statement {
     let (active, hot, predictor) = match model.name() {
         "opt-13b" => (0.03, 0.26, Some(0.0671)),
         "opt-66b" => (0.03, 0.26, Some(0.0488)),
-        "falcon-40b" => (0.05, 0.26, Some(0.0868)),
+        "relu-falcon-40b" => (0.05, 0.26, Some(0.0868)),
         "bamboo-7b" => (0.17, 0.43, None),
-        "llama2-7b" => (0.30, 0.43, None),
-        "llama2-13b" => (0.22, 0.43, None),
-        "llama2-70b" => (0.18, 0.43, Some(0.0808)),
+        "relu-llama2-7b" => (0.30, 0.43, None),
+        "relu-llama2-13b" => (0.22, 0.43, None),
+        "relu-llama2-70b" => (0.18, 0.43, Some(0.0808)),
         "llama2-13b-swiglu" => (0.57, 0.69, None),
         "yi-34b" => (0.47, 0.69, None),
         "qwen1.5-4b" => (0.60, 0.69, None),
+        _ if model.is_dense() => (1.0, 0.8, None),
         _ if model.is_biased() => (0.03, 0.26, None),
         _ => (0.18, 0.43, None),
     };
     Statement { active, hot, predictor }
+}
+
+/// Whether the paper states a share of active neurons for a model with another function than ReLU.
+pub fn is_stated(model: &LlmShape) -> bool {
+    model.is_dense() && statement(model).active < 1.0
 }
 
 /// Frequencies of predicted MLP neurons.
@@ -135,7 +142,7 @@ impl Layout {
         let (of_heads, of_mlp) =
             (least_of(bytes.attention, work.model.heads()), least_of(bytes.mlp, work.model.ffn()));
         // The least number comes as a whole, so its mean competes with heads.
-        let (frequencies, head) = (frequencies(machine, &work.model), machine.assumed(Key::HeadsActive));
+        let (frequencies, head) = (frequencies(machine, &work.model), active_heads(machine, &work.model));
         let bundle = (of_mlp * layers / bytes.mlp).min(1.0);
         let hot = match frequencies.active_by(bundle)[0] > head * bundle || bundle == 0.0 {
             true => frequencies.share_above(head).max(bundle),
@@ -182,9 +189,14 @@ impl Layout {
     }
 }
 
-/// Share of the heads that any sequence needs.
-fn heads(machine: &Machine<'_>, batch: u32) -> f64 {
-    1.0 - (1.0 - machine.assumed(Key::HeadsActive)).powi(batch as i32)
+/// Active share of a model's heads.
+fn active_heads(machine: &Machine<'_>, model: &LlmShape) -> f64 {
+    if statement(model).active < 1.0 { machine.assumed(Key::HeadsActive) } else { 1.0 }
+}
+
+/// Share of the heads that any of `batch` sequences needs.
+fn heads(machine: &Machine<'_>, work: &Workload, batch: u32) -> f64 {
+    1.0 - (1.0 - active_heads(machine, &work.model)).powi(batch as i32)
 }
 
 /// Blocks of a kind. If the GPU has a part, any sequence needs `bytes` on `[GPU, host]`, and each `pairs` bytes on the
@@ -224,7 +236,7 @@ fn token(machine: &Machine<'_>, work: &Workload, bytes: &Bytes, layout: Layout) 
     predict(machine, work, bytes, layout.split(), &mut steps);
     let on_gpu = layout.heads.share;
     let attention = [work.batch, 1].map(|batch| {
-        let needed = heads(machine, batch) * bytes.attention / layers;
+        let needed = heads(machine, work, batch) * bytes.attention / layers;
         [on_gpu * needed, (1.0 - on_gpu) * needed]
     });
     blocks((machine, work), ("attention", layout.heads), attention, &mut steps);
@@ -267,8 +279,8 @@ pub fn operators(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let token = |work: &Workload| {
         let frequencies = frequencies(machine, &work.model);
         let union: f64 = frequencies.union_by(1.0, work.batch).iter().sum();
-        let needed = heads(machine, work.batch) * bytes.attention + union * bytes.mlp;
-        let pairs = heads(machine, 1) * bytes.attention + frequencies.active() * bytes.mlp;
+        let needed = heads(machine, work, work.batch) * bytes.attention + union * bytes.mlp;
+        let pairs = heads(machine, work, 1) * bytes.attention + frequencies.active() * bytes.mlp;
         let mut steps = Steps::default();
         predict(machine, work, &bytes, 0.0, &mut steps);
         let [gpu, host] = [on_gpu * needed, (1.0 - on_gpu) * needed];

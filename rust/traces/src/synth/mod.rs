@@ -14,6 +14,7 @@ use crate::format::TokenInfo;
 use crate::{Activity, NeuronShape};
 use fit::{Fit, Parameters, layer_laws};
 use ndp_config::LlmShape;
+use ndp_files::Result;
 use ndp_numerics::SplitMix64;
 use normal::Normal;
 use power_law::PowerLaw;
@@ -35,7 +36,7 @@ pub struct SynthOptions {
     pub sequence_tokens: u64,
     /// Number of the first sequence; others are other texts for the same model.
     pub first_sequence: u64,
-    /// Targets of the fit; `None` for the model's family.
+    /// Targets of the fit; `None` for [`Targets::of_model`].
     pub targets: Option<Targets>,
     /// Neighbours in a block that a text favours together; 1 for none. Not in the papers.
     pub cluster: u32,
@@ -77,7 +78,7 @@ struct BlockState {
 /// ```
 /// use ndp_traces::{Activity, NeuronShape, synth::{SynthOptions, Synthesizer}};
 /// let model = ndp_config::LlmShape::opt_like("small", 4, 256, 4, 1024, 256).unwrap();
-/// let mut synthesizer = Synthesizer::new(&model, SynthOptions::default());
+/// let mut synthesizer = Synthesizer::new(&model, SynthOptions::default()).unwrap();
 /// let mut activity = Activity::new(synthesizer.shape());
 /// let info = synthesizer.next(&mut activity);
 /// assert!(info.first && activity.count() > 0);
@@ -120,10 +121,10 @@ ndp_config::getters!(Synthesizer {
 });
 
 impl Synthesizer {
-    /// Fits the parameters and lays out the model.
-    pub fn new(model: &LlmShape, options: SynthOptions) -> Self {
+    /// Fits the parameters and lays out the model. Fails for a dense model without targets.
+    pub fn new(model: &LlmShape, options: SynthOptions) -> Result<Self> {
         let normal = Normal::new();
-        let targets = options.targets.unwrap_or_else(|| Targets::of(model.name()));
+        let targets = options.targets.map_or_else(|| Targets::of_model(model, None), Ok)?;
         let fit = Fit::new(&targets, &normal);
         let shape = NeuronShape::of(model);
         let Parameters { ceiling, exponent, growth, .. } = fit.parameters;
@@ -136,7 +137,7 @@ impl Synthesizer {
             blocks.push(BlockState::new(law, block.neurons, before, &normal, &mut rng));
             before = Some((law, block.neurons));
         }
-        Self {
+        Ok(Self {
             levels: normal.quantiles(TEXT_LEVELS),
             current: Activity::new(&shape),
             sequence: options.first_sequence,
@@ -147,7 +148,7 @@ impl Synthesizer {
             fit,
             normal,
             blocks,
-        }
+        })
     }
 
     /// Overwrites `activity` with the next token's.

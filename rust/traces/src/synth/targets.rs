@@ -1,5 +1,7 @@
 //! Published figures for synthetic traces, by family of models, with sources. Choices of our own are marked.
 
+use ndp_config::LlmShape;
+use ndp_files::{Result, bail, ensure};
 use serde::Serialize;
 
 /// Target figures; shares are of 1.
@@ -27,7 +29,24 @@ impl Targets {
     /// Prompt and generated tokens of `hot_change`; a choice.
     pub const HOT_TOKENS: (usize, usize) = (128, 128);
 
-    /// Targets of the family that a model's name begins with; else OPT's.
+    /// Limits of a density that a user gives. A high density can exclude other targets.
+    pub const DENSITIES: [f64; 2] = [0.01, 0.5];
+
+    /// Targets of a model's family, with the density that the user gives. Fails for a dense model without a density, and
+    /// for a density outside [`Targets::DENSITIES`].
+    pub fn of_model(model: &LlmShape, density: Option<f64>) -> Result<Self> {
+        let ([low, high], family) = (Self::DENSITIES, Self::of(model.name()));
+        if let Some(density) = density {
+            ensure!((low..=high).contains(&density), "density = {density} must be in {low}..={high}");
+            return Ok(Self { density, ..family });
+        }
+        if let Some(dense) = model.dense_note() {
+            bail!("{dense}");
+        }
+        Ok(family)
+    }
+
+    /// Targets of the family that a name begins with, after `relu-`; else OPT's.
     ///
     /// - `density`: Hermes, section II-B: 70 to 90 % sparsity in attention and MLP. PowerInfer, section 3.2, note 3:
     ///   about 10 % active in an MLP block; table 3: 18 % for LLaMA2(ReGLU)-70B.
@@ -45,7 +64,8 @@ impl Targets {
             hot_change: 0.52,
             layer: 0.92,
         };
-        match model.to_lowercase() {
+        let name = model.to_lowercase();
+        match name.strip_prefix("relu-").unwrap_or(&name) {
             name if name.starts_with("llama") => {
                 Self { density: 0.18, block_share: 0.43, model_share: 0.26, ..opt }
             }
