@@ -321,12 +321,12 @@ fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
     )?;
     says("--mode dex --commands-from 9", "--commands <FILE>")?;
     says("--mode dex --commands-to 9", "--commands <FILE>")?;
-    says("--mode dex --rule slot", "--rule has no effect without --mode dex+dbo")?;
-    says("--mode dex+dbo --offload-ffn 1 --rule slot", "--rule has no effect without the scheduler")?;
+    says("--mode dex --rule paper", "--rule has no effect without --mode dex+dbo")?;
+    says("--mode dex+dbo --offload-ffn 1 --rule paper", "--rule has no effect without the scheduler")?;
     says("--mode dex+dbo --memory newton-aim", "offloading needs sliced banks, but memory")?;
     says(
         "--mode dex+dbo --memory librapim-tiny",
-        "columns of weights in a channel: 4608 needed, only 3072 available",
+        "columns of weights in a channel: 4608 needed, only 3072 available; take a memory with more channels or rows",
     )?;
     says("--channels 3", "device.channels = 3 must be a power of two")?;
     refused(&format!("{SLOW_SHORT} --hardware librapim-smal"), "did you mean 'librapim-small-npu'?")?;
@@ -384,7 +384,7 @@ fn requests_are_served_in_rtl_with_the_texts_of_the_software() -> Outcome {
     refused(&format!("serve {path} --rtl --machine hermes"), "--rtl needs --machine librapim")?;
     refused(&format!("serve {path} --rtl --llm llama2-7b"), "--llm")?;
     refused(&format!("serve {path} --clocked --llm llama2-7b"), "mode dex+dbo needs tables")?;
-    let options = "--clocked --kv-gb 20 --modes dex";
+    let options = "--clocked --kv-gb 20 --beyond-capacity --modes dex";
     refused(&format!("serve {path} {options} --llm llama2-13b"), "heads of K and V = 40")?;
     std::fs::remove_file(trace)?;
     Ok(())

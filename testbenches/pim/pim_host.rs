@@ -208,7 +208,7 @@ fn decided_shares_agree(config: &HbmConfig, channels: impl Fn() -> Opened) -> Ou
     let prompts = short_prompts(&[(2, 5), (3, 4), (1, 5), (2, 3), (2, 4), (1, 2)]);
     let (wide, attentive) = (random_model(64, 4, 256), random_model(64, 4, 32));
     for (model, hardware, moves_ffn) in [(&wide, &slow, true), (&attentive, &Hardware::default(), false)] {
-        let live = Offloading::Live(Rule::Slot);
+        let live = Offloading::Live(Rule::Paper);
         let (outcome, _) = offloaded(model, config, hardware, live, &prompts, channels()?)?;
         assert_texts(model, &prompts, &outcome);
         let shares: Vec<_> = outcome.decisions.iter().map(|decided| decided.share).collect();
@@ -274,7 +274,7 @@ fn iterations(
     // Room for eight tokens: the third request waits for it.
     let rules = Rules { max_batch: 3, block_tokens: 1, max_prefill: 64, prefill_chunk: Some(3) };
     let bytes = 8 * sizes_of(&model).kv_bytes(1) * model.layers.len() as u64;
-    let offloading = if mode.offloads() { Offloading::Live(Rule::Slot) } else { Offloading::None };
+    let offloading = if mode.offloads() { Offloading::Live(Rule::Shortest) } else { Offloading::None };
     let arrangement = Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 };
     let channels = (channels(&config)?, Some(bytes));
     let mut all = Vec::new();

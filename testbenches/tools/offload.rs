@@ -3,8 +3,14 @@
 use serde_json::Value;
 use std::process::{Command, Output};
 
-fn offload(args: &[&str]) -> Output {
+fn limited(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ndp")).arg("offload").args(args).output().unwrap()
+}
+
+/// The paper's models exceed the memory.
+fn offload(args: &[&str]) -> Output {
+    let is_grid = !args.iter().any(|option| ["--boundary", "--sample-times", "--help"].contains(option));
+    limited(&[args, if is_grid { &["--beyond-capacity"][..] } else { &[] }].concat())
 }
 
 fn text(args: &[&str]) -> String {
@@ -33,16 +39,60 @@ fn the_whole_grid_is_optimal_in_the_table_and_in_json() {
     for model in ["gpt3-175b", "llama3-70b"] {
         let json = json(&["--llm", model, "--formula"]);
         assert_eq!(json["times"], "formula");
-        assert_eq!((rows(&json, "cells").len(), rows(&json, "steps").len()), (45, 5 * 45));
+        assert_eq!((rows(&json, "cells").len(), rows(&json, "steps").len()), (45, 4 * 45));
         for cell in rows(&json, "cells") {
             assert_eq!(cell["best"], true, "{cell}");
-            for rule in ["equation", "slot"] {
-                assert!(cell[rule]["chosen"].is_object());
-                assert_eq!(cell[rule]["chosen"], cell[rule]["exhaustive"], "{cell}");
-            }
-            assert_eq!(cell["modes"].as_array().unwrap().len(), 8);
+            assert!(cell["equations"]["chosen"].is_object());
+            assert_eq!(cell["equations"]["chosen"], cell["equations"]["exhaustive"], "{cell}");
+            assert_eq!(cell["modes"].as_array().unwrap().len(), 7);
+        }
+        assert!(json["verdict"].as_str().unwrap().contains("of which 45 exceed the memory"));
+        let libra = rows(&json, "libra");
+        assert_eq!(libra.len(), 6);
+        for over in libra {
+            let [least, mean, most] = ["least", "geometric", "most"].map(|key| over[key].as_f64().unwrap());
+            assert!(least <= mean && mean <= most && over["points"] == 45, "{over}");
+            assert_eq!(over["slower"].as_u64().unwrap() > 0, least < 1.0, "{over}");
         }
     }
+}
+
+#[test]
+fn points_beyond_the_memory_are_left_out_or_marked() {
+    let grid = ["--llm", "llama2-7b", "--formula", "--sequences", "16,512", "--batches", "8,128"];
+    let both = |args: &[&str]| -> Value { serde_json::from_slice(&limited(args).stdout).unwrap() };
+    let left = both(&[&grid[..], &["--json"]].concat());
+    let points = |json: &Value, table: &str| -> Vec<[u64; 2]> {
+        let of = |row: &Value| ["batch", "sequence"].map(|key| row[key].as_u64().unwrap());
+        rows(json, table).iter().map(of).collect()
+    };
+    assert_eq!(points(&left, "cells"), [[8, 16], [8, 512], [128, 16]]);
+    assert_eq!(points(&left, "excluded"), [[128, 512]]);
+    assert!(rows(&left, "means").iter().all(|mean| mean["points"] == 3));
+    assert!(!left["verdict"].as_str().unwrap().contains("exceed"));
+    let all = both(&[&grid[..], &["--json", "--beyond-capacity"]].concat());
+    assert_eq!(points(&all, "cells"), [[8, 16], [8, 512], [128, 16], [128, 512]]);
+    assert!(rows(&all, "excluded").is_empty());
+    let fits = rows(&all, "steps").iter().map(|step| step["fits"].as_bool().unwrap()).collect::<Vec<_>>();
+    assert_eq!(fits, [[true; 12].as_slice(), &[false; 4]].concat());
+    assert!(all["verdict"].as_str().unwrap().contains("4 points, of which 1 exceed the memory"));
+}
+
+#[test]
+fn mechanisms_can_be_left_out() {
+    let grid = ["--llm", "llama3-70b", "--formula", "--sequences", "16,4096", "--batches", "32,256"];
+    let spans = |options: &[&str]| -> Vec<f64> {
+        let json = json(&[&grid[..], options].concat());
+        let of = rows(&json, "steps").iter().filter(|step| step["system"] == "dex+dbo");
+        of.map(|step| step["step_ms"].as_f64().unwrap()).collect()
+    };
+    let all = spans(&[]);
+    for without in ["groups", "ffn", "attention", "groups,ffn,attention"] {
+        let less = spans(&["--without", without]);
+        assert!(all.iter().zip(&less).all(|(all, less)| all <= less), "{without}");
+        assert_ne!(all, less, "{without}");
+    }
+    assert!(refused(&["--rule", "paper", "--without", "ffn"]).contains("no effect with --rule paper"));
 }
 
 #[test]
@@ -158,7 +208,7 @@ fn energy_is_beside_what_the_paper_says_and_in_json() {
             }
         }
     }
-    let small = ["--formula", "--sequences", "16", "--batches", "32", "--offload-ffn"];
+    let small = ["--llm", "gpt3-175b", "--formula", "--sequences", "16", "--batches", "32", "--offload-ffn"];
     let offloaded = |args: &[&str]| {
         let json = json(args);
         let of_mode = rows(&json, "steps").iter().filter(|step| step["system"] == "dex+dbo");
@@ -188,7 +238,7 @@ fn sampled_times_give_the_same_table_as_computed_ones() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("times.json");
     let path = path.to_str().unwrap();
-    let grid = ["--sequences", "64,512", "--batches", "32,200"];
+    let grid = ["--llm", "gpt3-175b", "--sequences", "64,512", "--batches", "32,200"];
     let sample = |options: &[&str]| {
         let said = json(&[&grid[..], options, &["--sample-times", path]].concat());
         assert_eq!(said["verdict"], format!("the times of 2 contexts are in {path}"));
@@ -204,25 +254,35 @@ fn sampled_times_give_the_same_table_as_computed_ones() {
     assert_ne!(computed, measured);
     sample(&["--formula"]);
     assert_eq!(tables(&["--formula", "--times", path]), computed);
-    let other = |options: &[&str]| refused(&[&grid[..], &["--formula", "--times", path], options].concat());
+    let other = |options: &[&str]| refused(&[&grid[2..], &["--formula", "--times", path], options].concat());
     let error = other(&["--llm", "llama2-7b"]);
     assert!(
         error.contains("times of model 'gpt3-175b' in memory 'librapim', not of model 'llama2-7b'"),
         "{error}"
     );
-    let error = other(&["--memory", "librapim-small"]);
+    let error = other(&["--llm", "gpt3-175b", "--memory", "librapim-small"]);
     assert!(error.contains("not of model 'gpt3-175b' in memory 'librapim-small'"), "{error}");
     let mut table: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     // A model of the same name with other sizes, and a table without its model.
     table["of"]["model"]["kv_heads"] = 8.into();
     std::fs::write(path, table.to_string()).unwrap();
-    let error = other(&[]);
+    let error = other(&["--llm", "gpt3-175b"]);
     assert!(error.contains("96 heads, 8 of K and V") && error.contains("96 heads, 96 of K and V"), "{error}");
     table.as_object_mut().unwrap().remove("of");
     std::fs::write(path, table.to_string()).unwrap();
-    assert!(other(&[]).contains("the table does not say its model and memory"));
+    assert!(other(&["--llm", "gpt3-175b"]).contains("the table does not say its model and memory"));
     sample(&["--formula"]);
-    let error = refused(&["--formula", "--times", path, "--sequences", "513", "--batches", "32"]);
+    let error = refused(&[
+        "--llm",
+        "gpt3-175b",
+        "--formula",
+        "--times",
+        path,
+        "--sequences",
+        "513",
+        "--batches",
+        "32",
+    ]);
     assert!(error.contains("context = 513 is beyond the table, which ends at 512"), "{error}");
 }
 
@@ -237,7 +297,7 @@ fn a_table_of_times_is_all_that_is_written() {
         &["--html", other],
         &["--energy"],
         &["--offload-ffn", "1"],
-        &["--rule", "equation"],
+        &["--rule", "paper"],
         &["--energy-npu", "npu-65tflops"],
     ] {
         let error = refused(&[&sample[..], options].concat());
@@ -252,7 +312,7 @@ fn a_timeline_is_written_whole_or_not_at_all() {
     let path = directory.path().join("step.json");
     let name = path.to_str().unwrap();
     let grid = ["--sequences", "512", "--batches", "384", "--formula"];
-    for (mode, devices) in [("serial", 2), ("shortest", 2)] {
+    for (mode, devices) in [("serial", 2), ("dex+dbo", 2)] {
         text(&[&grid[..], &["--step", name, "--mode", mode]].concat());
         let step: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!(step["mode"], mode);

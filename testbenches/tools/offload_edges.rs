@@ -1,7 +1,7 @@
 //! Edge cases of `ndp offload`: lost output, links and special files.
 use ndp_testkit::programs::Program;
 
-const STEP: &str = "--llm gpt3-175b --formula --sequences 512 --batches 8";
+const STEP: &str = "--llm llama2-7b --formula --sequences 512 --batches 8";
 
 fn offload() -> Program {
     Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("offload")

@@ -4,7 +4,7 @@ use divan::{Bencher, black_box};
 use ndp_config::LlmShape;
 use ndp_librapim::offloading::algorithm::{Slot, Stage};
 use ndp_librapim::offloading::{
-    AnalyticTimes, Batch, Hardware, MeasuredTimes, Mode, Model, Planner, Request, Rule, Scheduler, TableFile,
+    AnalyticTimes, Batch, Hardware, MeasuredTimes, Mode, Model, Planner, Request, Scheduler, TableFile,
 };
 
 fn main() {
@@ -26,14 +26,14 @@ fn slot((batch, context): (u32, u32)) -> Slot {
 #[divan::bench(args = CASES)]
 fn decision(bencher: Bencher, case: (u32, u32)) {
     let times = AnalyticTimes::new(&model(), &Hardware::default(), true);
-    let scheduler = Scheduler::new(&times, 64, Rule::Slot);
+    let scheduler = Scheduler::new(&times, 64);
     bencher.bench_local(|| scheduler.decide(black_box(slot(case))));
 }
 
 #[divan::bench(args = CASES)]
 fn decision_exhaustive(bencher: Bencher, case: (u32, u32)) {
     let times = AnalyticTimes::new(&model(), &Hardware::default(), true);
-    let scheduler = Scheduler::new(&times, 64, Rule::Slot);
+    let scheduler = Scheduler::new(&times, 64);
     bencher.bench_local(|| scheduler.decide_exhaustively(black_box(slot(case))));
 }
 
@@ -45,7 +45,7 @@ fn decision_from_table(bencher: Bencher, case: (u32, u32)) {
     let Ok(table) = MeasuredTimes::new(TableFile::sample(&times, &axis, &contexts)) else {
         panic!("it rises")
     };
-    let scheduler = Scheduler::new(&table, 64, Rule::Slot);
+    let scheduler = Scheduler::new(&table, 64);
     bencher.bench_local(|| scheduler.decide(black_box(slot(case))));
 }
 

@@ -1,8 +1,8 @@
 //! `ndp offload --boundary`: throughput over the boundary of sliced banks.
 
-use super::report::decision;
+use super::report::moved;
 use crate::prelude::*;
-use ndp_librapim::offloading::{Batch, Layout, Mode, Model, Room, Step};
+use ndp_librapim::offloading::{Batch, Mode, Model, Room, Step};
 use serde::Serialize;
 
 struct Point {
@@ -22,16 +22,12 @@ struct Throughput {
     offloaded: String,
 }
 
-const MODES: [Mode; 3] = [Mode::Dex, Mode::DexDbo, Mode::Shortest];
+const MODES: [Mode; 2] = [Mode::Dex, Mode::DexDbo];
 
 impl Throughput {
     fn of(step: &Step, batch: u32) -> Self {
         let step_ms = step.timeline.span.us() / 1e3;
-        let offloaded = match (step.layout, &step.choice) {
-            (Layout::WholeGroup, _) => "G".to_owned(),
-            (Layout::OneGroup, _) => "1".to_owned(),
-            (Layout::TwoGroups, choice) => choice.as_ref().map_or_else(|| "-".to_owned(), decision),
-        };
+        let offloaded = moved(step.mode, step.layout, step.choice.as_ref());
         let tokens_per_second = f64::from(batch) / step_ms * 1e3;
         Self { mode: step.mode, step_ms, tokens_per_second, offloaded }
     }
@@ -49,7 +45,7 @@ pub fn run(
         ensure!((1..all).contains(&weights), "--boundary {weights} must be in 1..={}", all - 1);
         for &sequence in sequences {
             let Some(room) = Room::of(model, memory, weights, sequence) else {
-                let needed = model.weight_bytes() + 2 * model.head().weights();
+                let needed = model.all_weight_bytes();
                 let least = needed.div_ceil(memory.bytes() / u64::from(all));
                 bail!(
                     "--boundary {weights}: the weights, {needed} bytes, need {least} of the {all} subarrays; give at least as many, or a larger --memory"
@@ -89,7 +85,7 @@ pub fn run(
         "copies" "copies" {Count} Screen: "copies of the keys and values" = room.copies;
         "mode" "mode" {Text} Screen: "mode";
         "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "rate";
-        "offloaded" "offloaded" {Text} Screen: "requests offloaded in a middle layer: m of the FFN, n of attention; G: one group as a whole; 1: one group";
+        "offloaded" "offloaded" {Text} Screen: "requests offloaded in a middle layer: m of the FFN, n of attention; one: one group; whole: a group as a whole";
         "step_ms" "step" {Real("ms", 2)} Verbose: "time of a decode step";
     };
     let points = rows! { &points => |point|

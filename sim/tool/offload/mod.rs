@@ -11,9 +11,10 @@ use ndp_energy::{HbmConstants, NpuConstants};
 use ndp_librapim::host::measure::MeasuredMemory;
 use ndp_librapim::offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_librapim::offloading::{
-    AnalyticTimes, Batch, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Mode, Model, Planner, Rule,
-    StepCosts, TableFile, evaluate,
+    AnalyticTimes, Batch, Capacity, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Mechanism, Mode, Model,
+    Planner, Rule, StepCosts, TableFile, evaluate,
 };
+use report::Excluded;
 use serde::Serialize;
 
 /// Compute dynamic batch offloading between an NPU and PIM memory (LibraPIM), over a grid of sequence lengths and
@@ -22,25 +23,26 @@ use serde::Serialize;
 /// For each point, the report gives: the number of requests that are offloaded in a middle layer, and whether trying
 /// all numbers gives the same; the time of a decode step in all modes; the idle time of both devices without (dex)
 /// and with offloading (dex+dbo); and the utilisation of both. docs/offloading.md explains how times are computed,
-/// and the assumptions. Work in memory is measured on one channel of the device model, clock by clock.
+/// and the assumptions. Work in memory is measured on one channel of the device model, clock by clock. Points whose
+/// weights, keys and values exceed the memory are listed and left out.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
-    ndp offload --llm llama3-70b\n  \
-    ndp offload --llm llama3-70b --system npu-aim --system attacc --system neupims --system librapim\n  \
-    ndp offload --llm llama3-70b --batches 128,256 --sequences 512,4096 --html systems.html\n  \
-    ndp offload --llm llama3-70b --formula --hardware librapim-published --batches 128\n  \
-    ndp offload --llm gpt3-175b --sequences 512,4096 --batches 128,384 --json > grid.json\n  \
-    ndp offload --llm gpt3-175b --sequences 4096 --batches 384 --step step.json --mode dex+dbo\n  \
-    ndp offload --llm llama3-70b --batches 128,256 --energy\n  \
+    ndp offload --llm llama2-7b\n  \
+    ndp offload --llm llama3-70b --beyond-capacity --system npu-aim --system attacc --system neupims --system librapim\n  \
+    ndp offload --llm llama3-70b --beyond-capacity --batches 128,256 --sequences 512,4096 --html systems.html\n  \
+    ndp offload --llm llama3-70b --beyond-capacity --rule paper --formula --hardware librapim-published --batches 128\n  \
+    ndp offload --llm gpt3-175b --beyond-capacity --without attention --json > grid.json\n  \
+    ndp offload --llm llama2-7b --sequences 512 --batches 8 --step step.json --mode dex+dbo\n  \
+    ndp offload --llm llama2-7b --sequences 128 --batches 32 --energy\n  \
     ndp offload --llm llama2-7b --boundary 26,28,30 --sequences 128,512 --batches 32,128\n  \
     ndp offload --llm llama3-70b --sample-times times.json\n  \
-    ndp offload --llm llama3-70b --times times.json")]
+    ndp offload --llm llama3-70b --beyond-capacity --times times.json")]
 pub struct Args {
     /// Names of the options on the command line.
     #[command(flatten)]
     given: Given,
-    /// Model: gpt3-175b, llama3-70b or another preset, or a path ending in .toml
-    #[arg(long, default_value = "gpt3-175b")]
+    /// Model: llama2-7b, llama3-70b or another preset, or a path ending in .toml
+    #[arg(long, default_value = "llama2-7b")]
     llm: String,
     /// Sequence lengths: tokens in K and V of each request, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = SEQUENCES)]
@@ -48,11 +50,17 @@ pub struct Args {
     /// Batch sizes: requests of both groups together, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = BATCHES)]
     batches: Vec<u32>,
-    /// Memory time in equation 1 of LibraPIM, which balances NPU and memory
-    #[arg(long, value_enum, default_value = "slot")]
+    /// Plan of a step in the modes dbo and dex+dbo
+    #[arg(long, value_enum, default_value = "shortest")]
     rule: Rule,
-    /// With mode dex+dbo: number of requests of each group whose FFN the memory computes, instead of the number that
-    /// algorithm 1 decides
+    /// Leave these mechanisms out of the plans of --rule shortest (list, separated by commas)
+    #[arg(long, value_enum, value_name = "MECHANISM", value_delimiter = ',', conflicts_with_all = ["offload_ffn", "sample_times"])]
+    without: Vec<Mechanism>,
+    /// Compute points whose weights, keys and values exceed the memory too, and mark them
+    #[arg(long, conflicts_with_all = ["boundary", "sample_times"])]
+    beyond_capacity: bool,
+    /// With modes dbo and dex+dbo: number of requests of each of two groups whose FFN the memory computes, instead of the
+    /// plan of --rule
     #[arg(long, value_name = "M")]
     offload_ffn: Option<u32>,
     /// Print the throughput with this number of a bank's subarrays for weights and the rest for keys and values
@@ -112,6 +120,33 @@ impl Args {
         let mapping = &mut hardware.pim.usage.kv_mapping;
         *mapping = self.kv_mapping.unwrap_or(*mapping);
         Ok(hardware)
+    }
+
+    /// Points of the grid to compute, and those that exceed the memory. Fails if it holds none of them.
+    fn points(
+        &self,
+        model: &Model,
+        memory: &HbmConfig,
+    ) -> Result<(Vec<(u32, u32, Capacity)>, Vec<Excluded>)> {
+        let (mut points, mut excluded) = (Vec::new(), Vec::new());
+        for (&batch, &sequence) in iproduct!(&self.batches, &self.sequences) {
+            let capacity = Capacity::of(model, memory, u64::from(batch) * u64::from(sequence));
+            if self.beyond_capacity || capacity.fits() {
+                points.push((sequence, batch, capacity));
+            } else {
+                excluded.push(Excluded { sequence, batch, capacity });
+            }
+        }
+        if let (true, Some(Excluded { sequence, batch, capacity })) = (points.is_empty(), excluded.first()) {
+            let what =
+                format!("{} with {batch} requests of {sequence} tokens in '{}'", model.name, memory.name());
+            capacity.check(&what).map_err(|error| {
+                refusal!(
+                    "{error}; take a smaller --llm, fewer or shorter requests, a larger --memory, or --beyond-capacity to compute it anyway"
+                )
+            })?;
+        }
+        Ok((points, excluded))
     }
 
     /// Times for ordinary and for sliced banks: from a table, measured, or computed.
@@ -196,14 +231,20 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let memory = HbmConstants::load(&args.energy_memory).context("--energy-memory")?;
     let npu = NpuConstants::load(&args.energy_npu).context("--energy-npu")?;
     let costs = StepCosts::new(&model, &hardware, &memory, &npu);
+    ensure!(
+        args.without.is_empty() || args.rule == Rule::Shortest,
+        "--without has no effect with --rule paper; leave one of them out"
+    );
+    let is_grid = args.boundary.is_empty() && args.sample_times.is_none();
+    let (points, excluded) = if is_grid { args.points(&model, &config)? } else { (Vec::new(), Vec::new()) };
     let [plain, sliced] = args.times(&model, &hardware, &config)?;
     if let Some(path) = &args.sample_times {
         return sample(args, path, sliced.as_ref(), (&model, &config));
     }
     let rule = args.rule;
     let planner = || {
-        let planner = Planner::new(&model, &hardware, plain.as_ref(), sliced.as_ref()).with_rule(rule);
-        planner.with_ffn(args.offload_ffn)
+        let planner = Planner::new(&model, &hardware, plain.as_ref(), sliced.as_ref());
+        planner.with_rule(rule).without(&args.without).with_ffn(args.offload_ffn)
     };
     if !args.boundary.is_empty() {
         let step = |copies, batch: &Batch, mode| planner()?.with_copies(copies).step(batch, mode);
@@ -216,9 +257,9 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         write_json(path, &step)?;
     }
     let mut cells = Vec::new();
-    for (&batch, &sequence) in iproduct!(&args.batches, &args.sequences) {
-        let (times, forced) = ([plain.as_ref(), sliced.as_ref()], (rule, args.offload_ffn));
-        let cell = evaluate(&model, &hardware, &costs, times, forced, sequence, batch);
+    let planner = planner()?;
+    for (sequence, batch, capacity) in points {
+        let cell = evaluate(&planner, (&hardware, capacity), &costs, sequence, batch);
         cells.push(cell.with_context(|| format!("sequence {sequence}, batch {batch}"))?);
     }
     let times = match (&args.times, args.formula) {
@@ -229,10 +270,10 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     // A page shows the paper's systems if the user names none.
     let page = args.form.html.is_some();
     let systems = if page { report::of_page(&args.system) } else { &args.system };
-    Ok(report::report((&model, &hardware), &cells, systems, (times, args.energy))
+    Ok(report::report((&model, &hardware), (&cells, &excluded), systems, (times, args.energy))
         .figures(figures! {
-            "rule" "rule" {Text} Verbose: "the memory's side of equation 1" = args.rule;
-            "offload_ffn" "FFN offloaded" {Count} Verbose: "requests of each group whose FFN the memory computes, instead of algorithm 1's number; null if the algorithm decides"
+            "rule" "rule" {Text} Verbose: "plan of dbo and dex+dbo: the shortest, or algorithm 1 of the paper" = args.rule;
+            "offload_ffn" "FFN offloaded" {Count} Verbose: "requests of each group whose FFN the memory computes, instead of the plan of the rule; null if the rule decides"
                 = args.offload_ffn;
             "times" "times" {Text} Verbose: "source of times of work in memory: table, formula or device model" = times;
         })

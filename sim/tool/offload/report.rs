@@ -2,20 +2,26 @@
 
 use crate::prelude::*;
 use ndp_librapim::offloading::algorithm::{Choice, Decision};
-use ndp_librapim::offloading::evaluate::Chosen;
 use ndp_librapim::offloading::{
-    Cell, Dispatch, Hardware, Layout, Mode, ModeResult, Model, Purpose, StepEnergy,
+    Capacity, Cell, Dispatch, Hardware, Layout, Mode, ModeResult, Model, Purpose, StepEnergy,
 };
+
+/// A point that exceeds the memory.
+pub struct Excluded {
+    pub sequence: u32,
+    pub batch: u32,
+    pub capacity: Capacity,
+}
 
 /// Default systems of a page, from the paper.
 const PAPER: [Mode; 6] = [Mode::Serial, Mode::AttAcc, Mode::NeuPims, Mode::Dex, Mode::Dbo, Mode::DexDbo];
 /// Modes of a report that compares no systems.
-const MODES: [Mode; 5] = [Mode::Serial, Mode::Pipelined, Mode::Dex, Mode::DexDbo, Mode::Shortest];
+const MODES: [Mode; 4] = [Mode::Serial, Mode::Pipelined, Mode::Dex, Mode::DexDbo];
 /// Modes without and with offloading, relative to NeuPIMs.
 const OFFLOADING: [Mode; 3] = [Mode::NeuPims, Mode::Dex, Mode::DexDbo];
 
 /// Offloaded requests in words: `m` of the FFN, `n` of attention.
-pub fn decision(choice: &Choice) -> String {
+fn decision(choice: &Choice) -> String {
     match choice.decision {
         Decision::None => "-".to_owned(),
         Decision::Ffn(m) => format!("m {m}"),
@@ -23,11 +29,30 @@ pub fn decision(choice: &Choice) -> String {
     }
 }
 
-fn moved(result: &ModeResult) -> String {
-    match result.layout {
-        Layout::WholeGroup => "group".to_owned(),
-        _ => result.offloaded.as_ref().map_or_else(|| "-".to_owned(), decision),
+/// Layout, if it is not the usual one of the mode, and offloaded requests.
+pub fn moved(mode: Mode, layout: Layout, choice: Option<&Choice>) -> String {
+    let decision = choice.map_or_else(|| "-".to_owned(), decision);
+    match layout {
+        Layout::WholeGroup => "whole".to_owned(),
+        Layout::OneGroup if mode.offloads() => format!("one, {decision}").replace(", -", ""),
+        _ => decision,
     }
+}
+
+/// For each other mode, if LibraPIM is one of them: number of points, least, geometric mean and greatest speed of LibraPIM relative to it, and
+/// points at which LibraPIM is slower.
+fn libra(cells: &[Cell], modes: &[Mode]) -> Vec<(Mode, usize, [f64; 3], usize)> {
+    let is_shown = modes.contains(&Mode::DexDbo);
+    let others = modes.iter().copied().filter(|&mode| is_shown && mode != Mode::DexDbo);
+    let of = |mode: Mode| {
+        let ratio = |cell: &Cell| Some(cell.mode(mode)?.step_us / cell.mode(Mode::DexDbo)?.step_us);
+        let ratios: Vec<f64> = cells.iter().filter_map(ratio).collect();
+        let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = ratios.iter().copied().fold(0.0, f64::max);
+        let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+        (mode, ratios.len(), [least, mean, most], ratios.iter().filter(|&&ratio| ratio < 1.0).count())
+    };
+    others.map(of).collect()
 }
 
 fn issue(hardware: &Hardware) -> String {
@@ -116,24 +141,22 @@ fn joules<'c>(steps: impl Iterator<Item = Step<'c>>, name: fn(Mode) -> &'static 
 /// Compares `systems`, or the modes if `systems` is empty. Energies are on the screen if requested.
 pub fn report(
     (model, hardware): (&Model, &Hardware),
-    cells: &[Cell],
+    (cells, excluded): (&[Cell], &[Excluded]),
     systems: &[Mode],
     (times, energy): (&'static str, bool),
 ) -> Report {
     let by_system = !systems.is_empty();
     let name: fn(Mode) -> &'static str = if by_system { Mode::system } else { Mode::name };
-    let chosen = |chosen: &Chosen| decision(&chosen.chosen);
     let points = rows! { cells.iter() => |cell|
         "batch" "batch" {Count} Screen: "requests of both groups" = cell.batch;
         "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = cell.sequence;
-        "by_equation" "equation" {Text} Screen: "requests offloaded in a middle layer by equations 1 and 2: m of the FFN, n of attention"
-            = chosen(&cell.equation);
-        "by_slot" "slot" {Text} Screen: "requests offloaded in a middle layer if Q, K and V wait for the FFN" = chosen(&cell.slot);
+        "decision" "algorithm 1" {Text} Screen: "requests offloaded in a middle layer of two groups by equations 1 and 2: m of the FFN, n of attention"
+            = decision(&cell.equations.chosen);
         "best" "best" {Text} Screen: "whether trying all numbers gives the same"
-            = [&cell.equation, &cell.slot].iter().all(|one| one.chosen == one.exhaustive);
+            = cell.equations.chosen == cell.equations.exhaustive;
         "small" "small" {Text} Json: "the groups are smaller than the number of channels (algorithm 1, lines 10 to 12)" = cell.small;
-        "equation" "" {Data} Json: "decision by equations 1 and 2: chosen, and by trying all numbers (exhaustive)" = &cell.equation;
-        "slot" "" {Data} Json: "decision with the dependency of --rule slot: chosen, and by trying all numbers (exhaustive)" = &cell.slot;
+        "equations" "" {Data} Json: "decision by equations 1 and 2: chosen, and by trying all numbers (exhaustive)" = &cell.equations;
+        "capacity" "" {Data} Json: "bytes of weights, of keys and values of all requests, and of the memory" = cell.capacity;
         "modes" "" {Data} Json: "step in each mode: times in us, utilisations from 0 to 1, energy in fJ by part and purpose" = &cell.modes;
     };
     let shown = if by_system { systems } else { &MODES[..] };
@@ -142,8 +165,26 @@ pub fn report(
     let first = name(shown[0]);
     let answer = best.map_or_else(String::new, |&(mode, points, geometric, _)| {
         let best = name(mode);
-        format!("{best} is {geometric:.2} times as fast as {first} in the mean of {points} points")
+        let beyond = cells.iter().filter(|cell| !cell.capacity.fits()).count();
+        let beyond =
+            if beyond > 0 { format!(", of which {beyond} exceed the memory") } else { String::new() };
+        format!("{best} is {geometric:.2} times as fast as {first} in the mean of {points} points{beyond}")
     });
+    let libra = rows! { libra(cells, if by_system { systems } else { &Mode::ALL }) => |(mode, points, [least, mean, most], loses)|
+        "over" "over" {Text} Screen: "other mode or system" = name(mode);
+        "least" "least" {Real("", 2)} Screen: "least speed-up of LibraPIM (dex+dbo) over it" = least;
+        "geometric" "geometric mean" {Real("", 2)} Screen: "geometric mean of the speed-up" = mean;
+        "most" "most" {Real("", 2)} Screen: "greatest speed-up" = most;
+        "slower" "slower" {Count} Screen: "points at which LibraPIM is slower" = loses;
+        "points" "points" {Count} Screen: "points" = points;
+    };
+    let excluded = rows! { excluded => |one|
+        "batch" "batch" {Count} Screen: "requests" = one.batch;
+        "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = one.sequence;
+        "weights" "weights" {Bytes} Screen: "weights" = one.capacity.weights;
+        "kv" "K, V" {Bytes} Screen: "keys and values of all requests" = one.capacity.kv;
+        "memory" "memory" {Bytes} Screen: "size of the memory" = one.capacity.memory;
+    };
     let means = rows! { means => |(mode, points, geometric, arithmetic)|
         "system" "system" {Text} Screen: "mode or system" = name(mode);
         "geometric" "geometric mean" {Real("", 2)} Screen: "speed-up over the first system, geometric mean of all points" = geometric;
@@ -159,7 +200,9 @@ pub fn report(
         "times" "times as fast" {Real("", 2)} Screen: "step of the first system over the step of this one" = step.times();
         "npu_busy" "NPU busy" {Share} Screen: "share of the step for which the NPU has work" = own.npu_busy;
         "pim_busy" "PIM busy" {Share} Screen: "share of the step for which the banks have work" = own.pim_busy;
-        "offloaded" "offloaded" {Text} Screen: "requests offloaded in a middle layer: m of the FFN, n of attention, or a group as a whole" = moved(own);
+        "offloaded" "offloaded" {Text} Screen: "requests offloaded in a middle layer: m of the FFN, n of attention; one: one group; whole: a group as a whole in memory"
+            = moved(own.mode, own.layout, own.offloaded.as_ref());
+        "fits" "fits" {Text} Screen: "whether weights, keys and values fit into the memory" = cell.capacity.fits();
         "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "requests divided by the time of the step" = own.tokens_per_second;
         "npu_macs" "NPU MACs" {Share} Verbose: "MACs of the NPU over its peak MACs in the step" = own.npu_macs;
         "pim_macs" "PIM MACs" {Share} Verbose: "MACs of the banks over their peak MACs in the step" = own.pim_macs;
@@ -180,7 +223,9 @@ pub fn report(
             issue(hardware)
         ))
         .table("means", "Over all points", means)
+        .table("libra", "LibraPIM over the others", libra)
         .table("steps", "A decode step", table)
+        .table("excluded", "Points that exceed the memory (--beyond-capacity computes them)", excluded)
         .chart(chart)
         .table_at(if by_system { Level::Verbose } else { Level::Screen }, None, ("cells", "Decisions in a middle layer"), points);
     if model.name == "llama3-70b" && cells.iter().any(|cell| cell.batch == 128) {

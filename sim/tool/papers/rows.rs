@@ -120,11 +120,18 @@ pub fn agreeing(rows: &[&Row]) -> String {
     if computed == rows.len() { text } else { format!("{text}, {} not computed", rows.len() - computed) }
 }
 
+/// Rule and room of LibraPIM's figures.
+const LIBRAPIM: &str = "LibraPIM follows algorithm 1 of the paper (`ndp offload --rule paper`). Weights, keys and values of all its \
+    points exceed the memory's 17.2 GB (`--beyond-capacity`); the paper's simulator ignores capacity.\n\n";
+
 pub fn markdown(name: &str, rows: &[&Row], sensitivity: &[Sensitivity]) -> String {
     let mut text = format!(
         "# Numbers of {name}\n\nWritten by `ndp figures --paper {name}`; docs/papers.md says how they are computed. {}.\n\n",
         agreeing(rows)
     );
+    if name == Paper::LibraPim.name() {
+        text.push_str(LIBRAPIM);
+    }
     text.push_str("| figure | what | unit | paper | stated | fitted | ratio | cause |\n");
     text.push_str("| --- | --- | --- | ---: | ---: | ---: | ---: | --- |\n");
     for row in rows {

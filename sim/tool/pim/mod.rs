@@ -126,8 +126,9 @@ pub struct Args {
     /// of the number that the scheduler decides
     #[arg(long, value_name = "N")]
     offload_mha: Option<u32>,
-    /// With --mode dex+dbo: memory time in equation 1 of LibraPIM, which balances NPU and memory
-    #[arg(long, value_enum, default_value = "slot")]
+    /// With --mode dex+dbo: plan of the run. This host has no whole group in memory: the shortest plan has one group or
+    /// two, and algorithm 1 two
+    #[arg(long, value_enum, default_value = "shortest")]
     rule: Rule,
     /// NPU: preset or path of a TOML file with a table [npu]. The paper's NPU (librapim) is limited by its arrays
     /// only with some hundred requests; the default is slow enough for eight requests

@@ -39,8 +39,8 @@ pub struct LibraPimArgs {
     /// channels, like the host of `ndp generate pim`
     #[arg(long, conflicts_with_all = ["formula", "tp", "pp"])]
     pub clocked: bool,
-    /// Memory time in equation 1 of LibraPIM, which balances NPU and memory
-    #[arg(long, value_enum, default_value = "slot")]
+    /// Plan of a step in the modes dbo and dex+dbo
+    #[arg(long, value_enum, default_value = "shortest")]
     rule: Rule,
     /// Number of chips that share each layer (tensor parallelism)
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -69,7 +69,6 @@ pub struct Chips {
     pub parallel: Parallel,
     pub hardware: Hardware,
     pub memory: HbmConfig,
-    /// Memory time in equation 1.
     pub rule: Rule,
     /// Times for ordinary and for sliced banks.
     pub times: [Box<dyn DeviceTimes>; 2],
@@ -93,21 +92,22 @@ impl LibraPimArgs {
         !(self.formula || self.clocked)
     }
 
-    /// Computes times for contexts up to each of `contexts`. Checks that keys and values fit before measuring.
+    /// Computes times for contexts up to each of `contexts`. Before, checks that weights and `kv`, bytes for keys and
+    /// values, fit, unless they may exceed the memory.
     pub fn chips(
         &self,
         shape: &LlmShape,
-        kv_bytes: Option<Option<u64>>,
+        kv: Option<(Option<u64>, bool)>,
         contexts: Vec<u32>,
     ) -> Result<(Chips, KvMemory)> {
         let parallel = self.parallel();
         parallel.part(&Model::of(shape))?;
-        let kv = match kv_bytes {
-            Some(given) => {
+        let kv = match kv {
+            Some((given, beyond)) => {
                 let memory = self.memory()?;
-                kv_memory(shape, &parallel, memory.bytes(), given).map_err(|error| {
+                kv_memory(shape, &parallel, memory.bytes(), given, beyond).map_err(|error| {
                     refusal!(
-                        "{error}; use more chips (--tp, --pp), another --memory, or --kv-gb, which does not count the weights"
+                        "{error}; use more chips (--tp, --pp), another --memory, or --beyond-capacity with --kv-gb"
                     )
                 })?
             }

@@ -12,6 +12,7 @@ use ndp_config::WeightFormat;
 use ndp_energy::EnergyConstants;
 use ndp_librapim::host::{Extent, Sizes, groups_of};
 use ndp_librapim::offloading::Mode;
+use ndp_systems::serving::librapim::kv_memory;
 use ndp_systems::serving::{
     Chunk, HermesSteps, Iteration, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve,
     texts,
@@ -71,6 +72,9 @@ pub struct Args {
     /// Memory for keys and values in GB (1e-6 to 1e9) [default: the memory that the weights leave free]
     #[arg(long, value_name = "GB")]
     kv_gb: Option<f64>,
+    /// With --machine librapim: serve even if weights and --kv-gb exceed the memory of all chips
+    #[arg(long, requires = "kv_gb")]
+    beyond_capacity: bool,
     #[command(flatten, next_help_heading = "Output")]
     pub form: OutputArgs,
     // A heading applies to all later options, so the options of one machine come last.
@@ -248,6 +252,9 @@ fn refuse_the_other_machines(args: &Args) -> Result<()> {
     if args.machine == Kind::Librapim && args.chips.is_single() {
         args.given.only_with("several chips (--tp or --pp)", ["link_gbps", "link_ns"])?;
     }
+    if args.machine == Kind::Hermes {
+        args.given.only_with("--machine librapim", ["beyond_capacity"])?;
+    }
     let other = match args.machine {
         Kind::Librapim => "--machine hermes",
         Kind::Hermes => "--machine librapim",
@@ -311,7 +318,7 @@ impl Shown {
 fn librapim(job: &Job<'_>, shape: &LlmShape) -> Result<Outcome> {
     let Job { args, requests, rules, kv_bytes } = *job;
     let modes = modes(args)?;
-    let (chips, kv) = args.chips.chips(shape, Some(kv_bytes), job.contexts()?)?;
+    let (chips, kv) = args.chips.chips(shape, Some((kv_bytes, args.beyond_capacity)), job.contexts()?)?;
     if let Some(mode) = modes.iter().find(|mode| args.chips.clocked && mode.offloads()) {
         bail!(
             "--clocked: a single channel that represents all cannot offload; mode {} needs tables, so leave it out",
@@ -336,13 +343,16 @@ fn librapim(job: &Job<'_>, shape: &LlmShape) -> Result<Outcome> {
     }
     drop(shown);
     let parallel = chips.parallel;
-    let on = match parallel.chips() {
+    let mut on = match parallel.chips() {
         1 => "one NPU with HBM-PIM".to_owned(),
         count => format!(
             "{count} NPUs with HBM-PIM, tp {} x pp {}, {} GB/s links",
             parallel.tp, parallel.pp, parallel.link_gbps
         ),
     };
+    if kv_memory(shape, &parallel, chips.memory.bytes(), kv_bytes, false).is_err() {
+        on += ", beyond the capacity of its memory";
+    }
     let machine = args.machine;
     Ok(Outcome { machine, model: shape.name().to_owned(), on, rules, entries, refused: Vec::new() })
 }

@@ -12,7 +12,7 @@ use crate::host::policy::{Decided, Offloading, Policy};
 use crate::host::record::{ChannelSpan, Event};
 use crate::host::session::Generates;
 use crate::host::times::HostTimes;
-use crate::offloading::{Hardware, Mode, Model as Sizes};
+use crate::offloading::{Hardware, Mode, Model as Sizes, Request};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmActivity;
 use ndp_files::{Result, bail, in_range, refusal};
@@ -60,6 +60,7 @@ pub struct Outcome {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrangement {
+    /// Groups of requests; at most, if the scheduler chooses.
     pub groups: usize,
     pub offloading: Offloading,
     /// Clocks whose commands are recorded ([`Machine::recorded`]).
@@ -86,7 +87,7 @@ pub fn groups_of(mode: Mode) -> Result<usize> {
     match mode {
         Mode::Serial => Ok(1),
         Mode::Pipelined | Mode::Dex | Mode::DexDbo => Ok(2),
-        Mode::AttAcc | Mode::NeuPims | Mode::Dbo | Mode::Shortest => {
+        Mode::AttAcc | Mode::NeuPims | Mode::Dbo => {
             Err(refusal!("mode {} is not one of serial, pipelined, dex and dex+dbo", mode.name()))
         }
     }
@@ -124,10 +125,17 @@ pub fn run_arranged(
     prompts: &[Prompt],
     pins: Vec<Channel>,
 ) -> Result<(Outcome, Machine)> {
-    let groups = arrangement.groups;
-    in_range("prompts", prompts.len(), groups, 1 << 16)?;
-    let Loaded { mut machine, plan, policy } =
+    in_range("prompts", prompts.len(), arrangement.groups, 1 << 16)?;
+    let Loaded { mut machine, plan, mut policy } =
         prepare_texts(model, (config, hardware), &arrangement, prompts, pins)?;
+    let request = |prompt: &Prompt| Request {
+        context: prompt.tokens.len() as u32 + 1,
+        remaining: prompt.generate.saturating_sub(1) as u32,
+    };
+    let own = prompts.iter().filter(|prompt| prompt.generate > 0);
+    let lengths: Vec<u32> = own.map(|prompt| prompt.tokens.len() as u32).collect();
+    let requests: Vec<Request> = prompts.iter().map(request).collect();
+    let groups = policy.plan(arrangement.groups, &lengths, &requests)?;
     let loading_clocks = machine.clock();
     let loading = machine.channels().map(Pins::activity).collect();
     let of_group = |group| prompts.iter().enumerate().filter(move |(number, _)| number % groups == group);
@@ -203,8 +211,8 @@ pub(crate) fn prepare(
         bail!("offloading needs sliced banks, but memory '{}' does not slice its banks", config.name());
     }
     let largest = caches.sequences.div_ceil(groups) as u32;
-    let policy = Policy::new(offloading, config.banks(), largest, || {
-        HostTimes::new(sizes, hardware, config, largest, caches.positions as u32)
+    let policy = Policy::new(offloading, (hardware, config.banks()), largest, || {
+        HostTimes::new(sizes, hardware, config, caches.sequences as u32, caches.positions as u32)
     })?;
     let [ffn, mha] = policy.may_offload();
     let widest = if ffn { sizes.hidden.max(sizes.ffn) as usize } else { 0 };

@@ -17,6 +17,7 @@ use ndp_numerics::f16;
 use std::collections::HashMap;
 
 const LANES: usize = HbmConfig::LANES as usize;
+const ADVICE: &str = "take a memory with more channels or rows, or fewer or shorter requests";
 const ROW_LANES: usize = LANES * HbmConfig::COLUMNS as usize;
 
 #[derive(Clone, Debug)]
@@ -70,14 +71,14 @@ impl Memory {
         let (needed, available) = (u64::from(rows), u64::from(config.rows() - boundary));
         if needed >= available {
             let what = "rows of the multipliers' partition, for inputs and caches";
-            bail!("{what}: {} needed, only {available} available", needed + 1);
+            bail!("{what}: {} needed, only {available} available; {ADVICE}", needed + 1);
         }
         let first = boundary + rows;
         let caches = KvMap::new(config, first, shape.head_width as u32, shape.positions as u32)?;
         let needed = (shape.sequences * shape.layers * shape.heads) as u64;
         ensure!(
             needed <= caches.heads(),
-            "heads with keys and values: {needed} needed, only {} available",
+            "heads with keys and values: {needed} needed, only {} available; {ADVICE}",
             caches.heads()
         );
         let region = Interleaved::new(config, 0, boundary)?;
@@ -139,7 +140,7 @@ impl Memory {
     fn take_room(&mut self, what: &'static str, columns: u64) -> Result<()> {
         let available = self.region.columns() / self.channels() as u64;
         self.next += columns;
-        ensure!(self.next <= available, "{what}: {} needed, only {available} available", self.next);
+        ensure!(self.next <= available, "{what}: {} needed, only {available} available; {ADVICE}", self.next);
         Ok(())
     }
 

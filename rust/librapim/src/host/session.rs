@@ -10,7 +10,7 @@ use crate::host::groups::run_groups;
 use crate::host::machine::Machine;
 use crate::host::pins::Channel;
 use crate::host::record::Event;
-use crate::offloading::{Device, Hardware};
+use crate::offloading::{Device, Hardware, Request};
 use ndp_config::HbmConfig;
 use ndp_files::{Result, failure, in_range};
 use ndp_model::Model;
@@ -140,10 +140,13 @@ impl<S: Generates> Session<S> {
         }
         let mut longest = tokens.iter().map(|token| self.take(token.place)).collect::<Result<Vec<_>>>()?;
         longest.sort_by_key(|sequence| (Reverse(sequence.stored()), sequence.number()));
-        for (at, sequence) in longest.into_iter().enumerate() {
-            turns[at % self.groups].tokens.push(sequence);
-        }
         let context = |sequence: &S| sequence.stored() as u32 + 1;
+        let request = |sequence: &S| Request { context: context(sequence), remaining: 1 };
+        let groups =
+            self.loaded.policy.plan(self.groups, &[], &longest.iter().map(request).collect::<Vec<_>>())?;
+        for (at, sequence) in longest.into_iter().enumerate() {
+            turns[at % groups].tokens.push(sequence);
+        }
         let contexts = turns.iter().map(|turn| turn.tokens.iter().map(context).collect()).collect();
         let turns: Vec<Mutex<Option<Turn<S>>>> =
             turns.into_iter().map(|turn| Mutex::new(Some(turn))).collect();

@@ -1,19 +1,51 @@
 //! Times of a layer on this host: the NPU's by formula, the memory's measured on a channel clock by clock.
 //!
 //! For the scheduler of `crate::offloading` while texts are generated. Attention of a head is measured by context, an
-//! FFN with broadcast weights by vectors, on one channel of the device model; all channels do the same. The formulas
-//! are too far off for few vectors: a result waits tMAC after each output's last MAC.
+//! FFN with broadcast weights by vectors, on one channel of the device model; all channels do the same. In prompts a
+//! channel has many heads in a row, of which each further one takes less. The formulas are too far off for few vectors:
+//! a result waits tMAC after each output's last MAC.
 
+use crate::host::attention::HeadQuery;
+use crate::host::machine::{Attention, Machine};
 use crate::host::measure::{head_clocks, shared_clocks};
+use crate::host::memory::CacheShape;
+use crate::host::pins::boxed;
 use crate::offloading::npu::{NpuTime, NpuTimes};
 use crate::offloading::timeline::Work;
 use crate::offloading::work::Matrix;
 use crate::offloading::{AnalyticTimes, DeviceTimes, Hardware, Model, Picos};
 use ndp_config::HbmConfig;
+use ndp_dram::hbm::PseudoChannel;
 use ndp_files::Result;
+use ndp_model::decoder::MAX_BATCH;
+use ndp_numerics::f16;
 
 /// Positions between measured contexts: as many as in a column of values.
 const STEP: u32 = HbmConfig::LANES;
+
+/// Further heads of a measurement.
+const FURTHER: usize = 8;
+
+/// Clocks of equal heads of Q, one after the other, in a channel of this host.
+fn heads_clocks(
+    config: &HbmConfig,
+    hardware: &Hardware,
+    (head_width, positions): (usize, usize),
+    heads: usize,
+) -> Result<u64> {
+    let config = config.clone().with_channels(1)?;
+    let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width, positions };
+    let pins = boxed(PseudoChannel::all(&config)?);
+    let mut machine = Machine::new(&config, hardware, shape, 0, pins)?;
+    let query = vec![f16::ONE; head_width];
+    let head =
+        |index| HeadQuery { head: 0, query: query.clone(), visible: positions, at: index * head_width };
+    let queries = (0..heads).map(head).collect();
+    let label = "heads".to_owned();
+    machine.start_pim(0, Attention { label, appends: Vec::new(), queries, elements: heads * head_width })?;
+    machine.run()?;
+    Ok(machine.clock())
+}
 
 /// Times of one layer of a model on one machine.
 #[derive(Clone, Debug)]
@@ -26,6 +58,8 @@ pub struct HostTimes {
     requests: u32,
     /// Clocks of a head with at most `STEP * (i + 1)` positions.
     heads: Vec<u64>,
+    /// Clocks of each further head in the same channel.
+    further: Vec<u64>,
     ffn: Vec<u64>,
 }
 
@@ -39,10 +73,14 @@ impl HostTimes {
         requests: u32,
         positions: u32,
     ) -> Result<Self> {
-        let (mut heads, mut ffn) = (Vec::new(), vec![0]);
+        let (mut heads, mut further, mut ffn) = (Vec::new(), Vec::new(), vec![0]);
+        let risen = |before: &[u64], clocks: u64| before.last().copied().unwrap_or(0).max(clocks);
         for number in 1..=positions.div_ceil(STEP) {
-            let clocks = head_clocks(config, model.head_width as usize, (number * STEP) as usize)?;
-            heads.push(heads.last().copied().unwrap_or(0).max(clocks));
+            let (width, positions) = (model.head_width as usize, (number * STEP) as usize);
+            heads.push(risen(&heads, head_clocks(config, width, positions)?));
+            let [few, many] = [1, 1 + FURTHER];
+            let clocks = |queries| heads_clocks(config, hardware, (width, positions), queries);
+            further.push(risen(&further, clocks(many)?.saturating_sub(clocks(few)?) / FURTHER as u64));
         }
         for vectors in 1..=requests.min(config.banks()) {
             let mut clocks = 0;
@@ -60,6 +98,7 @@ impl HostTimes {
             computed: AnalyticTimes::new(model, hardware, config.slicing()),
             requests,
             heads,
+            further,
             ffn,
         })
     }
@@ -72,8 +111,44 @@ impl HostTimes {
         clocks.get(index).or(clocks.last()).copied().unwrap_or(0)
     }
 
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    fn at_context(clocks: &[u64], context: u32) -> u64 {
+        Self::at(clocks, (context.div_ceil(STEP).max(1) - 1) as usize)
+    }
+
+    /// Attention of a part of a prompt in one layer, with a mean context.
+    fn part_of_prompt(&self, tokens: u32, context: u32) -> Picos {
+        let heads = (u64::from(tokens) * u64::from(self.model.heads)).div_ceil(self.channels);
+        let further = Self::at_context(&self.further, context) * heads.saturating_sub(1);
+        self.time(self.head_clocks(context) + further)
+    }
+
+    /// Prompts of these numbers of tokens, one after the other. With two groups, attention of one group is concurrent
+    /// with matrices of the other.
+    pub fn prompts(&self, prompts: &[u32], groups: usize) -> Picos {
+        let (layers, most) = (u64::from(self.model.layers), MAX_BATCH as u32);
+        let of_prompt = |&tokens: &u32| -> [Picos; 2] {
+            let (mut matrices, mut attention) = (self.npu(Work::Head, 1, 1).total(), Picos::ZERO);
+            for done in (0..tokens).step_by(MAX_BATCH) {
+                let part = most.min(tokens - done);
+                let works = [Work::Qkv, Work::Projection, Work::Ffn];
+                let layer: Picos = works.map(|work| self.npu(work, part, 1).total()).into_iter().sum();
+                matrices += layer * layers;
+                attention += self.part_of_prompt(part, done + part.div_ceil(2)) * layers;
+            }
+            [matrices, attention]
+        };
+        let all: Vec<[Picos; 2]> = prompts.iter().map(of_prompt).collect();
+        let group = |group: usize| all.iter().skip(group).step_by(groups).flatten().copied().sum();
+        let longest = (0..groups).map(group).max().unwrap_or(Picos::ZERO);
+        [0, 1].map(|device| all.iter().map(|of| of[device]).sum()).into_iter().fold(longest, Picos::max)
+    }
+
     pub fn head_clocks(&self, context: u32) -> u64 {
-        Self::at(&self.heads, (context.div_ceil(STEP).max(1) - 1) as usize)
+        Self::at_context(&self.heads, context)
     }
 
     pub fn ffn_clocks(&self, vectors: u32) -> u64 {

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | 5-8 | a [`DeviceTimes`] in place of FLOPs over FLOPS; the comment of line 4 has bytes over FLOPS |
 //! | 10-12, `B < Channel_PIM` | [`Scheduler::group_is_small`]; [`crate::offloading::plan`] does it |
-//! | 14-18, NPU longer | [`Decision::Ffn`], equation 1 |
+//! | 14-18, NPU longer | [`Decision::Ffn`], equation 1; the offloaded FFN waits for the projection ([`Sides::pim_with`]) |
 //! | 16 | the printed line has `FLOPS_xPU`; the PIM's time is with the PIM's rate |
 //! | 21-25, attention longer | [`Decision::Mha`], equation 2 |
 //! | 15, 22 | use `m` and `n` before lines 17 and 24 set them: the sides are functions of them |
@@ -16,6 +16,7 @@ use crate::offloading::time::Picos;
 use crate::offloading::timeline::Work;
 use crate::offloading::times::DeviceTimes;
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 
 /// Work of the NPU for its group between two attentions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -68,15 +69,16 @@ pub enum Decision {
     Mha(u32),
 }
 
-/// The memory's side of equation 1.
+/// How LibraPIM chooses its plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Rule {
-    /// As printed: `tMHA_PIM + tFFN_PIM(m)`
-    Equation,
-    /// An offloaded FFN waits for the projection and Q, K and V wait for it: `tFFN_PIM(m) + max(tMHA_PIM, tProj + tQKV)`
+    /// The shortest of all plans: one group, two groups, or a whole group in memory; without offloading, or with a share
+    /// of the FFN or of attention
     #[default]
-    Slot,
+    Shortest,
+    /// Algorithm 1 as printed: two groups, or a whole group in memory if it has fewer requests than channels
+    Paper,
 }
 
 /// Time as a function of requests.
@@ -87,7 +89,6 @@ type Solver = fn(u32, Side<'_>, Side<'_>) -> Balance;
 pub struct Sides<'a> {
     times: &'a dyn DeviceTimes,
     slot: Slot,
-    rule: Rule,
     /// NPU work without the FFN.
     others: Picos,
     mha: Picos,
@@ -101,16 +102,10 @@ impl Sides<'_> {
         self.others + ffn.unwrap_or_default()
     }
 
-    /// The memory with the FFN of `m` requests.
+    /// The memory with the FFN of `m` requests. Equation 1 has `tMHA_PIM + tFFN_PIM(m)`. Here the FFN also waits for the
+    /// projection, and Q, K and V wait for the FFN.
     pub fn pim_with(&self, m: u32) -> Picos {
-        if m == 0 {
-            return self.mha;
-        }
-        let before = match self.rule {
-            Rule::Equation => self.mha,
-            Rule::Slot => self.mha.max(self.others),
-        };
-        before + self.times.ffn_pim(m)
+        if m == 0 { self.mha } else { self.mha.max(self.others) + self.times.ffn_pim(m) }
     }
 
     /// The NPU with attention of `n` requests.
@@ -121,6 +116,11 @@ impl Sides<'_> {
     /// The memory without attention of `n` requests.
     pub fn pim_without(&self, n: u32) -> Picos {
         self.times.mha_pim(self.slot.mha_requests - n, self.slot.context)
+    }
+
+    fn unshared(&self) -> Choice {
+        let (npu, pim) = (self.npu_without(0), self.mha);
+        Choice { decision: Decision::None, npu_before: npu, pim_before: pim, npu, pim }
     }
 }
 
@@ -149,15 +149,14 @@ impl Choice {
 pub struct Scheduler<'a> {
     times: &'a dyn DeviceTimes,
     channels: u32,
-    rule: Rule,
     copies: u32,
 }
 
 impl<'a> Scheduler<'a> {
     /// `channels` also limits the requests whose FFN is offloaded ("up to 64 batches - the number of available PIM
     /// channels", section 6.2).
-    pub fn new(times: &'a dyn DeviceTimes, channels: u32, rule: Rule) -> Self {
-        Self { times, channels, rule, copies: u32::MAX }
+    pub fn new(times: &'a dyn DeviceTimes, channels: u32) -> Self {
+        Self { times, channels, copies: u32::MAX }
     }
 
     /// Limits requests of a group whose attention moves to those with room for a copy of keys and values.
@@ -177,7 +176,7 @@ impl<'a> Scheduler<'a> {
         let others = slot.stage.matrices().iter().filter(|work| **work != Work::Ffn);
         let others = others.map(|work| times.npu(*work, b, 1).total()).sum();
         let mha = times.mha_pim(slot.mha_requests, slot.context);
-        Sides { times, slot, rule: self.rule, others, mha }
+        Sides { times, slot, others, mha }
     }
 
     fn ffn_limit(&self, slot: Slot) -> u32 {
@@ -188,9 +187,8 @@ impl<'a> Scheduler<'a> {
     pub fn give(&self, slot: Slot, requests: u32) -> Choice {
         let sides = self.sides(slot);
         let m = requests.min(self.ffn_limit(slot));
-        let (npu_before, pim_before) = (sides.npu_without(0), sides.mha);
         let decision = if m > 0 { Decision::Ffn(m) } else { Decision::None };
-        Choice { decision, npu_before, pim_before, npu: sides.npu_without(m), pim: sides.pim_with(m) }
+        Choice { decision, npu: sides.npu_without(m), pim: sides.pim_with(m), ..sides.unshared() }
     }
 
     /// Lines 14 to 28, by bisection.
@@ -203,25 +201,38 @@ impl<'a> Scheduler<'a> {
         self.decide_by(slot, |limit, falling, rising| exhaustive(limit, falling, rising))
     }
 
+    /// The best share of the FFN, equation 1, and of attention, equation 2.
+    pub fn shares(&self, slot: Slot) -> [Choice; 2] {
+        let solve: Solver = |limit, falling, rising| balance(limit, falling, rising);
+        let sides = self.sides(slot);
+        [self.share_of_ffn(&sides, solve), self.share_of_attention(&sides, solve)]
+    }
+
     fn decide_by(&self, slot: Slot, solve: Solver) -> Choice {
         let sides = self.sides(slot);
-        let (npu_before, pim_before) = (sides.npu_without(0), sides.mha);
-        let none =
-            Choice { decision: Decision::None, npu_before, pim_before, npu: npu_before, pim: pim_before };
-        if npu_before > pim_before {
-            let best = solve(self.ffn_limit(slot), &|m| sides.npu_without(m), &|m| sides.pim_with(m));
-            if best.count > 0 {
-                let decision = Decision::Ffn(best.count);
-                return Choice { decision, npu: best.falling, pim: best.rising, ..none };
-            }
-        } else if npu_before < pim_before {
-            let best =
-                solve(slot.mha_requests.min(self.copies), &|n| sides.pim_without(n), &|n| sides.npu_with(n));
-            if best.count > 0 {
-                let decision = Decision::Mha(best.count);
-                return Choice { decision, npu: best.rising, pim: best.falling, ..none };
-            }
+        match sides.npu_without(0).cmp(&sides.mha) {
+            Ordering::Greater => self.share_of_ffn(&sides, solve),
+            Ordering::Less => self.share_of_attention(&sides, solve),
+            Ordering::Equal => sides.unshared(),
         }
-        none
+    }
+
+    fn share_of_ffn(&self, sides: &Sides<'_>, solve: Solver) -> Choice {
+        let best = solve(self.ffn_limit(sides.slot), &|m| sides.npu_without(m), &|m| sides.pim_with(m));
+        let none = sides.unshared();
+        match best.count {
+            0 => none,
+            m => Choice { decision: Decision::Ffn(m), npu: best.falling, pim: best.rising, ..none },
+        }
+    }
+
+    fn share_of_attention(&self, sides: &Sides<'_>, solve: Solver) -> Choice {
+        let limit = sides.slot.mha_requests.min(self.copies);
+        let best = solve(limit, &|n| sides.pim_without(n), &|n| sides.npu_with(n));
+        let none = sides.unshared();
+        match best.count {
+            0 => none,
+            n => Choice { decision: Decision::Mha(n), npu: best.rising, pim: best.falling, ..none },
+        }
     }
 }

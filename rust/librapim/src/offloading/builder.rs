@@ -103,6 +103,14 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Time of a slot by itself.
+    pub fn span(&self, on_npu: Option<OnNpu>, in_mha: Option<InMha<'_>>, decision: Decision) -> Picos {
+        let (jobs, timeline, ragged) = (Vec::new(), Timeline::default(), Vec::new());
+        let mut alone = Self { now: Picos::ZERO, jobs, timeline, ragged, ..*self };
+        alone.slot(on_npu, in_mha, decision);
+        alone.now
+    }
+
     /// One slot: the NPU's stage beside the other group's attention.
     pub fn slot(&mut self, on_npu: Option<OnNpu>, in_mha: Option<InMha<'_>>, decision: Decision) {
         let start = self.now;

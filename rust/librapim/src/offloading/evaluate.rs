@@ -1,14 +1,13 @@
 //! The paper's grid: sequences and batches, with and without offloading.
 
-use crate::offloading::algorithm::{Choice, Rule, Scheduler, Slot, Stage};
+use crate::offloading::algorithm::{Choice, Slot, Stage};
 use crate::offloading::batch::Batch;
+use crate::offloading::boundary::Capacity;
 use crate::offloading::energy::{StepCosts, StepEnergy};
 use crate::offloading::hardware::Hardware;
 use crate::offloading::plan::Planner;
 use crate::offloading::step::{Layout, Mode, Step};
 use crate::offloading::timeline::Device;
-use crate::offloading::times::DeviceTimes;
-use crate::offloading::work::Model;
 use ndp_files::Result;
 use serde::Serialize;
 
@@ -17,10 +16,10 @@ pub const SEQUENCES: [u32; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 /// Section 6.1 gives the ends; 64, 128, 256 and 384 appear in section 6.
 pub const BATCHES: [u32; 5] = [32, 64, 128, 256, 384];
 
-/// Choice of a rule in a middle layer, found in two ways.
+/// Algorithm 1's choice in a middle layer, found in two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Chosen {
-    /// By bisection: used.
+    /// By bisection.
     pub chosen: Choice,
     /// By trying all.
     pub exhaustive: Choice,
@@ -79,12 +78,11 @@ pub struct Cell {
     /// Tokens in K and V of each request.
     pub sequence: u32,
     pub batch: u32,
+    pub capacity: Capacity,
     /// Lines 10-12 of algorithm 1 apply: groups are smaller than the number of channels.
     pub small: bool,
-    /// Equations 1 and 2 as printed.
-    pub equation: Chosen,
-    /// With [`Rule::Slot`].
-    pub slot: Chosen,
+    /// Equations 1 and 2, two groups.
+    pub equations: Chosen,
     /// Serial first.
     pub modes: Vec<ModeResult>,
 }
@@ -95,35 +93,23 @@ impl Cell {
     }
 }
 
-/// One point of the grid, with `plain` and `sliced` banks; the FFN of a given number of requests is offloaded in
-/// `dex+dbo`, else by algorithm 1. Fails if batch or sequence are out of range or beyond the known times.
+/// One point of the grid. Fails if batch or sequence are out of range or beyond the known times.
 pub fn evaluate(
-    model: &Model,
-    hardware: &Hardware,
+    planner: &Planner<'_>,
+    (hardware, capacity): (&Hardware, Capacity),
     costs: &StepCosts,
-    [plain, sliced]: [&dyn DeviceTimes; 2],
-    (rule, given): (Rule, Option<u32>),
     sequence: u32,
     batch: u32,
 ) -> Result<Cell> {
     let requests = Batch::uniform(batch, sequence)?;
-    let planner = Planner::new(model, hardware, plain, sliced).with_rule(rule).with_ffn(given)?;
     let [first, second] = requests.groups().map(|group| group.len() as u32);
     let slot = Slot { stage: Stage::Middle, requests: first, mha_requests: second, context: sequence };
     let mut modes = Vec::new();
     for mode in Mode::ALL {
         modes.push(ModeResult::of(&planner.step(&requests, mode)?, batch, hardware, costs));
     }
-    let chosen = |rule| {
-        let scheduler = Scheduler::new(sliced, hardware.pim.channels, rule);
-        Chosen { chosen: scheduler.decide(slot), exhaustive: scheduler.decide_exhaustively(slot) }
-    };
-    Ok(Cell {
-        sequence,
-        batch,
-        small: planner.scheduler().group_is_small(first),
-        equation: chosen(Rule::Equation),
-        slot: chosen(Rule::Slot),
-        modes,
-    })
+    let scheduler = planner.scheduler();
+    let equations =
+        Chosen { chosen: scheduler.decide(slot), exhaustive: scheduler.decide_exhaustively(slot) };
+    Ok(Cell { sequence, batch, capacity, small: scheduler.group_is_small(first), equations, modes })
 }

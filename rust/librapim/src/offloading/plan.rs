@@ -7,12 +7,14 @@
 //! | pipelined | two | yes (Fig. 5b) | reads for the NPU and PIM exclude each other (Fig. 8b) |
 //! | neupims | two | yes | two row buffers: a part of the reads beside PIM |
 //! | dex | two | yes | sliced: reads and PIM at once, tCCD 2 % longer |
-//! | dbo | two | as pipelined, with offloading by algorithm 1 | ordinary |
-//! | dex+dbo: LibraPIM | two | yes, with offloading by algorithm 1 | sliced |
-//! | shortest | one or two | the shortest [`Layout`], each with offloading | sliced |
+//! | dbo | one or two | as serial or pipelined, with offloading | ordinary |
+//! | dex+dbo: LibraPIM | one or two | as serial or dex, with offloading | sliced |
 //!
-//! `shortest` is not the paper's. Two groups load all weights twice, which costs small groups more than overlap gains;
-//! a whole group in memory is shorter only for very small ones.
+//! **Rules.** [`Rule::Shortest`] plans every [`Layout`] and takes the shortest. A slot's time depends on nothing
+//! outside it, so the shortest decision in each slot gives the shortest step of a layout: none, the best share of the
+//! FFN, or the best share of attention. LibraPIM is thus never slower than one group without offloading on the same
+//! banks. [`Rule::Paper`] is algorithm 1: two groups, or a whole group in memory if it is small. Two groups load all
+//! weights twice, which costs small groups more than overlap gains.
 //!
 //! **Slots.** With two groups, the NPU has one group's matrices while the other is in attention; then they swap. The
 //! NPU's stages are Q, K, V of layer 1; then projection, FFN and Q, K, V of the next layer; last projection, FFN and
@@ -24,17 +26,32 @@
 //!
 //! **FFN offload.** Weights are broadcast while the NPU reads them, so the memory does its share of the FFN with the
 //! NPU, and attention before and after. Q, K and V wait for both shares. **MHA offload**: the longest contexts, on the
-//! NPU at the end of the slot. **Whole group**: layer by layer the NPU has one group's matrices and the memory the
-//! other's, then the memory has both attentions.
+//! NPU at the end of the slot. With one group, FFN offload has no attention beside it, and the NPU waits while
+//! attention is in memory. **Whole group**, on sliced banks: layer by layer the NPU has one group's matrices and the
+//! memory the other's, then the memory has both attentions.
 
 use crate::offloading::algorithm::{Choice, Decision, Rule, Scheduler, Slot, Stage};
 use crate::offloading::batch::Batch;
 use crate::offloading::builder::{Builder, InMha, OnNpu};
 use crate::offloading::hardware::{Baselines, Hardware};
 use crate::offloading::step::{Layout, Mode, Step};
+use crate::offloading::time::Picos;
 use crate::offloading::times::{BaselineTimes, DeviceTimes};
 use crate::offloading::work::Model;
 use ndp_files::{Result, ensure, in_range};
+
+/// Mechanisms that a plan can do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mechanism {
+    /// Two groups, each on its own device
+    Groups,
+    /// A share of the FFN in memory
+    Ffn,
+    /// A share of attention on the NPU
+    Attention,
+}
+
+type Slots<'b> = Vec<(Option<OnNpu>, Option<InMha<'b>>)>;
 
 /// Plans steps of one model on one system.
 pub struct Planner<'a> {
@@ -43,9 +60,11 @@ pub struct Planner<'a> {
     sliced: &'a dyn DeviceTimes,
     issued: BaselineTimes<'a>,
     baselines: Baselines,
+    /// Most requests of a group with FFNs in memory; smaller groups are small.
     channels: u32,
     rule: Rule,
-    /// Requests with an offloaded FFN, instead of algorithm 1's decision.
+    without: Vec<Mechanism>,
+    /// Requests with an offloaded FFN, instead of the rule's decision.
     given: Option<u32>,
     /// Requests of both groups whose copies fit.
     copies: u32,
@@ -69,6 +88,7 @@ impl<'a> Planner<'a> {
             baselines,
             channels,
             rule: Rule::default(),
+            without: Vec::new(),
             given: None,
             copies: u32::MAX,
         }
@@ -80,12 +100,26 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Fixes the requests of each group whose FFN goes to the memory in `dbo` and `dex+dbo`, even of small groups.
+    /// Leaves mechanisms out of the plans of [`Rule::Shortest`].
+    #[must_use]
+    pub fn without(mut self, mechanisms: &[Mechanism]) -> Self {
+        self.without = mechanisms.to_vec();
+        self
+    }
+
+    /// Fixes the requests of each of two groups whose FFN goes to the memory in `dbo` and `dex+dbo`.
     pub fn with_ffn(mut self, requests: Option<u32>) -> Result<Self> {
         let asked = requests.unwrap_or(0);
         in_range("requests of a group whose FFN is offloaded", asked, 0, self.channels)?;
         self.given = requests;
         Ok(self)
+    }
+
+    /// Limits FFNs in memory to this number of requests of a group, instead of the number of channels.
+    #[must_use]
+    pub fn with_most_ffn(mut self, requests: u32) -> Self {
+        self.channels = requests;
+        self
     }
 
     /// Limits moved attention to requests whose copies fit ([`crate::offloading::Room`]); two groups have half each.
@@ -97,7 +131,7 @@ impl<'a> Planner<'a> {
 
     /// Scheduler of sliced banks, for one group.
     pub fn scheduler(&self) -> Scheduler<'a> {
-        Scheduler::new(self.sliced, self.channels, self.rule).with_copies(self.copies)
+        Scheduler::new(self.sliced, self.channels).with_copies(self.copies)
     }
 
     fn times(&self, mode: Mode) -> &dyn DeviceTimes {
@@ -131,12 +165,10 @@ impl<'a> Planner<'a> {
             in_range("requests of a group whose FFN is offloaded", given.into(), 0, most)?;
         }
         let step = match mode {
-            Mode::Serial => self.one_group(mode, &contexts),
+            Mode::Serial => self.laid_out(mode, Layout::OneGroup, &contexts, &groups),
             Mode::AttAcc => self.attacc(&contexts),
-            Mode::Pipelined | Mode::NeuPims | Mode::Dex | Mode::Dbo => self.slots(mode, &groups),
-            Mode::DexDbo if self.given.is_none() && self.is_small(&groups) => self.whole_group(mode, &groups),
-            Mode::DexDbo => self.slots(mode, &groups),
-            Mode::Shortest => self.shortest(&contexts, &groups),
+            Mode::Dbo | Mode::DexDbo if self.given.is_none() => self.offloaded(mode, &contexts, &groups),
+            _ => self.laid_out(mode, Layout::TwoGroups, &contexts, &groups),
         };
         in_range("picoseconds of a step", step.timeline.span.0, 0, u64::MAX - 1)?;
         Ok(step)
@@ -156,14 +188,21 @@ impl<'a> Planner<'a> {
         self.scheduler().group_is_small(groups[0].len() as u32) && !groups[1].is_empty()
     }
 
-    /// The shortest layout; among equals, two groups first, then one.
-    fn shortest(&self, contexts: &[u32], groups: &[Vec<u32>; 2]) -> Step {
-        let mut best = self.slots(Mode::Shortest, groups);
-        let mut others = vec![self.one_group(Mode::Shortest, contexts)];
-        if self.is_small(groups) {
-            others.push(self.whole_group(Mode::Shortest, groups));
-        }
-        for other in others {
+    /// The layout that the rule chooses; among equals, two groups first, then one.
+    fn offloaded(&self, mode: Mode, contexts: &[u32], groups: &[Vec<u32>; 2]) -> Step {
+        let may_be_whole = mode.sliced() && self.is_small(groups);
+        let (first, others) = match self.rule {
+            Rule::Paper if may_be_whole => (Layout::WholeGroup, &[][..]),
+            Rule::Paper => (Layout::TwoGroups, &[][..]),
+            Rule::Shortest if self.without.contains(&Mechanism::Groups) => (Layout::OneGroup, &[][..]),
+            Rule::Shortest if may_be_whole => {
+                (Layout::TwoGroups, &[Layout::OneGroup, Layout::WholeGroup][..])
+            }
+            Rule::Shortest => (Layout::TwoGroups, &[Layout::OneGroup][..]),
+        };
+        let mut best = self.laid_out(mode, first, contexts, groups);
+        for &layout in others {
+            let other = self.laid_out(mode, layout, contexts, groups);
             if other.timeline.span < best.timeline.span {
                 best = other;
             }
@@ -171,26 +210,49 @@ impl<'a> Planner<'a> {
         best
     }
 
-    fn one_group(&self, mode: Mode, contexts: &[u32]) -> Step {
-        let mut step = self.builder(mode, Layout::OneGroup);
-        let requests = contexts.len() as u32;
-        let context = contexts.first().copied().unwrap_or(1);
-        let decide = |slot| match mode {
-            Mode::Serial => Decision::None,
-            _ => self.scheduler().decide(slot).decision,
-        };
-        let decisions = [Stage::First, Stage::Middle, Stage::Last]
-            .map(|stage| decide(Slot { stage, requests, mha_requests: 0, context }));
-        let of_mha = decide(Slot { stage: Stage::Idle, requests: 0, mha_requests: requests, context });
-        for layer in 0..=self.model.layers {
-            let stage = self.stage(layer);
-            let on_npu = OnNpu { group: 0, stage, layer, requests };
-            step.slot(Some(on_npu), None, decisions[stage as usize]);
-            if layer < self.model.layers {
-                step.slot(None, Some(InMha { group: 0, layer, contexts }), of_mha);
-            }
+    /// Time of all steps until the last request is finished, in one layout; `dex+dbo` with the shares of
+    /// [`Rule::Shortest`]. Contexts beyond the known times count as the longest known.
+    pub fn run_in(&self, batch: &Batch, layout: Layout) -> Picos {
+        let (mut sum, mut next) = (Picos::ZERO, Some(batch.clone()));
+        while let Some(batch) = next {
+            sum += self.laid_out(Mode::DexDbo, layout, &batch.contexts(), &batch.groups()).timeline.span;
+            next = batch.advanced();
         }
-        step.finish(None)
+        sum
+    }
+
+    fn laid_out(&self, mode: Mode, layout: Layout, contexts: &[u32], groups: &[Vec<u32>; 2]) -> Step {
+        match layout {
+            Layout::OneGroup => self.in_slots(mode, layout, self.one_group(contexts)),
+            Layout::TwoGroups => self.in_slots(mode, layout, self.two_groups(groups)),
+            Layout::WholeGroup => self.whole_group(mode, groups),
+        }
+    }
+
+    fn one_group<'b>(&self, contexts: &'b [u32]) -> Slots<'b> {
+        let requests = contexts.len() as u32;
+        let on_npu = |layer| OnNpu { group: 0, stage: self.stage(layer), layer, requests };
+        let of_layer =
+            |layer| [(Some(on_npu(layer)), None), (None, Some(InMha { group: 0, layer, contexts }))];
+        let layers = self.model.layers;
+        (0..layers).flat_map(of_layer).chain([(Some(on_npu(layers)), None)]).collect()
+    }
+
+    /// Slot k: the NPU has stage k / 2 of group k mod 2; in attention is its previous group.
+    fn two_groups<'b>(&self, groups: &'b [Vec<u32>; 2]) -> Slots<'b> {
+        let layers = self.model.layers;
+        let slot = |slot: u32| {
+            let (layer, group) = (slot / 2, (slot % 2) as u8);
+            let requests = groups[usize::from(group)].len() as u32;
+            let before = slot.checked_sub(1).filter(|before| before / 2 < layers);
+            let in_mha = before.map(|before| InMha {
+                group: (before % 2) as u8,
+                layer: before / 2,
+                contexts: &groups[(before % 2) as usize],
+            });
+            (Some(OnNpu { group, stage: self.stage(layer), layer, requests }), in_mha)
+        };
+        (0..2 * layers + 2).map(slot).collect()
     }
 
     fn attacc(&self, contexts: &[u32]) -> Step {
@@ -212,52 +274,64 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn slots(&self, mode: Mode, groups: &[Vec<u32>; 2]) -> Step {
-        let mut step = self.builder(mode, Layout::TwoGroups);
-        let mut decided: Vec<(Slot, Choice)> = Vec::new();
-        let mut shown = None;
-        // Slot k: the NPU has stage k / 2 of group k mod 2; in attention is its previous group.
-        for slot in 0..2 * self.model.layers + 2 {
-            let (layer, group) = (slot / 2, (slot % 2) as u8);
-            let on_npu = (layer <= self.model.layers).then(|| OnNpu {
-                group,
-                stage: self.stage(layer),
-                layer,
-                requests: groups[usize::from(group)].len() as u32,
-            });
-            let in_mha =
-                slot.checked_sub(1).filter(|before| before / 2 < self.model.layers).map(|before| InMha {
-                    group: (before % 2) as u8,
-                    layer: before / 2,
-                    contexts: &groups[(before % 2) as usize],
-                });
+    fn in_slots(&self, mode: Mode, layout: Layout, slots: Slots<'_>) -> Step {
+        let mut step = self.builder(mode, layout);
+        let copies = if layout == Layout::TwoGroups { self.copies / 2 } else { self.copies };
+        let scheduler = Scheduler::new(self.times(mode), self.channels).with_copies(copies);
+        let mut decided = Vec::new();
+        let mut shown: Option<Choice> = None;
+        for (on_npu, in_mha) in slots {
+            let group = in_mha.map(|mha| mha.group);
+            let contexts = in_mha.map_or(&[][..], |mha| mha.contexts);
+            let slot = Slot {
+                stage: on_npu.map_or(Stage::Idle, |npu| npu.stage),
+                requests: on_npu.map_or(0, |npu| npu.requests),
+                mha_requests: contexts.len() as u32,
+                context: contexts.first().copied().unwrap_or(1),
+            };
             let mut decision = Decision::None;
-            if let (true, Some(npu), Some(mha)) = (mode.offloads(), on_npu, in_mha)
-                && let Some(&context) = mha.contexts.first()
-            {
-                let mha_requests = mha.contexts.len() as u32;
-                let key = Slot { stage: npu.stage, requests: npu.requests, mha_requests, context };
-                let choice = match decided.iter().find(|(slot, _)| *slot == key) {
+            // Algorithm 1 and given numbers have attention beside each share.
+            let is_alone = contexts.is_empty();
+            if mode.offloads() && (!is_alone || self.rule == Rule::Shortest && self.given.is_none()) {
+                let choice = match decided.iter().find(|(known, _)| *known == (slot, group)) {
                     Some(&(_, choice)) => choice,
                     None => {
-                        let scheduler = Scheduler::new(self.times(mode), self.channels, self.rule);
-                        let scheduler = scheduler.with_copies(self.copies / 2);
-                        let choice = match self.given.filter(|_| mode != Mode::Shortest) {
-                            Some(requests) => scheduler.give(key, requests),
-                            None => scheduler.decide(key),
+                        let choice = match (self.given, self.rule) {
+                            (Some(requests), _) => scheduler.give(slot, requests),
+                            (None, Rule::Paper) => scheduler.decide(slot),
+                            (None, Rule::Shortest) => {
+                                self.shortest(&step, (on_npu, in_mha), scheduler.shares(slot))
+                            }
                         };
-                        decided.push((key, choice));
+                        decided.push(((slot, group), choice));
                         choice
                     }
                 };
                 decision = choice.decision;
-                if npu.stage == Stage::Middle && group == 0 {
+                let of_ffn = slot.stage == Stage::Middle && on_npu.is_some_and(|npu| npu.group == 0);
+                let of_attention = shown.is_some_and(|shown| shown.decision == Decision::None);
+                if of_ffn || slot.stage == Stage::Idle && of_attention {
                     shown = Some(choice);
                 }
             }
             step.slot(on_npu, in_mha, decision);
         }
         step.finish(shown)
+    }
+
+    /// The share with the shortest slot, if it is shorter than the slot without one.
+    fn shortest(
+        &self,
+        step: &Builder<'_>,
+        (on_npu, in_mha): (Option<OnNpu>, Option<InMha<'_>>),
+        [ffn, attention]: [Choice; 2],
+    ) -> Choice {
+        let none = Choice { decision: Decision::None, npu: ffn.npu_before, pim: ffn.pim_before, ..ffn };
+        let shares = [(Mechanism::Ffn, ffn), (Mechanism::Attention, attention)];
+        let allowed = shares.into_iter().filter(|(mechanism, _)| !self.without.contains(mechanism));
+        let shares = allowed.map(|(_, choice)| choice).filter(|choice| choice.decision != Decision::None);
+        let span = |choice: &Choice| step.span(on_npu, in_mha, choice.decision);
+        std::iter::once(none).chain(shares).min_by_key(span).unwrap_or(none)
     }
 
     fn whole_group(&self, mode: Mode, groups: &[Vec<u32>; 2]) -> Step {

@@ -24,14 +24,12 @@ ndp_config::named! {
         NeuPims = "neupims",
         /// Two groups, sliced banks: reads and MACs at the same time
         Dex = "dex",
-        /// As pipelined; parts of FFN or attention move to the other device
+        /// As dex+dbo on banks that are not sliced
         Dbo = "dbo",
-        /// LibraPIM: as dex; parts of FFN or attention move to the other device
+        /// LibraPIM: sliced banks; one group or two, and shares of FFN or attention on the other device
         #[value(name = "dex+dbo", alias = "librapim")]
         #[serde(rename = "dex+dbo")]
         DexDbo = "dex+dbo",
-        /// As dex+dbo, with one group or two, whichever is shorter; not from the paper
-        Shortest = "shortest",
     }
 }
 
@@ -57,16 +55,15 @@ impl Mode {
             Self::Dex => "DEX alone",
             Self::Dbo => "DBO alone",
             Self::DexDbo => "LibraPIM",
-            Self::Shortest => "shortest",
         }
     }
 
     pub fn sliced(self) -> bool {
-        matches!(self, Self::Dex | Self::DexDbo | Self::Shortest)
+        matches!(self, Self::Dex | Self::DexDbo)
     }
 
     pub fn offloads(self) -> bool {
-        matches!(self, Self::Dbo | Self::DexDbo | Self::Shortest)
+        matches!(self, Self::Dbo | Self::DexDbo)
     }
 }
 
@@ -99,8 +96,8 @@ pub enum Job {
 pub struct Step {
     pub mode: Mode,
     pub layout: Layout,
-    /// Decision in a middle layer, while the first group is on the NPU. `None` without DBO, without two groups, or for
-    /// one layer.
+    /// Decision in a middle layer, while the first group is on the NPU; with one group, attention's if the FFN stays.
+    /// `None` without DBO, for a whole group, or for one layer.
     pub choice: Option<Choice>,
     pub npu_macs: u64,
     pub pim_macs: u64,

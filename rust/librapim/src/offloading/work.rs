@@ -120,6 +120,11 @@ impl Model {
         4 * u64::from(self.kv_heads) * u64::from(self.head_width) * u64::from(context)
     }
 
+    /// Bytes of all layers and the head.
+    pub fn all_weight_bytes(&self) -> u64 {
+        self.weight_bytes() + 2 * self.head().weights()
+    }
+
     /// Bytes of all layers, without head.
     pub fn weight_bytes(&self) -> u64 {
         let layer = [Work::Qkv, Work::Projection, Work::Ffn].map(|work| self.weights(work));

@@ -98,7 +98,7 @@ fn the_scheduler_moves_ffns_from_a_slow_npu_and_attention_from_a_memory_with_mor
     let config = memory(2);
     for (model, hardware, moves_ffn) in [(&wide, &slow, true), (&attentive, &Hardware::default(), false)] {
         let mut clocks = Vec::new();
-        for offloading in [Offloading::None, Offloading::Live(Rule::Slot)] {
+        for offloading in [Offloading::None, Offloading::Live(Rule::Paper)] {
             let (outcome, _) = run(model, &config, hardware, offloading, &prompts).unwrap();
             assert_texts(model, &prompts, &outcome);
             clocks.push(outcome.clocks);
@@ -130,7 +130,7 @@ fn what_is_decided_follows_the_measured_times() {
     let sizes = sizes_of(&model);
     let policy = |hardware: &Hardware| {
         let times = || HostTimes::new(&sizes, hardware, &config, 8, 64);
-        Policy::new(Offloading::Live(Rule::Slot), config.banks(), 8, times).unwrap()
+        Policy::new(Offloading::Live(Rule::Shortest), (hardware, config.banks()), 8, times).unwrap()
     };
     let (fast, slow) = (policy(&hardware), policy(&slow));
     // The NPU reads as long as before: nothing is gained.
@@ -152,6 +152,43 @@ fn what_is_decided_follows_the_measured_times() {
     let of_golden = HostTimes::new(&sizes, &hardware, &config, 4, 16).unwrap();
     assert_eq!([1, 2, 3, 4].map(|m| of_golden.ffn_clocks(m)), [31_005, 31_495, 31_992, 32_503]);
     assert_eq!(times.head_clocks(1000), times.head_clocks(64));
+}
+
+/// "The same memory": serial runs on the sliced banks too, with the same channels and times. Clocks are those of whole
+/// runs, prompts included.
+#[test]
+fn the_shortest_plan_is_never_slower_than_serial_on_the_same_memory() {
+    let lengths: [&[(usize, usize)]; 4] = [
+        &[(3, 9), (4, 9), (2, 9), (5, 9), (1, 9), (3, 9), (3, 9), (4, 9)],
+        &[(30, 4), (2, 12), (9, 6), (1, 3)],
+        &[(40, 8), (50, 6)],
+        &[(6, 1), (7, 2), (3, 2), (8, 1), (5, 1)],
+    ];
+    let small = Hardware::preset("librapim-small-npu").unwrap();
+    let mut groups = [0; 2];
+    for (hidden, heads, ffn) in [(64, 4, 256), (64, 4, 32), (32, 2, 536)] {
+        let model = random_model(hidden, heads, ffn);
+        for (hardware, channels) in [(small, 2), (small, 4), (Hardware::default(), 2)] {
+            let config = memory(channels);
+            let hardware = Hardware { pim: Pim { channels, ..hardware.pim }, ..hardware };
+            for lengths in lengths {
+                let prompts = prompts(lengths, 64);
+                let run = |groups, offloading| {
+                    let channels = boxed(PseudoChannel::all(&config).unwrap());
+                    let arrangement = Arrangement { groups, offloading, record: 0..0 };
+                    run_arranged(&model, &config, &hardware, arrangement, &prompts, channels).unwrap().0
+                };
+                let serial = run(1, Offloading::None);
+                let shortest = run(2, Offloading::Live(Rule::Shortest));
+                assert_texts(&model, &prompts, &shortest);
+                let [own, serials] = [shortest.clocks, serial.clocks];
+                println!("{hidden}/{heads}/{ffn}, {channels} channels, {lengths:?}: {own} of {serials}");
+                assert!(own <= serials, "{hidden}/{heads}/{ffn}, {channels} channels, {lengths:?}");
+                groups[shortest.events.iter().map(|event| event.group).max().unwrap()] += 1;
+            }
+        }
+    }
+    assert!(groups.iter().all(|&runs| runs > 0), "{groups:?}");
 }
 
 #[test]
@@ -183,7 +220,8 @@ fn offloading_that_cannot_be_is_refused() {
     let arrangement = Arrangement { groups: 2, offloading: fixed(0, 1), record: 0..0 };
     let hardware = Hardware::from(Pim { channels: 2, ..Pim::default() });
     let error = run_arranged(&model, &small, &hardware, arrangement, &many, channels).map(drop).unwrap_err();
-    let expected = "columns of weights and of keys and values for the NPU: 3408 needed, only 3072 available";
+    let expected = "columns of weights and of keys and values for the NPU: 3408 needed, only 3072 available; \
+                    take a memory with more channels or rows, or fewer or shorter requests";
     assert_eq!(error.to_string(), expected);
 }
 

@@ -260,5 +260,8 @@ fn injected_errors_are_found() {
 fn what_does_not_fit_is_refused_by_name() {
     let tiny = HbmConfig::preset("librapim-tiny").unwrap();
     let error = run(&tiny, &tiny, |_, _| false).unwrap_err().to_string();
-    assert_eq!(error, "heads with keys and values: 12 needed, only 4 available");
+    assert_eq!(
+        error,
+        "heads with keys and values: 12 needed, only 4 available; take a memory with more channels or rows, or fewer or shorter requests"
+    );
 }

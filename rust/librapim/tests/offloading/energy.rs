@@ -3,7 +3,7 @@
 use ndp_config::LlmShape;
 use ndp_energy::{Energy, HbmConstants, HbmEvent, NpuConstants};
 use ndp_librapim::offloading::{
-    AnalyticTimes, Batch, Decision, Device, Hardware, Job, Mode, Model, Pim, Planner, Purpose, Step,
+    AnalyticTimes, Batch, Decision, Device, Hardware, Job, Mode, Model, Pim, Planner, Purpose, Rule, Step,
     StepCosts, StepEnergy, Work,
 };
 
@@ -113,7 +113,9 @@ fn offloaded_ffns_are_multiplied_in_the_banks_and_read_once() {
     let model = model("llama3-70b", 4);
     let costs = costs(&model, &hardware);
     let batch = Batch::uniform(384, 64).unwrap();
-    let [dex, dbo] = [Mode::Dex, Mode::DexDbo].map(|mode| step(&model, &hardware, &batch, mode));
+    let [plain, sliced] = [false, true].map(|sliced| AnalyticTimes::new(&model, &hardware, sliced));
+    let planner = Planner::new(&model, &hardware, &plain, &sliced).with_rule(Rule::Paper);
+    let [dex, dbo] = [Mode::Dex, Mode::DexDbo].map(|mode| planner.step(&batch, mode).unwrap());
     let Some(Decision::Ffn(m)) = dbo.choice.map(|choice| choice.decision) else { panic!("{:?}", dbo.choice) };
     assert_eq!(m, 32);
     let [plain, shared]: [StepEnergy; 2] = [&dex, &dbo].map(|step| costs.of(step));
@@ -143,7 +145,6 @@ fn a_number_that_is_given_takes_the_place_of_the_decision() {
     let [plain, sliced] = [false, true].map(|sliced| AnalyticTimes::new(&model, &hardware, sliced));
     let planner = || Planner::new(&model, &hardware, &plain, &sliced);
     let costs = costs(&model, &hardware);
-    // Algorithm 1 moves nothing of groups of 64 and moves groups of 16 whole.
     for requests in [128, 32] {
         let batch = Batch::uniform(requests, 64).unwrap();
         let with = |m| planner().with_ffn(Some(m)).unwrap().step(&batch, Mode::DexDbo).unwrap();

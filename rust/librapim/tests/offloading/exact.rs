@@ -5,7 +5,7 @@ use ndp_config::LlmShape;
 use ndp_librapim::offloading::algorithm::{Slot, Stage};
 use ndp_librapim::offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_librapim::offloading::{
-    AnalyticTimes, Decision, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Model, Npu, Picos, Pim, Rule,
+    AnalyticTimes, Decision, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Model, Npu, Picos, Pim,
     Scheduler, TableFile, Usage, Work, balance, exhaustive,
 };
 use ndp_numerics::SplitMix64;
@@ -123,22 +123,12 @@ fn every_point_of_the_papers_grid_is_decided_as_exhaustive_search_does() {
                 let times = AnalyticTimes::new(&model, &hardware, true);
                 for batch in BATCHES {
                     for sequence in SEQUENCES {
-                        for (rule, stage) in [
-                            (Rule::Equation, Stage::Middle),
-                            (Rule::Slot, Stage::First),
-                            (Rule::Slot, Stage::Middle),
-                            (Rule::Slot, Stage::Last),
-                            (Rule::Slot, Stage::Idle),
-                        ] {
+                        for stage in [Stage::First, Stage::Middle, Stage::Last, Stage::Idle] {
                             let requests = if stage == Stage::Idle { 0 } else { batch / 2 };
                             let slot = Slot { stage, requests, mha_requests: batch / 2, context: sequence };
-                            let scheduler = Scheduler::new(&times, hardware.pim.channels, rule);
+                            let scheduler = Scheduler::new(&times, hardware.pim.channels);
                             let choice = scheduler.decide(slot);
-                            assert_eq!(
-                                choice,
-                                scheduler.decide_exhaustively(slot),
-                                "{name} {slot:?} {rule:?}"
-                            );
+                            assert_eq!(choice, scheduler.decide_exhaustively(slot), "{name} {slot:?}");
                             let sides = scheduler.sides(slot);
                             let limit = if matches!(stage, Stage::First | Stage::Idle) {
                                 0
@@ -149,6 +139,8 @@ fn every_point_of_the_papers_grid_is_decided_as_exhaustive_search_does() {
                             let with_mha =
                                 exhaustive(batch / 2, |n| sides.pim_without(n), |n| sides.npu_with(n));
                             assert_eq!(choice.longer(), with_ffn.longer().min(with_mha.longer()));
+                            let shares = scheduler.shares(slot).map(|share| share.longer());
+                            assert_eq!(shares, [with_ffn.longer(), with_mha.longer()]);
                             points += 1;
                             ffn += u32::from(matches!(choice.decision, Decision::Ffn(_)));
                             mha += u32::from(matches!(choice.decision, Decision::Mha(_)));
@@ -158,8 +150,8 @@ fn every_point_of_the_papers_grid_is_decided_as_exhaustive_search_does() {
             }
         }
     }
-    assert_eq!(points, 4 * 4 * 45 * 5);
-    assert!(ffn > 300 && mha > 300, "{ffn} {mha}");
+    assert_eq!(points, 4 * 4 * 45 * 4);
+    assert!(ffn > 200 && mha > 300, "{ffn} {mha}");
 }
 
 #[test]
@@ -253,12 +245,12 @@ fn decisions_from_tables_of_random_times_are_those_of_exhaustive_search() {
             (time.read, time.compute) = (Picos(row[index / 4].0 + (index % 4) as u64), Picos::ZERO);
         }
         let times = MeasuredTimes::new(file).unwrap();
-        for rule in [Rule::Equation, Rule::Slot] {
+        for _ in 0..2 {
             let requests = 1 + below(&mut rng, 192) as u32;
             let mha_requests = 1 + below(&mut rng, 192) as u32;
             let context = 1 + below(&mut rng, 4096) as u32;
             let slot = Slot { stage: Stage::Middle, requests, mha_requests, context };
-            let scheduler = Scheduler::new(&times, 64, rule);
+            let scheduler = Scheduler::new(&times, 64);
             let choice = scheduler.decide(slot);
             assert_eq!(choice, scheduler.decide_exhaustively(slot), "seed 9, case {case}: {slot:?}");
             ffn += u32::from(matches!(choice.decision, Decision::Ffn(_)));

@@ -1,11 +1,12 @@
 //! Do timelines keep all dependencies, and do they hold all the work?
 
-use ndp_config::LlmShape;
+use ndp_config::{HbmConfig, LlmShape};
 use ndp_files::said;
+use ndp_librapim::host::measure::MeasuredMemory;
 use ndp_librapim::offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_librapim::offloading::{
     AnalyticTimes, Batch, Decision, Device, DeviceTimes, Event, Hardware, KvMapping, Layout, MeasuredTimes,
-    Mode, Model, Picos, Pim, Planner, Request, Step, TableFile, Usage, Work,
+    Mechanism, Mode, Model, Picos, Pim, Planner, Request, Rule, Step, TableFile, Usage, Work,
 };
 use ndp_numerics::SplitMix64;
 
@@ -105,11 +106,12 @@ fn all_work_is_done_once_and_in_order() {
             for requests in [1, 2, 3, 31, 64, 127, 128, 129, 300, 384] {
                 for longest in [1, 50, 6000] {
                     let batch = ragged(&mut rng, requests, longest);
-                    for mode in Mode::ALL {
-                        let step = system.planner().step(&batch, mode).unwrap();
+                    let rules = [Rule::Shortest, Rule::Paper];
+                    for (mode, rule) in Mode::ALL.iter().flat_map(|mode| rules.map(|rule| (*mode, rule))) {
+                        let step = system.planner().with_rule(rule).step(&batch, mode).unwrap();
                         let found = wrong(&step, &system.model, &batch.contexts());
-                        assert_eq!(found, None, "seed 3: {name} {requests} {longest} {mode:?}");
-                        if mode == Mode::Shortest {
+                        assert_eq!(found, None, "seed 3: {name} {requests} {longest} {mode:?} {rule:?}");
+                        if mode == Mode::DexDbo {
                             layouts.push(step.layout);
                         }
                         match step.choice.map(|choice| choice.decision) {
@@ -210,18 +212,59 @@ fn offloading_never_makes_a_step_longer_over_the_grid() {
                     let requests = Batch::uniform(batch, sequence).unwrap();
                     let step = |mode| system.planner().step(&requests, mode).unwrap();
                     let spans = Mode::ALL.map(|mode| step(mode).timeline.span);
-                    let [serial, _, pipelined, neupims, dex, _, dbo, shortest] = spans;
+                    let [serial, _, pipelined, neupims, dex, dbo, shortest] = spans;
                     assert!(dex <= pipelined && neupims <= pipelined, "{name} {batch} {sequence}");
+                    let paper = system.planner().with_rule(Rule::Paper);
+                    let paper = paper.step(&requests, Mode::DexDbo).unwrap().timeline.span;
                     if batch >= 128 {
-                        assert!(dbo <= dex, "{name} {batch} {sequence}: {dbo:?} {dex:?}");
-                        shorter += u32::from(dbo < dex);
+                        assert!(paper <= dex, "{name} {batch} {sequence}: {paper:?} {dex:?}");
+                        shorter += u32::from(paper < dex);
                     }
-                    assert!(shortest <= serial.min(dex).min(dbo), "{name} {batch} {sequence}");
+                    assert!(shortest <= serial.min(dex).min(paper), "{name} {batch} {sequence}");
+                    assert!(dbo <= serial.min(pipelined), "{name} {batch} {sequence}");
                 }
             }
         }
     }
     assert!(shorter > 50, "{shorter}");
+}
+
+/// "The same memory": serial has the times of the sliced banks too, and a stream of commands for each channel.
+#[test]
+fn librapim_is_never_slower_than_serial_on_the_same_memory() {
+    let hardware = Hardware::default();
+    let (mut layouts, mut rng) = (Vec::new(), SplitMix64::new(6));
+    for name in ["gpt3-175b", "llama3-70b"] {
+        let model = Model::of(&LlmShape::preset(name).unwrap());
+        let formula = AnalyticTimes::new(&model, &hardware, true);
+        let memory = HbmConfig::default();
+        let measured = MeasuredMemory::new(&model, &hardware, &memory, &SEQUENCES, |_| ()).unwrap();
+        let measured = measured.with_slicing(true);
+        for (times, sliced) in [("formula", &formula as &dyn DeviceTimes), ("measured", &measured)] {
+            let planner = || Planner::new(&model, &hardware, sliced, sliced);
+            let span = |planner: Planner<'_>, batch: &Batch, mode| {
+                let step = planner.step(batch, mode).unwrap();
+                (step.timeline.span, step.layout)
+            };
+            for (batch, sequence) in BATCHES.into_iter().flat_map(|batch| SEQUENCES.map(|of| (batch, of))) {
+                for requests in [
+                    Batch::uniform(batch, sequence).unwrap(),
+                    ragged(&mut rng, batch.into(), sequence.into()),
+                ] {
+                    let what = format!("{name}, {times}, {batch} requests of {sequence} tokens");
+                    let (serial, _) = span(planner(), &requests, Mode::Serial);
+                    let (all, layout) = span(planner(), &requests, Mode::DexDbo);
+                    assert!(all <= serial, "{what}: {all:?} {serial:?}");
+                    layouts.push(layout);
+                    for without in [Mechanism::Groups, Mechanism::Ffn, Mechanism::Attention] {
+                        let (less, _) = span(planner().without(&[without]), &requests, Mode::DexDbo);
+                        assert!(all <= less && less <= serial, "{what} without {without:?}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(layouts.contains(&Layout::OneGroup) && layouts.contains(&Layout::TwoGroups));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Steps of LibraPIM and its baselines (sections 3 and 6), and the area of slicing.
 //!
 //! Uses `ndp_librapim::offloading`. All layers follow from steps of three and four, since inner layers take equally
-//! long. Attention has a row of K and V per head of Q, as table 2 counts.
+//! long. Attention has a row of K and V per head of Q, as table 2 counts. LibraPIM follows algorithm 1
+//! ([`Rule::Paper`]). As in the paper, nothing limits weights, keys and values to the memory.
 
 use crate::assumption::{Assumptions, Key};
 use ndp_config::{HbmConfig, LlmShape};
@@ -9,7 +10,7 @@ use ndp_energy::{Energy, HbmConstants, NpuConstants};
 use ndp_files::{Result, refusal};
 use ndp_librapim::offloading::algorithm::Decision;
 use ndp_librapim::offloading::{
-    AnalyticTimes, Baselines, Batch, Device, Dispatch, Hardware, Mode, Model, Npu, Pim, Planner, Step,
+    AnalyticTimes, Baselines, Batch, Device, Dispatch, Hardware, Mode, Model, Npu, Pim, Planner, Rule, Step,
     StepCosts, Usage,
 };
 
@@ -64,7 +65,7 @@ fn steps(
     let step = |layers| -> Result<Step> {
         let model = model.clone().with_layers(layers)?;
         let [plain, sliced] = [false, true].map(|sliced| AnalyticTimes::new(&model, hardware, sliced));
-        let planner = Planner::new(&model, hardware, &plain, &sliced);
+        let planner = Planner::new(&model, hardware, &plain, &sliced).with_rule(Rule::Paper);
         let step = planner.step(&requests, mode)?;
         Ok(match step.choice.map(|choice| choice.decision) {
             Some(Decision::Ffn(_)) if least_gain > 0.0 => {

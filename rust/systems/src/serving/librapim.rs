@@ -13,7 +13,7 @@ use crate::serving::parallel::Parallel;
 use crate::serving::step::{Chunk, KvMemory, StepCost, StepTimes, Use, tokens_of};
 use ndp_config::LlmShape;
 use ndp_energy::Energy;
-use ndp_files::{Result, bail};
+use ndp_files::{Result, bail, ensure};
 use ndp_librapim::offloading::npu::NpuTimes;
 use ndp_librapim::offloading::step::Job;
 use ndp_librapim::offloading::timeline::{Device, Event, Work};
@@ -40,30 +40,32 @@ fn yielding(chunks: &[Chunk]) -> u32 {
     chunks.iter().filter(|chunk| chunk.yields).count() as u32
 }
 
-/// Memory of all chips without the weights, or `given`.
+/// Memory of all chips without the weights, or `given`. Fails if that is more than the weights leave, except with
+/// `beyond`.
 pub fn kv_memory(
     model: &LlmShape,
     parallel: &Parallel,
     memory_bytes: u64,
     given: Option<u64>,
+    beyond: bool,
 ) -> Result<KvMemory> {
     let bytes_per_token = model.kv_bytes_per_token();
     let weights = model.neurons_bytes() + model.resident_bytes();
-    let bytes = memory_bytes * u64::from(parallel.chips());
-    let left = match given {
-        Some(given) => given,
-        None if weights < bytes => bytes - weights,
-        None => {
-            let memory = match parallel.chips() {
-                1 => "one chip".to_owned(),
-                count => format!("{count} chips"),
-            };
-            bail!(
-                "weights of {weights} bytes leave no room for keys and values in the {bytes} bytes of {memory}"
-            );
-        }
+    let all = memory_bytes * u64::from(parallel.chips());
+    let left = all.saturating_sub(weights);
+    let bytes = given.unwrap_or(left);
+    let memory = match parallel.chips() {
+        1 => "one chip".to_owned(),
+        count => format!("{count} chips"),
     };
-    Ok(KvMemory { bytes: left, bytes_per_token })
+    if left == 0 && !beyond {
+        bail!("weights of {weights} bytes leave no room for keys and values in the {all} bytes of {memory}");
+    }
+    ensure!(
+        beyond || bytes <= left,
+        "{bytes} bytes for keys and values exceed the {left} bytes that the weights leave in {memory}"
+    );
+    Ok(KvMemory { bytes, bytes_per_token })
 }
 
 impl<'a> LibraPimSteps<'a> {

@@ -157,15 +157,26 @@ fn keys_and_values_have_what_weights_leave() {
     let memory = HbmConfig::default().bytes();
     let weights = llama.neurons_bytes() + llama.resident_bytes();
     let eight = Parallel { tp: 8, pp: 2, ..Parallel::default() };
-    assert_eq!(kv_memory(&llama, &eight, memory, None).unwrap().bytes, 16 * memory - weights);
-    let error = kv_memory(&llama, &Parallel::default(), memory, None).unwrap_err().to_string();
+    assert_eq!(kv_memory(&llama, &eight, memory, None, false).unwrap().bytes, 16 * memory - weights);
+    let error = kv_memory(&llama, &Parallel::default(), memory, None, false).unwrap_err().to_string();
     assert_eq!(
         error,
         format!(
             "weights of {weights} bytes leave no room for keys and values in the {memory} bytes of one chip"
         )
     );
-    assert_eq!(kv_memory(&llama, &Parallel::default(), memory, Some(5)).unwrap().bytes, 5);
+    let left = 16 * memory - weights;
+    let of = |given, beyond| kv_memory(&llama, &eight, memory, Some(given), beyond);
+    assert_eq!(of(left, false).unwrap().bytes, left);
+    assert_eq!(
+        of(left + 1, false).unwrap_err().to_string(),
+        format!(
+            "{} bytes for keys and values exceed the {left} bytes that the weights leave in 16 chips",
+            left + 1
+        )
+    );
+    assert_eq!(of(left + 1, true).unwrap().bytes, left + 1);
+    assert_eq!(kv_memory(&llama, &Parallel::default(), memory, Some(5), true).unwrap().bytes, 5);
 }
 
 #[test]

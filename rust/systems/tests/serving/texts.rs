@@ -58,7 +58,7 @@ fn served(
 fn machine(mode: Mode) -> (HbmConfig, Hardware, Arrangement) {
     let config = memory(mode);
     let hardware = Hardware::preset("librapim-small-npu").unwrap().on(&config);
-    let offloading = if mode.offloads() { Offloading::Live(Rule::Slot) } else { Offloading::None };
+    let offloading = if mode.offloads() { Offloading::Live(Rule::Shortest) } else { Offloading::None };
     (config, hardware, Arrangement { groups: groups_of(mode).unwrap(), offloading, record: 0..0 })
 }
 
@@ -147,7 +147,7 @@ fn tables_are_near(model: &Model, mode: Mode, asked: &Asked) {
         &hardware,
         costs,
         [&plain, &sliced],
-        (mode, Rule::Slot),
+        (mode, Rule::Shortest),
     )
     .unwrap();
     for (prompts, tokens, ns) in asked {
