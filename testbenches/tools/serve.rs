@@ -83,7 +83,8 @@ fn both_machines_serve_and_say_what_they_lack() {
     let trace = program.path("t.jsonl");
     program.succeeds(&format!("synth --requests 12 --rate inf --input 30 --output 12 --out {trace}"));
     // The model does not fit one chip.
-    let one = json(&program, &format!("{trace} --llm llama2-13b --kv-gb 4 --formula"));
+    let one = json(&program, &format!("{trace} --llm llama2-13b --kv-gb 4 --beyond-capacity --formula"));
+    assert!(one["on"].as_str().unwrap().ends_with("beyond the capacity of its memory"), "{}", one["on"]);
     let four = json(&program, &format!("{trace} --llm llama2-13b --tp 4 --formula"));
     let rate = |result: &Value| number(&result["entries"][0]["tokens_per_second"]);
     assert!(rate(&four) > 1.5 * rate(&one), "{} {}", rate(&four), rate(&one));

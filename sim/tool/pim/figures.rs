@@ -142,7 +142,7 @@ impl Figures {
             "pim_busy" "banks busy" {Cycles} Json: "clocks in which the banks are busy" = pim_busy;
             "both_busy" "both busy" {Cycles} Json: "clocks in which NPU and banks are busy" = both_busy;
             "memory" "memory" {Text} Json: "name of the memory, with or without sliced banks" = memory.name();
-            "groups" "groups" {Count} Json: "groups of requests" = super::groups(mode);
+            "groups" "groups" {Count} Verbose: "groups of requests" = outcome.groups;
             "bus" "" {Data} Json: "clocks of the buses of all channels since reset, by their use" = bus;
             "multipliers" "" {Data} Json: "clocks of the multipliers of all channels since reset, by their use" = multipliers;
             "energy" "" {Data} Json: "energy of the memory in fJ (docs/energy-hbm.md): total, by part, command, operation and channel, and with loading of the weights before"

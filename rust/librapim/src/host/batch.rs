@@ -39,6 +39,8 @@ pub struct Text {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
+    /// Groups of requests.
+    pub groups: usize,
     pub texts: Vec<Text>,
     /// Clocks of writing the weights, before all else.
     pub loading_clocks: u64,
@@ -157,6 +159,7 @@ pub fn run_arranged(
     let mut texts: Vec<(u32, Text)> = results.into_iter().flat_map(|(texts, _)| texts).collect();
     texts.sort_unstable_by_key(|(number, _)| *number);
     let outcome = Outcome {
+        groups,
         texts: texts.into_iter().map(|(_, text)| text).collect(),
         loading_clocks,
         loading,

@@ -2,7 +2,7 @@
 //!
 //! For the scheduler of `crate::offloading` while texts are generated. Attention of a head is measured by context, an
 //! FFN with broadcast weights by vectors, on one channel of the device model; all channels do the same. In prompts a
-//! channel has many heads in a row, of which each further one takes less. The formulas are too far off for few vectors:
+//! channel has many heads in a row, and each further one takes less. The formulas are too far off for few vectors:
 //! a result waits tMAC after each output's last MAC.
 
 use crate::host::attention::HeadQuery;

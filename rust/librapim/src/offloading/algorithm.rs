@@ -69,7 +69,7 @@ pub enum Decision {
     Mha(u32),
 }
 
-/// How LibraPIM chooses its plan.
+/// Choice of the plan of a step, in LibraPIM's modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Rule {
