@@ -117,6 +117,20 @@ fn what_does_not_fit_is_refused_with_what_it_needs() {
 }
 
 #[test]
+fn attention_takes_the_same_time_whatever_format_the_weights_have() {
+    let system = SystemConfig::preset("hermes").unwrap();
+    for policy in [Policy::Hermes, Policy::HermesBase] {
+        let steps = [WeightFormat::Fp16, WeightFormat::Int8, WeightFormat::Int4].map(|weights| {
+            let model = LlmShape::preset("llama2-13b").unwrap().with_weights(weights);
+            let run = run_with("hermes", &system, policy, &model, [4096, 128, 1]).unwrap();
+            (run.token.ns_of("attention"), run.token.ns() - run.token.ns_of("attention"))
+        });
+        assert!(steps.iter().all(|(attention, _)| *attention == steps[0].0), "{steps:?}");
+        assert!(steps.is_sorted_by(|(_, more), (_, fewer)| fewer < more), "{steps:?}");
+    }
+}
+
+#[test]
 fn flash_needs_an_ssd_memory_and_one_sequence() {
     let system = SystemConfig::preset("m1-max").unwrap();
     let refused = |policy, system: &SystemConfig| flash(policy, system).unwrap_err().to_string();

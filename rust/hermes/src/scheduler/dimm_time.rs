@@ -109,9 +109,10 @@ impl DimmTimes {
         let sizes = Sizes { rows, cols, count: active, batch: self.batch, listed: true };
         let epilogue = Epilogue { activation: relu.then_some(Activation::Relu), ..Epilogue::default() };
         let mut map = DimmMap::new(&self.design);
+        let weights = self.model.weights();
         let plan = match mode {
             Mode::Dot => {
-                let layout = map.add_matrix("w", rows, cols)?;
+                let layout = map.add_weights("w", rows, cols, weights)?;
                 Plan::dot(&self.design, &mut map, &layout, &sizes, &epilogue, None)?
             }
             Mode::Axpy => {
@@ -119,7 +120,7 @@ impl DimmTimes {
                 let mut layouts = Vec::new();
                 for tile in &tiling.tiles {
                     let name = format!("w {}", tile.first);
-                    let layout = map.add_matrix(&name, rows, tile.cols)?;
+                    let layout = map.add_weights(&name, rows, tile.cols, weights)?;
                     layouts.push((tile.first, layout));
                 }
                 Plan::axpy(&self.design, &mut map, &layouts, &tiling, &sizes, &epilogue, Ending::Stored)?
@@ -201,6 +202,7 @@ fn spread(rows: u32, count: u32, seed: u64) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ndp_config::WeightFormat;
 
     fn tiny() -> DimmTimes {
         let design = DesignConfig::preset("tiny").unwrap();
@@ -235,6 +237,22 @@ mod tests {
         let mut times = tiny();
         let cycles = [16, 32, 64, 128].map(|neurons| times.neurons(BlockKind::Mlp, neurons).unwrap());
         assert!(cycles.is_sorted_by(|fewer, more| fewer < more), "{cycles:?}");
+    }
+
+    #[test]
+    fn quantised_neurons_take_about_as_much_less_time_as_they_have_fewer_bytes() {
+        let design = DesignConfig::preset("hermes").unwrap();
+        let model = LlmShape::opt_like("small", 2, 4096, 32, 16384, 100).unwrap();
+        let cycles = |weights| {
+            let times = DimmTimes::new(&design, &model.clone().with_weights(weights), 8, 1);
+            times.measure(BlockKind::Mlp, 512).unwrap() as f64
+        };
+        let fp16 = cycles(WeightFormat::Fp16);
+        for weights in [WeightFormat::Int8, WeightFormat::Int4] {
+            let bytes = weights.bytes(1 << 20) as f64 / WeightFormat::Fp16.bytes(1 << 20) as f64;
+            let ratio = cycles(weights) / fp16;
+            assert!((bytes..1.15 * bytes).contains(&ratio), "{weights:?}: {ratio} of FP16's cycles");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{On, fits};
 use crate::assumption::Key;
 use crate::machine::{GB, Machine, US, Workload};
 use crate::run::{Device, Run, Step, Steps};
-use ndp_config::BlockKind;
+use ndp_config::{BlockKind, WeightFormat};
 use ndp_files::{Result, bail};
 
 /// Share of the neurons on the GPU: the hot ones, or those that fit after projections and embeddings. In a dense model
@@ -77,10 +77,11 @@ fn with_dimms(policy: &'static str, machine: &Machine<'_>, work: &Workload) -> R
     fits(policy, machine, "DIMMs", needed, f64::from(dimms.count) * dimms.capacity_gb * GB)
 }
 
-/// DIMMs read keys and values as fast as they stream weights.
+/// DIMMs read keys and values, which are FP16 in any case, as fast as they stream FP16 weights.
 fn attention_on_dimms(machine: &Machine<'_>, work: &Workload) -> Result<(Device, f64)> {
     let count = machine.system.dimms().count;
-    let rate = f64::from(count) * machine.dimms.dense_rate(&work.model, count, 1)?;
+    let fp16 = work.model.clone().with_weights(WeightFormat::Fp16);
+    let rate = f64::from(count) * machine.dimms.dense_rate(&fp16, count, 1)?;
     Ok((Device::Dimms, work.kv_bytes() / rate))
 }
 
