@@ -8,7 +8,7 @@
 use super::unit::ProgramFigures;
 use ndp_isa::Instruction;
 use ndp_numerics::SplitMix64;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
 /// Programs of about the same number of rows that run before estimates.
@@ -18,7 +18,7 @@ const KEPT: usize = 32;
 const CHECK_EVERY: u64 = 64;
 
 /// Counts and quality of estimates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimated {
     pub run: u64,
     pub estimated: u64,

@@ -12,7 +12,7 @@ use super::online_predictor::{OnlinePredictor, layer_of, masked};
 use super::pool::together;
 use super::ran::Ran;
 use super::reduce::OwnColumns;
-use super::reference::Reference;
+use super::reference::{Reference, active_ones};
 use super::resource::Resource;
 use super::setup::llm_shape;
 use super::slot_table::{ImageMap, Neuron, SlotTable};
@@ -27,9 +27,10 @@ use ndp_model::{
     Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model,
 };
 use ndp_numerics::{SerialSteps, f16, fp16};
-use ndp_traces::{Activity, ones};
+use ndp_traces::{Activity, NeuronShape, ones};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub struct SystemOptions {
@@ -89,6 +90,16 @@ pub enum ActivitySource {
     Oracle,
 }
 
+impl ActivitySource {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Causal => "causal",
+            Self::Predicted => "predicted",
+            Self::Oracle => "oracle",
+        }
+    }
+}
+
 /// Weights to load before the first token, with the backdoors of the cores.
 struct Image {
     layers: Vec<Layer>,
@@ -119,6 +130,8 @@ pub struct SystemBackend<P> {
     pub(super) reference: Reference,
     /// Caches by sequence, layer and core, for the core's heads.
     pub(super) caches: BTreeMap<(u32, usize, usize), LayerCache>,
+    /// What caches without data read as.
+    pub(super) blank: Option<Arc<[f16]>>,
     pub(super) event_log: EventLog,
     /// Bit that is still to be flipped.
     pub(super) fault: Option<Fault>,
@@ -234,6 +247,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             gpu: Gpu::new(options.gpu_numerics),
             reference: Reference::software(),
             caches: BTreeMap::new(),
+            blank: None,
             event_log: EventLog::new(figures, &options.system, config.core()),
             fault: None,
             live: None,
@@ -421,6 +435,39 @@ impl<P: NeuronMap> SystemBackend<P> {
                 self.residence.settle(neuron, to, true);
             }
         }
+    }
+
+    /// Adds positions before the first operation.
+    pub(super) fn precede(&mut self, positions: usize) {
+        self.event_log.begin(Some(0), Operation::Q, positions);
+    }
+
+    /// Passes over a token of a timing-only system, as if it had been computed: its keys and values are in the
+    /// DIMMs, neurons are where the scheduler wants them, and the predictor has learned from it. No time passes.
+    pub(super) fn skip(&mut self, activity: &Activity) -> Result<()> {
+        self.event_log.begin(Some(0), Operation::Q, 1);
+        self.residence.plan(&self.places);
+        self.residence.settle_all();
+        let positions = self.event_log.step.position + 1;
+        let width = self.shape.head_width() as usize;
+        for core in 0..self.cores.len() {
+            let heads = self.heads(core).len();
+            for layer in 0..self.shape.layers() as usize {
+                let own = cache(&mut self.caches, self.blank.as_ref(), (0, layer, core), (heads, width));
+                (own.positions()..positions).for_each(|_| own.push(&[], &[]));
+            }
+        }
+        if let Some(live) = &mut self.live {
+            let shape = NeuronShape::of(&self.shape);
+            let tokens = std::slice::from_ref(activity);
+            for layer in 0..self.shape.layers() {
+                let of = |kind: BlockKind| active_ones(&shape, tokens, kind.block(layer));
+                live.attention(layer, &of(BlockKind::Attention))?;
+                live.mlp(layer, &[], &of(BlockKind::Mlp))?;
+            }
+        }
+        self.places.end(1);
+        Ok(())
     }
 
     pub fn figures(&self) -> &SystemFigures {
@@ -775,6 +822,20 @@ pub(super) fn flip_weights(
         Ok(())
     })?;
     Ok(())
+}
+
+/// The cache of a sequence, layer and core; a new one is empty.
+pub(super) fn cache<'a>(
+    caches: &'a mut BTreeMap<(u32, usize, usize), LayerCache>,
+    blank: Option<&Arc<[f16]>>,
+    key: (u32, usize, usize),
+    (heads, width): (usize, usize),
+) -> &'a mut LayerCache {
+    let new = || match blank {
+        Some(zeros) => LayerCache::blank(heads, width, zeros),
+        None => LayerCache::new(heads, width),
+    };
+    caches.entry(key).or_insert_with(new)
 }
 
 /// Rank of an FP16 number among all of them; both zeros are equal.

@@ -26,10 +26,9 @@ use ndp_hermes::predictor::{Confusion, LayerTable, NeuronStates, Predictor, Pred
 use ndp_hermes::scheduler::session::WindowBalance;
 use ndp_hermes::scheduler::{Policy, TokenRecord};
 use ndp_traces::stats::Similarity;
-use ndp_traces::{Activity, Counted, NeuronShape, Phase, Profile, TokenInfo, TraceReader};
-use serde::Serialize;
+use ndp_traces::{Activity, Counted, NeuronShape, Phase, Profile, TokenInfo, TraceSource};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::rc::Rc;
 
 #[derive(Clone, Debug)]
@@ -48,10 +47,14 @@ pub struct EvaluateOptions {
     pub linked: bool,
     /// Cores modelled in parallel; affects wall-clock time only.
     pub threads: usize,
+    /// Tokens of the prompt before those of the trace. They have keys and values, and the predictor does not see them.
+    pub earlier: usize,
     /// Positions of the caches; by default the text's.
     pub positions: Option<usize>,
     /// Most tokens to generate.
     pub tokens: Option<u64>,
+    /// Run this number of them, spread evenly over the text, and interpolate between them.
+    pub exact: Option<u64>,
     /// Estimate the cycles of programs like those that ran before.
     pub fast: bool,
     pub flash: Option<FlashOptions>,
@@ -73,8 +76,10 @@ impl Default for EvaluateOptions {
             merge: MergeFormat::Exact,
             linked: true,
             threads: 1,
+            earlier: 0,
             positions: None,
             tokens: None,
+            exact: None,
             fast: false,
             flash: None,
             energy: None,
@@ -125,6 +130,8 @@ pub struct PolicyResult {
     pub migrations_dropped: u64,
     /// Counts and errors of estimates, if not all programs ran.
     pub estimated: Option<Estimated>,
+    /// Set if not all tokens ran.
+    pub interpolated: Option<Interpolated>,
     pub time: Breakdown,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flash: Option<FlashSummary>,
@@ -132,6 +139,41 @@ pub struct PolicyResult {
     pub tokens: Vec<TokenFigures>,
     /// The scheduler's moves for each token.
     pub records: Vec<TokenRecord>,
+}
+
+/// Means of tokens that ran stand for all tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interpolated {
+    /// Tokens that ran.
+    pub exact: u64,
+    /// All tokens of the text.
+    pub tokens: u64,
+    /// Mean distance of a token's time from the line through its neighbours among those that ran, as a share of the
+    /// mean time. The inner ones are left out in turn; `None` for fewer than three.
+    pub error: Option<f64>,
+}
+
+impl Interpolated {
+    fn new(tokens: u64, ran: &[TokenFigures]) -> Self {
+        let line = |before: &TokenFigures, after: &TokenFigures, position: usize| {
+            let part = (position - before.position) as f64 / (after.position - before.position) as f64;
+            before.ns as f64 + part * (after.ns as f64 - before.ns as f64)
+        };
+        let distances = ran.windows(3).map(|three| {
+            let [before, token, after] = [&three[0], &three[1], &three[2]];
+            (token.ns as f64 - line(before, after, token.position)).abs()
+        });
+        let mean = ran.iter().map(|token| token.ns as f64).sum::<f64>() / ran.len().max(1) as f64;
+        let inner = ran.len().saturating_sub(2);
+        let error = (inner > 0).then(|| distances.sum::<f64>() / inner as f64 / mean);
+        Self { exact: ran.len() as u64, tokens, error }
+    }
+}
+
+/// Whether `token` of `all` is one of `exact` in the middles of equal parts of the text.
+fn is_exact(token: u64, all: u64, exact: u64) -> bool {
+    let exact = exact.min(all);
+    (0..exact).any(|part| (2 * part + 1) * all / (2 * exact) == token)
 }
 
 /// Quality of the offline placement.
@@ -246,6 +288,12 @@ impl Run {
         self.online.token(activity)
     }
 
+    /// Passes over a token.
+    fn skip(&mut self, activity: &Activity) -> Result<()> {
+        self.text.skip(activity)?;
+        self.online.token(activity)
+    }
+
     fn summary(mut self) -> Result<PolicyResult> {
         self.text.system_mut().count_links()?;
         let records = self.online.records();
@@ -256,7 +304,8 @@ impl Run {
         let operation_us: BTreeMap<Operation, f64> =
             figures.operation_ns.iter().map(|(operation, ns)| (*operation, per_token(*ns))).collect();
         let of = |operation| operation_us.get(&operation).copied().unwrap_or(0.0);
-        let mean = |value: fn(&TokenRecord) -> f64| records.iter().map(value).sum::<f64>() / count;
+        let all = records.len().max(1) as f64;
+        let mean = |value: fn(&TokenRecord) -> f64| records.iter().map(value).sum::<f64>() / all;
         let gpu: u64 = figures.tokens.iter().map(|token| token.gpu_neurons).sum();
         let cold: u64 = figures.tokens.iter().flat_map(|token| &token.dimm_neurons).sum();
         let token_us = per_token(ns);
@@ -275,6 +324,8 @@ impl Run {
             migration_bytes_per_token: mean(|token| token.migration_bytes as f64),
             migrations_dropped: self.online.migrations_dropped(),
             estimated: self.text.system().estimated(),
+            interpolated: (records.len() > figures.tokens.len())
+                .then(|| Interpolated::new(records.len() as u64, &figures.tokens)),
             flash: FlashSummary::new(figures.flash.as_ref(), &time),
             time,
             energy: self.text.energy(),
@@ -289,8 +340,8 @@ impl Run {
 /// # Errors
 /// A broken trace, one of another model or without generated tokens; a model or placement that does not fit; else as
 /// [`SystemBackend::timing_only`] and its operations.
-pub fn evaluate<R: Read>(
-    reader: &mut TraceReader<R>,
+pub fn evaluate(
+    reader: &mut impl TraceSource,
     design: &DesignConfig,
     model: &LlmShape,
     system: &SystemConfig,
@@ -320,7 +371,7 @@ pub fn evaluate<R: Read>(
         None => place_structured(&instance),
     }?;
 
-    let positions = options.positions.unwrap_or((prompt_tokens + all) as usize);
+    let positions = options.positions.unwrap_or(options.earlier + (prompt_tokens + all) as usize);
     let mut runs = Vec::new();
     for &policy in &options.policies {
         let devices = (design, model, [system, &placed]);
@@ -336,7 +387,10 @@ pub fn evaluate<R: Read>(
             judge.token(&shape, &activity)?;
         }
         for (index, run) in (0..).zip(&mut runs) {
-            run.token(&activity)?;
+            match options.exact {
+                Some(exact) if !is_exact(generated, all, exact) => run.skip(&activity)?,
+                _ => run.token(&activity)?,
+            }
             progress(
                 generated * options.policies.len() as u64 + index + 1,
                 all * options.policies.len() as u64,
@@ -395,7 +449,7 @@ fn begin(
     })?;
     let asked = SystemOptions {
         threads: options.threads,
-        prompt_on_gpu: prompt.len(),
+        prompt_on_gpu: options.earlier + prompt.len(),
         merge: options.merge,
         activity: options.activity,
         flash: options.flash,
@@ -418,6 +472,7 @@ fn begin(
     if let Some(constants) = &options.energy {
         text = text.with_energy(EnergyCosts::new(design, system, constants).for_model(model));
     }
+    text.precede(options.earlier);
     text.prompt(prompt)?;
     for activity in prompt {
         online.token(activity)?;
@@ -426,8 +481,8 @@ fn begin(
 }
 
 /// Also returns the first generated token of the last sequence.
-fn prepare<R: Read>(
-    reader: &mut TraceReader<R>,
+fn prepare(
+    reader: &mut impl TraceSource,
     shape: &NeuronShape,
     options: &EvaluateOptions,
 ) -> Result<(Prepared, Option<(TokenInfo, Activity)>)> {

@@ -1,6 +1,6 @@
 //! Attention: each core has some of the heads, with their keys and values.
 
-use super::backend::SystemBackend;
+use super::backend::{SystemBackend, cache};
 use super::event_log::Way;
 use super::links::{Message, Round};
 use super::neuron_map::NeuronMap;
@@ -53,7 +53,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         let mut handed = 0;
         for span in op.spans() {
             let key = (span.sequence, op.layer(), core);
-            let own = self.caches.entry(key).or_insert_with(|| LayerCache::new(heads.len(), op.head_width()));
+            let own = cache(&mut self.caches, self.blank.as_ref(), key, (heads.len(), op.head_width()));
             own.truncate(span.position);
             handed += (span.position - own.positions()) * heads.len() * op.head_width() * 4;
             for row in own.positions()..span.position + span.tokens {

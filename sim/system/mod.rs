@@ -41,7 +41,9 @@ mod text;
 pub use backend::{ActivitySource, Fault, Load, SystemBackend, SystemOptions, check_model};
 pub use causes::{Breakdown, Cause, DeviceTime, Segment, Shares};
 pub use energy::{Alternative, EnergyBreakdown, EnergyCosts, EnergyPart, EnergyRow, Power};
-pub use evaluate::{EvaluateOptions, Evaluation, PlacementResult, PolicyResult, PredictorResult, evaluate};
+pub use evaluate::{
+    EvaluateOptions, Evaluation, Interpolated, PlacementResult, PolicyResult, PredictorResult, evaluate,
+};
 pub use event_log::{Access, Event, Operation};
 pub use figures::{
     Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures,

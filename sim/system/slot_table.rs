@@ -406,6 +406,17 @@ impl SlotTable {
         moves
     }
 
+    /// Makes all moves at once, for a system without data.
+    pub fn settle_all(&mut self) {
+        loop {
+            let moves = self.all_moves();
+            if moves.is_empty() {
+                return self.fill_gpu();
+            }
+            moves.into_iter().for_each(|(neuron, to)| self.settle(neuron, to, true));
+        }
+    }
+
     /// Gives the GPU all wanted copies.
     pub fn fill_gpu(&mut self) {
         self.on_gpu = self.wanted.iter().map(|block| block.iter().map(|(_, gpu)| *gpu).collect()).collect();

@@ -16,6 +16,7 @@ use ndp_model::{
 };
 use ndp_numerics::f16;
 use ndp_traces::{Activity, NeuronShape};
+use std::sync::Arc;
 
 /// Makes neurons of the MLP inactive.
 const RELU: Finish<'static> = Finish::Activate(Activation::Relu);
@@ -33,8 +34,11 @@ pub struct TracedText<P> {
 
 impl<P: NeuronMap> TracedText<P> {
     /// `positions` includes the prompt.
-    pub fn new(system: SystemBackend<P>, model: &LlmShape, positions: usize) -> Self {
-        let cache = LayerCache::new(model.kv_heads() as usize, model.head_width() as usize);
+    pub fn new(mut system: SystemBackend<P>, model: &LlmShape, positions: usize) -> Self {
+        let (heads, width) = (model.kv_heads() as usize, model.head_width() as usize);
+        let blank: Arc<[f16]> = zeros(positions * width).into();
+        let cache = LayerCache::blank(heads, width, &blank);
+        system.blank = Some(blank);
         Self {
             system,
             shape: NeuronShape::of(model),
@@ -70,6 +74,14 @@ impl<P: NeuronMap> TracedText<P> {
         self.costs.as_ref().map(|costs| self.energy.breakdown(costs))
     }
 
+    /// Adds positions of the prompt before the traced ones; without them the prompt has these alone. Call it first.
+    pub fn precede(&mut self, positions: usize) {
+        for cache in &mut self.caches {
+            (0..positions).for_each(|_| cache.push(&[], &[]));
+        }
+        self.system.precede(positions);
+    }
+
     /// Runs the prompt and the logits of its last token.
     ///
     /// # Errors
@@ -103,6 +115,15 @@ impl<P: NeuronMap> TracedText<P> {
         Ok(())
     }
 
+    /// Passes over a token, which takes no time: [`SystemBackend`] is then as if it had been computed.
+    ///
+    /// # Errors
+    /// Errors of the predictor.
+    pub fn skip(&mut self, activity: &Activity) -> Result<()> {
+        self.caches.iter_mut().for_each(|cache| cache.push(&[], &[]));
+        self.system.skip(activity)
+    }
+
     fn head(&mut self) -> Result<()> {
         let (rows, hidden) = (self.model.vocabulary() as usize, self.model.hidden() as usize);
         let inputs = zeros(hidden);
@@ -127,9 +148,7 @@ impl<P: NeuronMap> TracedText<P> {
             {
                 self.linear((layer, name, GemvClass::Qkv), (rows, hidden), &inputs, finish)?;
             }
-            for _ in 0..batch {
-                self.caches[layer as usize].push(&zeros(kv), &zeros(kv));
-            }
+            (0..batch).for_each(|_| self.caches[layer as usize].push(&[], &[]));
             self.attend(layer, (position, batch))?;
             let all = vec![f16::from_bits(0x3C00); batch * hidden];
             let out = Finish::Residual(&residual);

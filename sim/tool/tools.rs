@@ -107,6 +107,9 @@ pub fn traced_model(header: &TraceHeader) -> anyhow::Result<(LlmShape, Option<St
     Ok((shape, Some(assumed)))
 }
 
+/// Default of `--assume`, and of `base` in a file of assumptions.
+pub const ASSUMED: &str = "hermes";
+
 /// Prints that attention counts as dense if the trace has no attention. `neurons` is the number of its neurons in a
 /// layer.
 pub fn note_dense_attention(header: &TraceHeader, neurons: u32) {

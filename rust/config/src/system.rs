@@ -256,6 +256,13 @@ impl SystemConfig {
         Self { ssd: Some(ssd), ..self }
     }
 
+    /// Changes the GPU; an error for a value out of its range.
+    pub fn with_gpu(mut self, gpu: Gpu) -> Result<Self> {
+        gpu.check_keys()?;
+        self.gpu = gpu;
+        Ok(self)
+    }
+
     /// Changes a synchronisation's microseconds; an error for negative times, or more than a second.
     pub fn with_sync_us(mut self, us: f64) -> Result<Self> {
         in_range("bus.sync_us", us, 0.0, 1e6)?;

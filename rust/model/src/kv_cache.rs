@@ -1,6 +1,7 @@
 //! Keys and values of one layer, laid out as row-major matrices for the attention's products.
 
 use ndp_numerics::f16;
+use std::sync::Arc;
 
 /// Keys and values of all positions so far, per head.
 #[derive(Debug, Clone)]
@@ -10,12 +11,20 @@ pub struct LayerCache {
     keys: Vec<Vec<f16>>,
     /// Per head `[positions x head_width]`; transposed when read, since a row of the transpose grows with time.
     values: Vec<Vec<f16>>,
+    /// Zeros that all heads share, and the positions held, in a cache without data.
+    blank: Option<(Arc<[f16]>, usize)>,
 }
 
 impl LayerCache {
     /// An empty cache of `heads` heads of `head_width` elements.
     pub fn new(heads: usize, head_width: usize) -> Self {
-        Self { head_width, keys: vec![Vec::new(); heads], values: vec![Vec::new(); heads] }
+        Self { head_width, keys: vec![Vec::new(); heads], values: vec![Vec::new(); heads], blank: None }
+    }
+
+    /// An empty cache in which everything is 0: it has room for as many positions as `zeros` has heads' elements, and
+    /// takes no other memory.
+    pub fn blank(heads: usize, head_width: usize, zeros: &Arc<[f16]>) -> Self {
+        Self { blank: Some((Arc::clone(zeros), 0)), ..Self::new(heads, head_width) }
     }
 
     /// Heads.
@@ -30,18 +39,29 @@ impl LayerCache {
 
     /// Number of positions held.
     pub fn positions(&self) -> usize {
+        if let Some((_, positions)) = self.blank {
+            return positions;
+        }
         self.keys.first().map_or(0, |keys| keys.len() / self.head_width)
     }
 
     /// Drops all positions starting at `positions`.
     pub fn truncate(&mut self, positions: usize) {
+        if let Some((_, held)) = &mut self.blank {
+            *held = positions.min(*held);
+        }
         for rows in self.keys.iter_mut().chain(&mut self.values) {
             rows.truncate(positions * self.head_width);
         }
     }
 
-    /// Appends one position: `key` and `value` are `[d]`, head after head. Panics if one is shorter.
+    /// Appends one position: `key` and `value` are `[d]`, head after head. Panics if one is shorter. A blank cache
+    /// reads neither.
     pub fn push(&mut self, key: &[f16], value: &[f16]) {
+        if let Some((_, positions)) = &mut self.blank {
+            *positions += 1;
+            return;
+        }
         let width = self.head_width;
         for (head, (keys, values)) in self.keys.iter_mut().zip(&mut self.values).enumerate() {
             keys.extend_from_slice(&key[head * width..(head + 1) * width]);
@@ -51,12 +71,16 @@ impl LayerCache {
 
     /// Keys of `head` at the first `positions` positions: `[positions x head_width]`. Panics if there are fewer.
     pub fn keys(&self, head: usize, positions: usize) -> &[f16] {
-        &self.keys[head][..positions * self.head_width]
+        self.rows(&self.keys[head], positions)
     }
 
     /// Values of `head` at the first `positions` positions: `[positions x head_width]`. Panics if there are fewer.
     pub fn values(&self, head: usize, positions: usize) -> &[f16] {
-        &self.values[head][..positions * self.head_width]
+        self.rows(&self.values[head], positions)
+    }
+
+    fn rows<'a>(&'a self, own: &'a [f16], positions: usize) -> &'a [f16] {
+        &self.blank.as_ref().map_or(own, |(zeros, _)| zeros)[..positions * self.head_width]
     }
 
     /// Values of `head`, transposed: `[head_width x positions]`. Panics if there are fewer positions.

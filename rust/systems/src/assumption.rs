@@ -3,7 +3,7 @@
 //! A set gives values to some of them, with reasons. `stated` gives none: every device reaches its peak, and nothing
 //! waits. The sets `hermes`, `powerinfer` and `flash` have one value for all figures of a paper.
 
-use ndp_config::NameRule;
+use ndp_config::{NameRule, SystemConfig};
 use ndp_files::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -209,6 +209,20 @@ impl Assumptions {
     /// The set's value of a key, or the stated one.
     pub fn get(&self, key: Key) -> f64 {
         self.values.get(key.name()).map_or_else(|| key.stated(), |assumption| assumption.value)
+    }
+
+    /// A system whose GPU and synchronisations have the set's values, for a machine that takes both from its system.
+    /// The other values are about devices that such a machine models, or about systems that it does not run.
+    pub fn on(&self, system: &SystemConfig) -> Result<SystemConfig> {
+        let mut gpu = *system.gpu();
+        gpu.bandwidth_efficiency *= self.get(Key::GpuBandwidth);
+        gpu.compute_efficiency *= self.get(Key::GpuCompute);
+        gpu.workspace_gb = (gpu.workspace_gb + self.get(Key::GpuReserve)).min(gpu.memory_gb);
+        if system.name() == "hermes-3090" {
+            gpu.bandwidth_efficiency *= self.get(Key::Gpu3090);
+        }
+        let system = system.clone().with_gpu(gpu)?;
+        if self.names(Key::Sync) { system.with_sync_us(self.get(Key::Sync)) } else { Ok(system) }
     }
 
     pub fn names(&self, key: Key) -> bool {

@@ -14,6 +14,16 @@ impl Activity {
         Self { words: vec![0; shape.words_per_token()] }
     }
 
+    /// Makes all neurons of a block active.
+    pub fn fill(&mut self, shape: &NeuronShape, block: usize) {
+        let neurons = shape.blocks()[block].neurons;
+        let words = self.block_mut(shape, block);
+        words.fill(u64::MAX);
+        if let Some(last) = words.last_mut() {
+            *last >>= (64 - neurons % 64) % 64;
+        }
+    }
+
     /// Words of all blocks, in order.
     pub fn words(&self) -> &[u64] {
         &self.words

@@ -96,11 +96,7 @@ impl<R: Read> TraceReader<R> {
             self.own = Some(std::mem::replace(&mut self.current, Activity::new(&self.shape)));
             for (index, block) in self.shape.blocks().iter().enumerate() {
                 if block.kind == BlockKind::Attention {
-                    let words = self.current.block_mut(&self.shape, index);
-                    words.fill(u64::MAX);
-                    if let Some(last) = words.last_mut() {
-                        *last >>= (64 - block.neurons % 64) % 64;
-                    }
+                    self.current.fill(&self.shape, index);
                 }
             }
         }

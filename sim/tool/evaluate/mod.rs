@@ -6,11 +6,12 @@ use crate::args::{check_weights, weight_format};
 use crate::energy::EnergyArgs;
 use crate::prelude::*;
 use crate::system::args::{FlashArgs, LinksChoice, PlacementArg, PolicyChoice};
-use crate::tools::{note_dense_attention, traced_model};
+use crate::tools::{ASSUMED, note_dense_attention, traced_model};
 use ndp_config::WeightFormat;
 use ndp_sim::cluster::lockstep::MOST;
 use ndp_sim::gemv::MergeFormat;
 use ndp_sim::system::{ActivitySource, EvaluateOptions, evaluate};
+use ndp_systems::Assumptions;
 use ndp_traces::{NeuronShape, TraceReader};
 
 /// Compare scheduling policies on an activation trace: predictor, placement, adjustment and remapping
@@ -75,6 +76,14 @@ pub struct Args {
     /// Number of generated tokens, at most those of the trace [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     tokens: Option<u64>,
+    /// Run only this number of them, spread evenly over the text, and interpolate the others; the report states the
+    /// error
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "flash_resident")]
+    exact: Option<u64>,
+    /// Efficiencies of the GPU, and the time of a synchronisation: a paper's set as in `ndp compare`, `stated` (those
+    /// of the system), or a path ending in .toml
+    #[arg(long, value_name = "SET|FILE.toml", default_value = "stated")]
+    assume: String,
     /// Number of positions for which the caches have room (1..=2^20) [default: the length of the text]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     positions: Option<u32>,
@@ -102,6 +111,7 @@ pub struct Args {
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let files = FileSet::new().input("the trace", &args.trace).configuration("the system", &args.system);
     let files = files.configuration("the configuration", &args.config);
+    let files = files.configuration("the assumptions", &args.assume);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
     let files = args.placement.files(args.energy.files(args.flash.files(files)));
     args.form.files(files).check()?;
@@ -111,6 +121,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     if let Some(dimms) = args.dimms {
         system = system.with_dimms(dimms)?;
     }
+    system = Assumptions::chosen(&args.assume, ASSUMED).context("--assume")?.on(&system)?;
     let path = args.trace.display();
     let reader = TraceReader::open(&args.trace)?;
     let header = reader.header();
@@ -143,6 +154,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         threads: args.threads.map_or_else(processors, |threads| threads as usize),
         positions: args.positions.map(|positions| positions as usize),
         tokens: args.tokens,
+        exact: args.exact,
         fast: args.fast,
         flash: args.flash.options(),
         energy: Some(args.energy.constants(&design, system.name())?),

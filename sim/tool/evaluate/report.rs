@@ -30,6 +30,7 @@ fields! { POLICY
     "flash.ssd_critical_share" "waits for SSD" {Share} Verbose: "share of the time in which the token waits for the SSD";
     "flash" "" {Data} Json: "neurons on an SSD, as in ndp generate; missing if the DIMMs hold all neurons";
     "operation_us" "" {Data} Json: "mean time of a token by operation, in us";
+    "interpolated" "" {Data} Json: "with --exact: tokens that ran, all tokens, and the error of the interpolation";
     "estimated" "" {Data} Json: "with --fast: programs run and estimated, and the errors of estimates that were compared with a run";
     "time" "" {Data} Json: "time of the tokens by device and cause, in ns";
     "energy" "" {Data} Json: "energy of the tokens by device, part and operation, in fJ";
@@ -90,7 +91,7 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
     let (answer, reason) = answer(result);
     let mut report = Report::answer("evaluate", answer)
         .setting(format!(
-            "{}, {} weights, {} DIMMs of {}; {} tokens profiled, {} in the prompt, {} generated; trace: {}",
+            "{}, {} weights, {} DIMMs of {}; {} tokens profiled, {} in the prompt, {} generated; active neurons: {}; trace: {}",
             result.model,
             result.weights,
             result.dimms,
@@ -98,10 +99,19 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
             result.profiled_tokens,
             result.prompt_tokens,
             result.generated_tokens,
+            result.activity.name(),
             result.trace
         ))
         .note("times of DIMMs are cycles of the cycle model; those of GPU, bus and channels follow from their bandwidths and latencies");
     report = reason.into_iter().fold(report, Report::reason);
+    if let Some(of) = policies.first().and_then(|first| first.interpolated) {
+        let mut note = format!("{} of {} tokens ran, the others are interpolated", of.exact, of.tokens);
+        let errors = policies.iter().filter_map(|policy| policy.interpolated?.error);
+        if let Some(error) = errors.max_by(f64::total_cmp) {
+            note += &format!(", off by {:.1} % in tokens that were left out to see", 100.0 * error);
+        }
+        report = report.note(note);
+    }
     for (policy, e) in policies.iter().filter_map(|p| Some((p.policy, p.estimated.as_ref()?))) {
         report = report.note(format!(
             "{policy} is an estimate: {} of {} programs ran; {} estimates compared with a run are off by {:.2} % together, each by {:.1} %",

@@ -4,7 +4,7 @@ use crate::prelude::*;
 use ndp_traces::stats::{Report as Found, Statistics};
 use ndp_traces::synth::targets::Targets;
 use ndp_traces::synth::{SynthOptions, Synthesizer};
-use ndp_traces::{Activity, TraceFileWriter, TraceHeader};
+use ndp_traces::{SyntheticTrace, TraceFileWriter, TraceSource};
 use std::time::Instant;
 
 #[derive(Debug, clap::Args)]
@@ -62,10 +62,8 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(files).check()?;
     let model = model(&args.llm)?;
     let prompt = args.prompt_tokens.unwrap_or_else(|| (args.tokens / 2).min(128));
-    let targets = Targets::of_model(&model, args.density).context(match args.density {
-        Some(_) => "--density",
-        None => "give --density, or name a model with ReLU",
-    })?;
+    let targets = args.density.map(|density| Targets::of_model(&model, Some(density)).context("--density"));
+    let targets = targets.transpose()?;
     ensure!(
         prompt <= args.tokens,
         "--prompt-tokens {prompt} is more than the {} tokens of a sequence",
@@ -78,43 +76,28 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         u64::MAX - (args.sequences - 1),
         args.sequences
     );
-    let header = TraceHeader {
-        sequences: args.sequences,
+    let options = SynthOptions {
         seed: args.seed,
-        source: format!(
-            "trace synth {}: {} text(s) from number {}, {} tokens each, {prompt} of them the prompt{}{}",
-            env!("CARGO_PKG_VERSION"),
-            args.sequences,
-            args.first_sequence,
-            args.tokens,
-            if args.cluster > 1 { format!(", clusters of {}", args.cluster) } else { String::new() },
-            args.density.map_or_else(String::new, |density| format!(", density {density}"))
-        ),
-        ..TraceHeader::new(&model, args.tokens * args.sequences, prompt * args.sequences)
+        prompt_tokens: prompt,
+        sequence_tokens: args.tokens,
+        first_sequence: args.first_sequence,
+        targets,
+        cluster: args.cluster,
     };
+    let mut trace = SyntheticTrace::new(&model, options, args.sequences)
+        .context("give --density, or name a model with ReLU")?;
+    let (header, shape) = (trace.header().clone(), trace.shape().clone());
     let tokens = header.tokens;
     let mut writer = TraceFileWriter::create(&args.out, header.clone())?;
-    let mut synthesizer = Synthesizer::new(
-        &model,
-        SynthOptions {
-            seed: args.seed,
-            prompt_tokens: prompt,
-            sequence_tokens: args.tokens,
-            first_sequence: args.first_sequence,
-            targets: Some(targets),
-            cluster: args.cluster,
-        },
-    )?;
-    let mut statistics = Statistics::new(synthesizer.shape());
-    let mut activity = Activity::new(synthesizer.shape());
+    let mut statistics = Statistics::new(&shape);
     let bar = ndp_files::Progress::new(tokens, "tokens");
     let (mut generating, start) = (0.0, Instant::now());
-    for _ in 0..tokens {
+    loop {
         let before = Instant::now();
-        let info = synthesizer.next(&mut activity);
+        let Some((info, activity)) = trace.read()? else { break };
         generating += before.elapsed().as_secs_f64();
-        writer.write(info, &activity)?;
-        statistics.add(info, &activity);
+        writer.write(info, activity)?;
+        statistics.add(info, activity);
         bar.add(1);
     }
     drop(bar);
@@ -125,10 +108,9 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         per_token(start.elapsed().as_secs_f64()),
         per_token(generating)
     );
-    let answer =
-        format!("{} has {tokens} tokens of {} neurons", args.out.display(), synthesizer.shape().neurons());
+    let answer = format!("{} has {tokens} tokens of {} neurons", args.out.display(), shape.neurons());
     let report = super::header::with(Report::answer("trace synth", answer), &header);
-    Ok(report.table("statistics", "Statistics", rows(&synthesizer, &statistics.report())))
+    Ok(report.table("statistics", "Statistics", rows(trace.synthesizer(), &statistics.report())))
 }
 
 /// Targets, values to which the parameters lead over many texts, and values of this trace.

@@ -1,0 +1,127 @@
+//! Tokens of a trace: from a file, or made when they are read.
+
+use crate::synth::{SynthOptions, Synthesizer};
+use crate::{Activity, NeuronShape, TokenInfo, TraceHeader, TraceReader};
+use ndp_config::LlmShape;
+use ndp_files::Result;
+use std::io::Read;
+
+/// Tokens in the order of a trace.
+pub trait TraceSource {
+    /// What the trace says about itself.
+    fn header(&self) -> &TraceHeader;
+
+    /// Blocks of the tokens read.
+    fn shape(&self) -> &NeuronShape;
+
+    /// The next token; `None` after the last. Fails as [`TraceReader::read_into`].
+    fn read(&mut self) -> Result<Option<(TokenInfo, &Activity)>>;
+}
+
+impl<R: Read> TraceSource for TraceReader<R> {
+    fn header(&self) -> &TraceHeader {
+        self.header()
+    }
+
+    fn shape(&self) -> &NeuronShape {
+        self.shape()
+    }
+
+    fn read(&mut self) -> Result<Option<(TokenInfo, &Activity)>> {
+        self.read()
+    }
+}
+
+/// Texts of a [`Synthesizer`], token by token.
+#[derive(Clone, Debug)]
+pub struct SyntheticTrace {
+    header: TraceHeader,
+    synthesizer: Synthesizer,
+    current: Activity,
+    left: u64,
+}
+
+impl SyntheticTrace {
+    /// `sequences` texts. Fails as [`Synthesizer::new`].
+    pub fn new(model: &LlmShape, options: SynthOptions, sequences: u64) -> Result<Self> {
+        let SynthOptions { seed, prompt_tokens, sequence_tokens, first_sequence, cluster, .. } = options;
+        let density = options.targets.map_or_else(String::new, |of| format!(", density {}", of.density));
+        let clusters = if cluster > 1 { format!(", clusters of {cluster}") } else { String::new() };
+        let tokens = sequence_tokens.saturating_mul(sequences);
+        let header = TraceHeader {
+            sequences,
+            seed,
+            source: format!(
+                "trace synth {}: {sequences} text(s) from number {first_sequence}, {sequence_tokens} tokens each, {prompt_tokens} of them \
+                 the prompt{clusters}{density}",
+                env!("CARGO_PKG_VERSION")
+            ),
+            ..TraceHeader::new(model, tokens, prompt_tokens.saturating_mul(sequences))
+        };
+        let synthesizer = Synthesizer::new(model, options)?;
+        Ok(Self { header, current: Activity::new(synthesizer.shape()), synthesizer, left: tokens })
+    }
+
+    /// Makes the tokens.
+    pub fn synthesizer(&self) -> &Synthesizer {
+        &self.synthesizer
+    }
+}
+
+impl TraceSource for SyntheticTrace {
+    fn header(&self) -> &TraceHeader {
+        &self.header
+    }
+
+    fn shape(&self) -> &NeuronShape {
+        self.synthesizer.shape()
+    }
+
+    fn read(&mut self) -> Result<Option<(TokenInfo, &Activity)>> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+        self.left = left;
+        let info = self.synthesizer.next(&mut self.current);
+        Ok(Some((info, &self.current)))
+    }
+}
+
+/// A text in which every neuron is active for every token, as in models whose activation is never 0.
+#[derive(Clone, Debug)]
+pub struct DenseTrace {
+    header: TraceHeader,
+    shape: NeuronShape,
+    all: Activity,
+    position: u64,
+}
+
+impl DenseTrace {
+    /// One text of `prompt` tokens and `output` generated ones.
+    pub fn new(model: &LlmShape, prompt: u64, output: u64) -> Self {
+        let shape = NeuronShape::of(model);
+        let mut all = Activity::new(&shape);
+        (0..shape.blocks().len()).for_each(|block| all.fill(&shape, block));
+        let tokens = prompt.saturating_add(output);
+        let source = format!("every neuron active; {tokens} tokens, {prompt} of them the prompt");
+        let header = TraceHeader { source, ..TraceHeader::new(model, tokens, prompt) };
+        Self { header, shape, all, position: 0 }
+    }
+}
+
+impl TraceSource for DenseTrace {
+    fn header(&self) -> &TraceHeader {
+        &self.header
+    }
+
+    fn shape(&self) -> &NeuronShape {
+        &self.shape
+    }
+
+    fn read(&mut self) -> Result<Option<(TokenInfo, &Activity)>> {
+        if self.position == self.header.tokens {
+            return Ok(None);
+        }
+        let info = TokenInfo::at(self.position, self.header.prompt_tokens);
+        self.position += 1;
+        Ok(Some((info, &self.all)))
+    }
+}
