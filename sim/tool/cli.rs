@@ -111,6 +111,7 @@ pub struct Cli {
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    #[cfg(feature = "rtl")]
     Compare(Both<Shown<crate::compare::Args>, CompareBelow>),
     #[cfg(feature = "rtl")]
     Evaluate(Box<Shown<crate::evaluate::Args>>),
@@ -155,6 +156,7 @@ pub struct Both<A: clap::Args, B: Subcommand> {
     below: Option<B>,
 }
 
+#[cfg(feature = "rtl")]
 #[derive(Subcommand, Debug)]
 pub enum CompareBelow {
     Runs(crate::compare_runs::Args),
@@ -251,9 +253,11 @@ impl Command {
     /// Runs the command, and returns the exit code.
     pub fn run(&self) -> Result<u8> {
         match self {
+            #[cfg(feature = "rtl")]
             Self::Compare(Both { below: Some(CompareBelow::Runs(args)), .. }) => {
                 args.form.show(|| crate::compare_runs::run(args))
             }
+            #[cfg(feature = "rtl")]
             Self::Compare(Both { args, .. }) => args.show(crate::compare::run),
             #[cfg(feature = "rtl")]
             Self::Evaluate(args) => args.show(crate::evaluate::run),

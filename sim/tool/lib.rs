@@ -21,13 +21,12 @@ macro_rules! charts {
 
 mod breakdown;
 mod cli;
-mod compare;
-mod compare_runs;
 mod coverage;
 mod cycles;
 mod fpga;
 mod given;
 mod ignored;
+mod kept;
 mod made;
 mod mutate;
 mod offload;
@@ -54,6 +53,8 @@ mod waivers;
 mod rtl {
     pub mod args;
     pub mod bench;
+    pub mod compare;
+    pub mod compare_runs;
     pub mod compile;
     pub mod energy;
     pub mod evaluate;

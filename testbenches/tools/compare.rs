@@ -18,7 +18,16 @@ fn of<'a>(result: &'a Value, policy: &str, batch: u64) -> &'a Value {
 
 #[test]
 fn steps_and_devices_add_up_to_a_token_and_devices_to_its_energy() {
-    let result = json("--llm opt-13b --batches 1,2 --policies flexgen,hermes-host,hermes");
+    let result = json("--llm opt-13b --batches 1,2 --policies flexgen,hermes-host,hermes --formula");
+    adds_up(&result);
+    let rate = |policy, batch| of(&result, policy, batch)["tokens_per_second"].as_f64().unwrap();
+    assert!(
+        rate("hermes", 1) > 3.0 * rate("hermes-host", 1) && rate("hermes-host", 1) > 3.0 * rate("flexgen", 1)
+    );
+    assert!(rate("flexgen", 2) > 1.9 * rate("flexgen", 1), "weights are copied once for a batch");
+}
+
+fn adds_up(result: &Value) {
     let rows = |table: &str, entry: &Value| -> Vec<Value> {
         let of = |part: &&Value| part["policy"] == entry["policy"] && part["batch"] == entry["batch"];
         result[table].as_array().unwrap().iter().filter(of).cloned().collect()
@@ -44,11 +53,74 @@ fn steps_and_devices_add_up_to_a_token_and_devices_to_its_energy() {
         let per = entry["per_kilodollar"].as_f64().unwrap();
         assert!((per * result["usd"].as_f64().unwrap() / 1e3 / rate - 1.0).abs() < 1e-12);
     }
-    let rate = |policy, batch| of(&result, policy, batch)["tokens_per_second"].as_f64().unwrap();
+}
+
+/// A system, a core and a model on which a token takes milliseconds to compute.
+fn little(program: &Program) -> String {
+    let system = include_str!("../../rust/config/presets/systems/small.toml");
+    let price = "[price]\ngpu_usd = 1.0\nhost_usd = 1.0\ndimm_usd = 1.0\nsource = 'none'\n";
+    // A third of the neurons fits on the GPU.
+    let system = system.replace("memory_gb = 24.0", "memory_gb = 0.0008") + price;
+    let system = program.file("system.toml", system);
+    let model = "name = 'little'\nlayers = 3\nhidden = 128\nheads = 2\nkv_heads = 2\nffn = 512\nmlp_matrices = 2\n\
+                 vocabulary = 256\ntied_embeddings = true\nbiased = true\nactivation = 'relu'\n";
+    let set = program
+        .file("set.toml", "name = 'own'\nbase = 'stated'\n[gpu_bandwidth]\nvalue = 0.5\nreason = 'r'\n");
+    format!("--llm {} --system {system} --config tiny --assume {set}", program.file("little.toml", model))
+}
+
+/// With a synthetic trace, and with the same one from a file.
+#[test]
+fn compare_and_evaluate_agree_on_the_machine_to_the_last_digit() {
+    let program = program();
+    let little = little(&program);
+    let run = |line: &str| -> Value {
+        serde_json::from_slice(&program.succeeds(&format!("{little} {line} --json")).stdout).unwrap()
+    };
+    let trace = program.path("own.trace");
+    let synth = Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("trace");
+    let model = little.split(' ').nth(1).unwrap();
+    synth
+        .succeeds(&format!("synth --llm {model} --tokens 40 --prompt-tokens 16 --sequences 2 --out {trace}"));
+    let evaluate = Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("evaluate");
+    for (options, of_evaluate) in [
+        ("--exact 5 --every-program", "--exact 5"),
+        ("--exact 24 --every-program --activity oracle --links bandwidth", ""),
+        ("--exact 7", "--exact 7 --fast"),
+    ] {
+        let activity = if options.contains("oracle") { "oracle --links bandwidth" } else { "predicted" };
+        let line =
+            format!("{little} --trace {trace} --policy hermes --activity {activity} {of_evaluate} --json");
+        let evaluated: Value = serde_json::from_slice(&evaluate.succeeds(&line).stdout).unwrap();
+        let expected = &evaluated["policies"][0];
+        for text in ["--prompt 16 --output 24".to_owned(), format!("--trace {trace}")] {
+            let result = run(&format!("--policies hermes {text} {options}"));
+            adds_up(&result);
+            let entry = &result["entries"][0];
+            assert_eq!(entry["source"], "machine");
+            assert_eq!(entry["decode_tokens_per_second"], expected["tokens_per_second"], "{text} {options}");
+            let us = expected["token_us"].as_f64().unwrap();
+            assert_eq!(entry["token_ms"].as_f64(), Some(us * 1e3 / 1e6));
+        }
+    }
+}
+
+#[test]
+fn hermes_base_computes_every_neuron_and_hermes_is_faster() {
+    let program = program();
+    let line = format!("{} --policies hermes,hermes-base --prompt 16 --output 24 --json", little(&program));
+    let first = program.succeeds(&line).stdout;
+    let result: Value = serde_json::from_slice(&first).unwrap();
+    let rate = |policy| of(&result, policy, 1)["decode_tokens_per_second"].as_f64().unwrap();
+    assert!(rate("hermes") > rate("hermes-base"), "{} {}", rate("hermes"), rate("hermes-base"));
+    let notes =
+        result["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect::<Vec<_>>();
     assert!(
-        rate("hermes", 1) > 3.0 * rate("hermes-host", 1) && rate("hermes-host", 1) > 3.0 * rate("flexgen", 1)
+        notes.iter().any(|note| note.contains("hermes-base on the machine: 100.0 % of the neurons")),
+        "{notes:?}"
     );
-    assert!(rate("flexgen", 2) > 1.9 * rate("flexgen", 1), "weights are copied once for a batch");
+    // Kept results are those that were computed.
+    assert_eq!(program.succeeds(&line).stdout, first);
 }
 
 #[test]
@@ -106,7 +178,7 @@ fn a_user_s_own_files_change_the_answer() {
 fn a_file_of_assumptions_lies_over_a_set_and_ignored_keys_are_said() {
     let program = program();
     let rate = |more: &str| {
-        let result = json(&format!("--llm opt-30b --policies hermes {more}"));
+        let result = json(&format!("--llm opt-30b --policies hermes --formula {more}"));
         of(&result, "hermes", 1)["tokens_per_second"].as_f64().unwrap()
     };
     let own = |name: &str, base: &str| {
@@ -123,7 +195,7 @@ fn a_file_of_assumptions_lies_over_a_set_and_ignored_keys_are_said() {
 
     let system = include_str!("../../rust/config/presets/systems/hermes.toml");
     let slow = program.file("slow.toml", system.replace("bandwidth_gbps = 102.4", "bandwidth_gbps = 51.2"));
-    let output = program.succeeds(&format!("--llm opt-30b --policies hermes --system {slow}"));
+    let output = program.succeeds(&format!("--llm opt-30b --policies hermes --formula --system {slow}"));
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
         text.starts_with(&format!("warning: compare ignores these keys of '{slow}': bus.sync_us")),
@@ -134,7 +206,7 @@ fn a_file_of_assumptions_lies_over_a_set_and_ignored_keys_are_said() {
         "{text}"
     );
     assert_eq!(rate(&format!("--system {slow}")), rate(""));
-    let quiet = program.succeeds("--llm opt-30b --policies hermes");
+    let quiet = program.succeeds("--llm opt-30b --policies hermes --formula");
     assert!(!String::from_utf8_lossy(&quiet.stderr).contains("warning"));
 }
 
@@ -156,9 +228,13 @@ fn a_lost_standard_output_is_an_error() {
 #[test]
 fn a_page_has_charts_of_rates_times_and_energy_for_each_policy_and_batch() {
     let program = program();
-    program.writes_with_care("--llm opt-13b --policies flexgen,hermes --batches 1,2 --html", "page.html");
+    program.writes_with_care(
+        "--llm opt-13b --policies flexgen,hermes --batches 1,2 --formula --html",
+        "page.html",
+    );
     let html = program.path("own.html");
-    program.succeeds(&format!("--llm opt-13b --policies flexgen,hermes --batches 1,2 --html {html}"));
+    program
+        .succeeds(&format!("--llm opt-13b --policies flexgen,hermes --batches 1,2 --formula --html {html}"));
     let html = std::fs::read_to_string(html).unwrap();
     assert_eq!(html.matches("<svg").count(), 3);
     assert!(html.contains("Device that a token waits for") && html.contains("</html>"));

@@ -1,6 +1,6 @@
 //! Amounts of energy: integers, so that sums of parts equal totals in any order.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul};
 
@@ -14,7 +14,7 @@ const FJ_PER_J: f64 = 1e15;
 /// assert_eq!((energy.low, energy.value, energy.high), (1_000_000, 1_500_000, 2_000_000));
 /// assert_eq!(energy.to_string(), "1.5 nJ (1 to 2)");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Energy {
     /// With the constants' lower ends.
     #[serde(rename = "low_fj")]

@@ -24,5 +24,5 @@ pub use assumption::{Assumption, Assumptions, Key};
 pub use dimms::DimmModel;
 pub use energy::RunCosts;
 pub use machine::{Machine, Workload};
-pub use policies::{Policy, dense_note, hot_share};
+pub use policies::{Policy, dense_note, hot_share, prefill};
 pub use run::{Device, Run, Step, Steps, Use};

@@ -42,7 +42,7 @@ pub struct SyntheticTrace {
 }
 
 impl SyntheticTrace {
-    /// `sequences` texts. Fails as [`Synthesizer::new`].
+    /// `sequences` texts. Fails as [`TraceHeader::validate`] and [`Synthesizer::new`].
     pub fn new(model: &LlmShape, options: SynthOptions, sequences: u64) -> Result<Self> {
         let SynthOptions { seed, prompt_tokens, sequence_tokens, first_sequence, cluster, .. } = options;
         let density = options.targets.map_or_else(String::new, |of| format!(", density {}", of.density));
@@ -58,6 +58,8 @@ impl SyntheticTrace {
             ),
             ..TraceHeader::new(model, tokens, prompt_tokens.saturating_mul(sequences))
         };
+        // A synthesizer of a model that is too large would take all memory.
+        header.validate()?;
         let synthesizer = Synthesizer::new(model, options)?;
         Ok(Self { header, current: Activity::new(synthesizer.shape()), synthesizer, left: tokens })
     }

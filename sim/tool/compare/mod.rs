@@ -1,18 +1,28 @@
 //! `ndp compare`: policies on a system, by batch: rate, energy, price, and where the time goes.
 
+mod machine;
+
 use crate::ignored;
 use crate::prelude::*;
+use crate::system::args::LinksChoice;
+use crate::tools::ASSUMED;
+use machine::Text;
 use ndp_config::WeightFormat;
 use ndp_energy::{Energy, EnergyConstants};
+use ndp_sim::system::ActivitySource;
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Workload, dense_note};
+use ndp_traces::TraceReader;
 
-/// Default of `--assume`, and of `base` in a file of assumptions.
-pub const DEFAULT_SET: &str = "hermes";
+/// Note on entries without the machine.
+const ESTIMATE: &str = "\"formula\" is an estimate from bandwidths, throughputs and the efficiencies of the assumed set; only the times \
+     of NDP-DIMMs in it are the cycle model's";
 
 /// Compare ways to run a model on a system: tokens per second, per joule and per dollar, and where the time goes
 ///
-/// Times of NDP-DIMMs come from the cycle model of the core. All other times come from the bandwidths and throughputs
-/// of the system and from the assumptions. A policy that the system cannot run is listed with the reason.
+/// hermes and hermes-base run at batch 1 on the machine of `ndp evaluate`: placement, predictor, moves, links and the
+/// cycle model of the cores. Their results are kept in the user's cache folder, or in NDP_CACHE. All other policies,
+/// and larger batches, are estimates from the bandwidths and throughputs of the system and from the assumptions. A
+/// policy that the system cannot run is listed with the reason.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp compare --llm relu-llama2-70b\n  \
@@ -44,9 +54,32 @@ pub struct Args {
     /// Number of tokens to generate for each prompt
     #[arg(long, value_name = "N", default_value_t = 128)]
     output: u32,
+    /// Activation trace whose last sequence is the text, prompt and output [default: a synthetic one, the same as
+    /// `ndp trace synth` makes for this model, prompt and output]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "output", "formula"])]
+    trace: Option<PathBuf>,
+    /// Number of generated tokens that run on the machine, spread evenly over the output; the others are interpolated
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "formula")]
+    exact: u64,
+    /// Run every program of these tokens on the cycle model; otherwise programs like those that ran before are
+    /// estimated, and the report states the error
+    #[arg(long, conflicts_with = "formula")]
+    every_program: bool,
+    /// Which neurons hermes computes
+    #[arg(long, value_enum, default_value_t = ActivitySource::Predicted, conflicts_with = "formula")]
+    activity: ActivitySource,
+    /// Model of the DIMM-links: controllers and lanes, or bytes over bandwidth [default: rtl for up to 8 DIMMs]
+    #[arg(long, value_enum, conflicts_with = "formula")]
+    links: Option<LinksChoice>,
+    /// Run again what is kept from earlier runs
+    #[arg(long, conflicts_with = "formula")]
+    fresh: bool,
+    /// Estimate all policies, DIMMs included, with closed formulas
+    #[arg(long)]
+    formula: bool,
     /// Assumptions beyond the system file: a paper's set, `stated` (none), or a path ending in .toml, whose keys
     /// override those of the set that its key `base` names (without that key: hermes)
-    #[arg(long, value_name = "SET|FILE.toml", default_value = DEFAULT_SET)]
+    #[arg(long, value_name = "SET|FILE.toml", default_value = ASSUMED)]
     assume: String,
     /// Energy constants of the DRAM: ddr4-3200-x8, ddr4-3200-x16 or a path ending in .toml [default: by the bank
     /// groups of the design]
@@ -62,39 +95,81 @@ pub struct Args {
     energy_system: Option<String>,
 }
 
-/// Device for which a token waits longest, with the time in ns.
-fn longest(run: &Run) -> (&'static str, f64) {
-    let waiting = Device::ALL.map(|device| (device.name(), run.token.ns_waiting_for(device)));
-    waiting.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
+/// A policy at a batch size.
+pub struct Entry {
+    policy: Policy,
+    batch: u32,
+    /// From the machine, not from formulas.
+    is_exact: bool,
+    /// Tokens per second from the first byte of the prompt on.
+    with_prompt: f64,
+    /// Tokens per second after the prompt.
+    decode: f64,
+    token_ns: f64,
+    prefill_ns: f64,
+    /// Share of the weights in the GPU's memory.
+    resident: f64,
+    /// Time of a token in ns, by computation or transfer.
+    steps: Vec<(String, f64)>,
+    /// Time of a token in ns, by the device that it waits for.
+    waits: Vec<(String, f64)>,
+    /// Energy of a token by device, the prompt's share included.
+    joules: Vec<(String, Energy)>,
+}
+
+impl Entry {
+    fn estimate(policy: Policy, run: &Run, joules: Vec<(Device, Energy)>) -> Self {
+        let names = run.token.names().into_iter();
+        let waits = Device::ALL.map(|device| (device.name().to_owned(), run.token.ns_waiting_for(device)));
+        Self {
+            policy,
+            batch: run.batch,
+            is_exact: false,
+            with_prompt: run.tokens_per_second(),
+            decode: run.decode_tokens_per_second(),
+            token_ns: run.token.ns(),
+            prefill_ns: run.prefill.ns(),
+            resident: run.resident,
+            steps: names.map(|name| (name.to_owned(), run.token.ns_of(name))).collect(),
+            waits: waits.into_iter().filter(|(_, ns)| *ns > 0.0).collect(),
+            joules: joules.into_iter().map(|(device, energy)| (device.name().to_owned(), energy)).collect(),
+        }
+    }
+
+    /// Device for which a token waits longest, with the time in ns.
+    fn longest(&self) -> (&str, f64) {
+        let longest = self.waits.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        longest.map_or(("", 0.0), |(device, ns)| (device.as_str(), *ns))
+    }
 }
 
 /// Parts of the time of a token, in ns.
-fn times<'r>(parts: impl Iterator<Item = (Policy, &'r Run, &'static str, f64)>) -> Values {
-    rows! { parts => |(policy, run, name, ns)|
-        "policy" "policy" {Text} Screen: "policy" = policy;
-        "batch" "batch" {Count} Screen: "sequences at the same time" = run.batch;
+fn times<'e>(entries: &'e [Entry], parts: fn(&'e Entry) -> &'e [(String, f64)]) -> Values {
+    let parts = entries.iter().flat_map(|entry| parts(entry).iter().map(move |part| (entry, part)));
+    rows! { parts => |(entry, (name, ns))|
+        "policy" "policy" {Text} Screen: "policy" = entry.policy;
+        "batch" "batch" {Count} Screen: "sequences at the same time" = entry.batch;
         "name" "part" {Text} Screen: "computation or transfer, or device that the token waits for" = name;
         "ms" "ms" {Real("ms", 2)} Screen: "time in a token of each sequence" = ns / 1e6;
-        "share" "share" {Share} Screen: "share of the token's time" = ns / run.token.ns();
+        "share" "share" {Share} Screen: "share of the token's time" = ns / entry.token_ns;
     }
 }
 
 /// The fastest policy, its lead over the next one, and the device for which its token waits.
-fn answer(runs: &[(Policy, Run)]) -> (String, String) {
-    let by_rate = runs.iter().map(|entry| (entry.1.tokens_per_second(), entry));
-    let by_rate = by_rate.sorted_by(|(a, _), (b, _)| b.total_cmp(a)).collect_vec();
-    let named = |(policy, run): &(Policy, Run)| {
-        let several = runs.iter().any(|(_, other)| other.batch != run.batch);
-        let batch = if several { format!(" at batch {}", run.batch) } else { String::new() };
-        format!("{}{batch}", policy.name())
+fn answer(entries: &[Entry]) -> (String, String) {
+    let by_rate = entries.iter().sorted_by(|a, b| b.with_prompt.total_cmp(&a.with_prompt)).collect_vec();
+    let named = |entry: &Entry| {
+        let several = entries.iter().any(|other| other.batch != entry.batch);
+        let batch = if several { format!(" at batch {}", entry.batch) } else { String::new() };
+        format!("{}{batch}", entry.policy.name())
     };
-    let [(rate, first), rest @ ..] = &by_rate[..] else { return Default::default() };
-    let mut answer = format!("{} runs at {rate:.2} tokens/s", named(first));
-    if let Some((other, next)) = rest.iter().find(|(_, (policy, _))| *policy != first.0) {
-        let (ratio, next) = (rate / other, named(next));
-        answer += &format!(", {ratio:.2} times as fast as {next} ({other:.2} tokens/s)");
+    let [first, rest @ ..] = &by_rate[..] else { return Default::default() };
+    let mut answer = format!("{} runs at {:.2} tokens/s with its prompt", named(first), first.with_prompt);
+    if let Some(next) = rest.iter().find(|next| next.policy != first.policy) {
+        let (ratio, name) = (first.with_prompt / next.with_prompt, named(next));
+        answer += &format!(", {ratio:.2} times as fast as {name} ({:.2} tokens/s)", next.with_prompt);
     }
-    let (ns, (device, waits)) = (first.1.token.ns(), longest(&first.1));
+    let (ns, (device, waits)) = (first.token_ns, first.longest());
     let device = if device == "software" { device.to_owned() } else { format!("the {device}") };
     let (ms, percent) = (ns / 1e6, 100.0 * (waits / ns));
     let reason = format!(
@@ -111,6 +186,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         .configuration("the system", &args.system)
         .configuration("the configuration", &args.config)
         .configuration("the assumptions", &args.assume);
+    let files = args.trace.iter().fold(files, |files, path| files.input("the trace", path));
     let energy = named.into_iter().zip(asked.map(Option::unwrap_or_default));
     args.form.files(energy.fold(files, |files, (what, path)| files.configuration(what, path))).check()?;
     let model = LlmShape::load(args.llm.as_deref().unwrap_or_default())?;
@@ -118,57 +194,90 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let system = SystemConfig::load(&args.system)?;
     ignored::warn("compare", &args.system, &[&ignored::COMPARE[..], &[ignored::COMPARE_LINKS]].concat())?;
     let design = DesignConfig::load(&args.config)?;
-    let assumptions = Assumptions::chosen(&args.assume, DEFAULT_SET).context("--assume")?;
-    let costs = RunCosts::new(&design, &EnergyConstants::load(&design, system.name(), asked)?);
+    let assumptions = Assumptions::chosen(&args.assume, ASSUMED).context("--assume")?;
+    let constants = EnergyConstants::load(&design, system.name(), asked)?;
+    let costs = RunCosts::new(&design, &constants);
     let dimms = DimmModel::new(&design);
     let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };
     let policies = if args.policies.is_empty() { Policy::ALL.to_vec() } else { args.policies.clone() };
-    let (mut runs, mut refused) = (Vec::new(), Vec::new());
-    for &batch in &args.batches {
-        let work = Workload::new(&model, args.prompt, args.output, batch)?;
-        for &policy in &policies {
-            match policy.run(&machine, &work) {
-                Ok(run) => runs.push((policy, run)),
-                Err(error) => refused.push((policy, batch, format!("{error:#}"))),
+    let (prompt, output) = match &args.trace {
+        None => (args.prompt, args.output),
+        Some(path) => {
+            let reader = TraceReader::open(path)?;
+            let header = reader.header();
+            let of_text = |tokens: u64| u32::try_from(tokens / header.sequences.max(1)).unwrap_or(u32::MAX);
+            (of_text(header.prompt_tokens), of_text(header.tokens - header.prompt_tokens))
+        }
+    };
+    let exact = machine::Machine {
+        design: &design,
+        system: &assumptions.on(&system)?,
+        text: match &args.trace {
+            None => Text::Synthetic([prompt, output]),
+            Some(path) => Text::Traced(path, [prompt, output]),
+        },
+        constants: &constants,
+        activity: args.activity,
+        linked: args.links.map(|links| links == LinksChoice::Rtl),
+        exact: args.exact,
+        every_program: args.every_program,
+        fresh: args.fresh,
+        seed: 1,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let (mut entries, mut refused, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    for (&batch, &policy) in iproduct!(&args.batches, &policies) {
+        let work = Workload::new(&model, prompt, output, batch)?;
+        let mut entry = || -> Result<Entry> {
+            // Formulas also check the capacity.
+            let run = policy.run(&machine, &work)?;
+            if args.formula || !machine::runs(policy, batch, &system) {
+                return Ok(Entry::estimate(policy, &run, costs.per_token(&machine, &run)));
             }
+            let ran = exact.run(&model, policy)?;
+            let work = Workload::new(&model, ran.prompt as u32, ran.generated as u32, batch)?;
+            let prefill = ndp_systems::prefill(&machine, &work, ran.gpu_bytes as f64);
+            let joules = costs.of(&machine, &prefill).into_iter();
+            let joules =
+                joules.map(|(device, energy)| (device.name(), energy.per(ran.generated))).collect_vec();
+            let resident = (ran.gpu_bytes + model.resident_bytes()) as f64 / work.weight_bytes();
+            notes.push(ran.note(policy, args.activity));
+            Ok(ran.entry(policy, prefill.ns(), &joules, resident))
+        };
+        match entry() {
+            Ok(entry) => entries.push(entry),
+            Err(error) => refused.push((policy, batch, format!("{error:#}"))),
         }
     }
-    if let Some((.., reason)) = refused.first().filter(|_| runs.is_empty()) {
+    if let Some((.., reason)) = refused.first().filter(|_| entries.is_empty()) {
         bail!("no policy runs {} on '{}': {reason}", model.name(), system.name());
     }
-    let (answer, reason) = answer(&runs);
-    let entries = rows! { &runs => |(policy, run)|
-        let rate = run.tokens_per_second();
-        let (waits_for, most) = longest(run);
-        "policy" "policy" {Text} Screen: "policy" = policy;
-        "batch" "batch" {Count} Screen: "sequences at the same time" = run.batch;
-        "tokens_per_second" "with prompt" {Real("tokens/s", 2)} Screen: "rate from the first byte of the prompt to the last token" = rate;
-        "decode_tokens_per_second" "decode" {Real("tokens/s", 2)} Screen: "rate after the prompt" = run.decode_tokens_per_second();
-        "token_ms" "token" {Real("ms", 2)} Screen: "time of a token of each sequence" = run.token.ns() / 1e6;
+    let (answer, reason) = answer(&entries);
+    let table = rows! { &entries => |entry|
+        let (waits_for, most) = entry.longest();
+        "policy" "policy" {Text} Screen: "policy" = entry.policy;
+        "batch" "batch" {Count} Screen: "sequences at the same time" = entry.batch;
+        "source" "from" {Text} Screen: "machine (run, as in ndp evaluate) or formula (estimate)" = if entry.is_exact { "machine" } else { "formula" };
+        "tokens_per_second" "with prompt" {Real("tokens/s", 2)} Screen: "rate from the first byte of the prompt to the last token" = entry.with_prompt;
+        "decode_tokens_per_second" "decode" {Real("tokens/s", 2)} Screen: "rate after the prompt" = entry.decode;
+        "token_ms" "token" {Real("ms", 2)} Screen: "time of a token of each sequence" = entry.token_ns / 1e6;
         "waits_for" "waits for" {Text} Screen: "device that the token waits for longest" = waits_for;
-        "waits_share" "of it" {Share} Screen: "share of the token's time that it waits for this device" = most / run.token.ns();
+        "waits_share" "of it" {Share} Screen: "share of the token's time that it waits for this device" = most / entry.token_ns;
         "joules_per_token" "energy of a token" {Energy} Screen: "energy of a token, the prompt's share included"
-            = costs.per_token(&machine, run).iter().fold(Energy::default(), |sum, (_, energy)| sum + *energy);
+            = entry.joules.iter().fold(Energy::default(), |sum, (_, energy)| sum + *energy);
         "per_kilodollar" "tokens/s per $1,000" {Real("", 2)} Screen: "rate for each 1,000 US dollars of the system's price"
-            = system.usd().filter(|usd| *usd > 0.0).map(|usd| 1e3 * rate / usd);
-        "prefill_ms" "prefill" {Real("ms", 0)} Verbose: "time of the prompt" = run.prefill.ns() / 1e6;
-        "resident" "in the GPU" {Share} Verbose: "share of the weights in the GPU's memory" = run.resident;
+            = system.usd().filter(|usd| *usd > 0.0).map(|usd| 1e3 * entry.with_prompt / usd);
+        "prefill_ms" "prefill" {Real("ms", 0)} Verbose: "time of the prompt" = entry.prefill_ns / 1e6;
+        "resident" "in the GPU" {Share} Verbose: "share of the weights in the GPU's memory" = entry.resident;
     };
-    let steps = times(runs.iter().flat_map(|(policy, run)| {
-        run.token.names().into_iter().map(move |name| (*policy, run, name, run.token.ns_of(name)))
-    }));
-    let waiting = runs.iter().flat_map(|(policy, run)| {
-        Device::ALL.map(|device| (*policy, run, device.name(), run.token.ns_waiting_for(device)))
-    });
-    let waiting = times(waiting.filter(|(.., ns)| *ns > 0.0));
-    let joules = runs.iter().flat_map(|(policy, run)| {
-        costs.per_token(&machine, run).into_iter().map(move |(device, energy)| (policy, run, device, energy))
-    });
-    let joules = rows! { joules => |(policy, run, device, energy)|
+    let steps = times(&entries, |entry| &entry.steps);
+    let waiting = times(&entries, |entry| &entry.waits);
+    let joules = entries.iter().flat_map(|entry| entry.joules.iter().map(move |part| (entry, part)));
+    let joules = rows! { joules => |(entry, (device, energy))|
         ..energy;
-        "policy" "policy" {Text} Screen: "policy" = policy;
-        "batch" "batch" {Count} Screen: "sequences at the same time" = run.batch;
-        "name" "device" {Text} Screen: "device" = device.name();
+        "policy" "policy" {Text} Screen: "policy" = entry.policy;
+        "batch" "batch" {Count} Screen: "sequences at the same time" = entry.batch;
+        "name" "device" {Text} Screen: "device" = device;
         "fj" "J" {Real("fJ", 0)} Json: "energy in a token, the prompt's share included";
         "low_fj" "at least" {Real("fJ", 0)} Json: "with all constants at the lower ends of their ranges";
         "high_fj" "at most" {Real("fJ", 0)} Json: "with all constants at the upper ends of their ranges";
@@ -183,23 +292,25 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         model.name(),
         model.weights(),
         system.name(),
-        args.prompt,
-        args.output,
+        prompt,
+        output,
         assumptions.name
     );
     let bars = ChartKind::Rows { label: "policy,batch", value: "tokens_per_second" };
     let stack = |value, axis| ChartKind::Stacks { label: "policy,batch", part: "name", value, axis };
-    let report = Report::answer("compare", answer).reason(reason).setting(setting);
-    Ok(dense_note(&model, &policies)
-        .into_iter()
+    let mut report = Report::answer("compare", answer).reason(reason).setting(setting);
+    if entries.iter().any(|entry| !entry.is_exact) {
+        report = report.note(ESTIMATE);
+    }
+    let notes = dense_note(&model, &policies).into_iter().chain(notes);
+    Ok(notes
         .fold(report, Report::note)
-        .note("an estimate: bandwidths, throughputs and the efficiencies of the assumed set; only the NDP-DIMMs' times are the cycle model's. `ndp evaluate` runs a trace on the exact model")
         .figures(figures! {
-            "prompt" "tokens of the prompt" {Count} Json: "tokens of each prompt" = args.prompt;
-            "output" "tokens generated" {Count} Json: "tokens that are generated for each prompt" = args.output;
+            "prompt" "tokens of the prompt" {Count} Json: "tokens of each prompt" = prompt;
+            "output" "tokens generated" {Count} Json: "tokens that are generated for each prompt" = output;
             "usd" "price" {Real("US dollars", 0)} Verbose: "price of the system, if its file has prices" = system.usd();
         })
-        .table("entries", "Policies", entries)
+        .table("entries", "Policies", table)
         .chart(Chart::new("entries", "Tokens per second", "With the prompt.", bars))
         .table_at(Level::Verbose, None, ("steps", "Time of a token by step"), steps)
         .table_at(Level::Verbose, None, ("waiting", "Time of a token by the device it waits for"), waiting)

@@ -5,6 +5,7 @@ mod energy;
 mod report;
 mod rows;
 
+use crate::kept::Kept;
 use crate::made;
 use crate::prelude::*;
 use ndp_systems::ablation::TraceStudy;
@@ -12,7 +13,6 @@ use ndp_systems::figures::{
     Bar, BarRow, Designs, Item, Paper, Row, Sensitivity, TraceSetting, bar_row, sensitivity,
     sensitivity_settings, trace_settings,
 };
-use rows::Kept;
 use std::collections::BTreeMap;
 
 /// Compute every number that the papers' evaluations state, and report where and why ours differs
@@ -207,7 +207,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(files).check()?;
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot make the folder '{}'", args.out.display()))?;
-    let kept = Kept::open(&args.out, args.fresh)?;
+    let kept = Kept::open(args.out.join("kept"), args.fresh)?;
     let designs = Designs::default();
     let study = !args.quick && items.iter().any(|(_, item)| item.traced && item.figure == "Fig. 13");
     let settings = if study { sensitivity_settings() } else { Vec::new() };

@@ -1,78 +1,13 @@
 //! Rows of the table: kept between runs, as CSV, and as Markdown.
 
+use crate::kept::Kept;
 use crate::prelude::*;
 use ndp_report::{csv_of, significant as number};
 use ndp_systems::figures::{BAND, Designs, Item, Paper, Row, Sensitivity, row};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
 use std::fmt::Write;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Bound on the size of this program's file.
-const MAX_PROGRAM: u64 = 1 << 30;
-
-const MAX_KEPT: u64 = 1 << 20;
-
-/// Results of earlier runs. Each number has a file, named by the number and by the program with all its parameters.
-pub struct Kept {
-    folder: PathBuf,
-    program: u64,
-    fresh: bool,
-}
-
-fn program() -> Result<u64> {
-    let path = std::env::current_exe().context("cannot find this program's file")?;
-    let bytes = ndp_files::read_bytes(&path, MAX_PROGRAM)
-        .with_context(|| format!("cannot read '{}'", path.display()))?;
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    Ok(hasher.finish())
-}
-
+/// Rows among the kept results.
 impl Kept {
-    /// Opens a folder. With `fresh`, results of earlier runs are ignored.
-    pub fn open(out: &Path, fresh: bool) -> Result<Self> {
-        let folder = out.join("kept");
-        std::fs::create_dir_all(&folder)
-            .with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
-        Ok(Self { folder, program: program()?, fresh })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        let mut hasher = DefaultHasher::new();
-        (self.program, name).hash(&mut hasher);
-        self.folder.join(format!("{:016x}.json", hasher.finish()))
-    }
-
-    /// The kept value of a name, from this run or an earlier run of the same program; `None` if it is missing or
-    /// damaged.
-    pub fn left<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        let text = ndp_files::read_text(&self.path(name), MAX_KEPT).ok()?;
-        let (value, sum) = text.trim_end().rsplit_once('\n')?;
-        if sum == checksum(name, value) { serde_json::from_str(value).ok() } else { None }
-    }
-
-    fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        if self.fresh { None } else { self.left(name) }
-    }
-
-    /// Returns the kept value of a name, or computes it now. A damaged file is ignored.
-    pub fn value<T: Serialize + DeserializeOwned>(
-        &self,
-        name: &str,
-        compute: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        if let Some(value) = self.get(name) {
-            return Ok(value);
-        }
-        let value = compute()?;
-        let text = serde_json::to_string(&value)?;
-        let text = format!("{text}\n{}\n", checksum(name, &text));
-        crate::output::write(&self.path(name), &text)?;
-        Ok(value)
-    }
-
     pub fn has_row(&self, paper: Paper, item: &Item) -> bool {
         self.get::<Numbers>(&name(paper, item)).is_some()
     }
@@ -88,11 +23,6 @@ impl Kept {
         })?;
         Ok(Row::new(paper, item, numbers))
     }
-}
-
-/// SHA-256 of a number's name and text, so that a file that somebody has changed is ignored.
-fn checksum(name: &str, text: &str) -> String {
-    Sha256::digest(format!("{name}\n{text}")).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Computed part of a row: stated, fitted, cause.

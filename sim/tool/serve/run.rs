@@ -2,11 +2,11 @@
 
 use super::machine::{Chips, Kind, LibraPimArgs, measured_contexts};
 use super::report;
-use crate::compare::DEFAULT_SET;
 use crate::given::Given;
 use crate::ignored::{COMPARE, COMPARE_LINKS, Ignored, SERVE};
 use crate::output::OutputArgs;
 use crate::prelude::*;
+use crate::tools::ASSUMED;
 use crate::tools::check_banks;
 use ndp_config::WeightFormat;
 use ndp_energy::EnergyConstants;
@@ -103,7 +103,7 @@ struct HermesArgs {
     config: String,
     /// Assumptions beyond the system file: a paper's set, `stated` (none), or a path ending in .toml, whose keys
     /// override those of the set that its key `base` names (without that key: hermes)
-    #[arg(long, value_name = "SET|FILE.toml", default_value = DEFAULT_SET)]
+    #[arg(long, value_name = "SET|FILE.toml", default_value = ASSUMED)]
     assume: String,
     /// Weight format: fp16, int8 or int4 [default: the format in the model's file, else fp16]
     #[arg(long, value_name = "FORMAT", value_parser = |name: &str| WeightFormat::named(name).ok_or("expected fp16, int8 or int4"))]
@@ -390,7 +390,7 @@ fn hermes(job: &Job<'_>, shape: &LlmShape) -> Result<Outcome> {
     crate::ignored::warn("serve", system, &ignored)?;
     let system = SystemConfig::load(system)?;
     let design = DesignConfig::load(config)?;
-    let assumptions = Assumptions::chosen(assume, DEFAULT_SET).context("--assume")?;
+    let assumptions = Assumptions::chosen(assume, ASSUMED).context("--assume")?;
     let costs = RunCosts::new(&design, &EnergyConstants::load(&design, system.name(), [None; 3])?);
     let dimms = DimmModel::new(&design);
     let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };

@@ -62,8 +62,10 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(files).check()?;
     let model = model(&args.llm)?;
     let prompt = args.prompt_tokens.unwrap_or_else(|| (args.tokens / 2).min(128));
-    let targets = args.density.map(|density| Targets::of_model(&model, Some(density)).context("--density"));
-    let targets = targets.transpose()?;
+    let targets = Targets::of_model(&model, args.density).context(match args.density {
+        Some(_) => "--density",
+        None => "give --density, or name a model with ReLU",
+    })?;
     ensure!(
         prompt <= args.tokens,
         "--prompt-tokens {prompt} is more than the {} tokens of a sequence",
@@ -81,11 +83,11 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         prompt_tokens: prompt,
         sequence_tokens: args.tokens,
         first_sequence: args.first_sequence,
-        targets,
+        targets: args.density.map(|_| targets),
         cluster: args.cluster,
     };
     let mut trace = SyntheticTrace::new(&model, options, args.sequences)
-        .context("give --density, or name a model with ReLU")?;
+        .with_context(|| args.out.display().to_string())?;
     let (header, shape) = (trace.header().clone(), trace.shape().clone());
     let tokens = header.tokens;
     let mut writer = TraceFileWriter::create(&args.out, header.clone())?;

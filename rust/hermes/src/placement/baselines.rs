@@ -1,4 +1,4 @@
-//! Placements to compare with: random, and hottest neurons first.
+//! Placements to compare with: random, hottest neurons first, and whole layers.
 
 use crate::placement::balance::no_room;
 use crate::placement::{Instance, Placement};
@@ -42,6 +42,31 @@ pub fn place_greedy(instance: &Instance) -> Result<Placement> {
     }
     for (block, of) in instance.blocks().iter().enumerate() {
         turns.deal(block, &of.order)?;
+    }
+    Ok(turns.placement)
+}
+
+/// Whole layers on the GPU as long as they fit, and each block's neurons on the DIMMs in turn (Hermes-base, section
+/// V-A2).
+pub fn place_layers(instance: &Instance) -> Result<Placement> {
+    let mut turns = Turns::new(instance);
+    let mut free = instance.machine().gpu_bytes;
+    for layer in instance.shape().blocks().chunk_by(|a, b| a.layer == b.layer) {
+        let blocks = layer.iter().map(|block| block.kind.block(block.layer));
+        let bytes = |block: usize| {
+            let of = &instance.blocks()[block];
+            of.order.len() as u64 * of.neuron_bytes
+        };
+        let needed: u64 = blocks.clone().map(bytes).sum();
+        let fits = needed <= free;
+        free -= if fits { needed } else { free };
+        for block in blocks {
+            let neurons: Vec<u32> = (0..instance.blocks()[block].order.len() as u32).collect();
+            for &neuron in &neurons {
+                turns.placement.set_gpu(block, neuron as usize, fits);
+            }
+            turns.deal(block, &neurons)?;
+        }
     }
     Ok(turns.placement)
 }

@@ -23,7 +23,7 @@ mod structured;
 mod synthetic;
 mod tiers;
 
-pub use baselines::{place_greedy, place_random};
+pub use baselines::{place_greedy, place_layers, place_random};
 pub use bound::{Bound, group_bound, neuron_bound};
 pub use instance::{BlockNeurons, Group, Instance, ONE, Options, Terms};
 pub use lp_file::{LpForm, write_lp, write_powerinfer_lp};

@@ -24,7 +24,7 @@ fn gpu_ns(machine: &Machine<'_>, work: &Workload, bytes: f64) -> f64 {
 }
 
 /// Prompt on the GPU: missing weights come over the bus, then missing hot neurons are loaded.
-fn prefill(machine: &Machine<'_>, work: &Workload, hot_bytes: f64) -> Steps {
+pub fn prefill(machine: &Machine<'_>, work: &Workload, hot_bytes: f64) -> Steps {
     let [resident, copied] = resident(machine, work);
     let mut steps = Steps::default();
     let stream = Step::new("prefill").with(Device::Bus, machine.bus_ns(copied, Key::BusStream), copied);

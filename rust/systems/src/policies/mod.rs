@@ -7,7 +7,7 @@ mod offload;
 mod powerinfer;
 mod tensor_rt;
 
-pub use hermes::hot_share;
+pub use hermes::{hot_share, prefill};
 
 use crate::machine::{Machine, Workload};
 use crate::run::Run;

@@ -1,0 +1,244 @@
+//! Policies on the exact machine: the host of `ndp evaluate`, on a trace.
+
+use super::Entry;
+use crate::kept::{Kept, cache};
+use crate::prelude::*;
+use ndp_energy::{Energy, EnergyConstants};
+use ndp_hermes::placement::{Instance, Options, place_layers};
+use ndp_hermes::scheduler;
+use ndp_sim::cluster::lockstep::MOST;
+use ndp_sim::gemv::Estimated;
+use ndp_sim::system::{ActivitySource, EvaluateOptions, Evaluation, Interpolated, evaluate};
+use ndp_systems::Policy;
+use ndp_traces::synth::SynthOptions;
+use ndp_traces::{DenseTrace, NeuronShape, SyntheticTrace, TraceReader};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Most tokens of a synthetic prompt that the predictor sees: the states of neurons forget older ones.
+const SEEN: u32 = 128;
+
+/// Most tokens of the profile from which parents of neurons are sampled: it takes as long as it has tokens.
+const TABLE: usize = 128;
+
+/// The active neurons of each token.
+#[derive(Clone, Copy, Debug)]
+pub enum Text<'a> {
+    /// A file, with tokens of the prompt and generated ones.
+    Traced(&'a Path, [u32; 2]),
+    /// Tokens of the prompt, and generated ones.
+    Synthetic([u32; 2]),
+}
+
+/// Everything that a run depends on, except the model and the policy.
+pub struct Machine<'a> {
+    pub design: &'a DesignConfig,
+    /// With the assumed efficiencies.
+    pub system: &'a SystemConfig,
+    pub text: Text<'a>,
+    pub constants: &'a EnergyConstants,
+    pub activity: ActivitySource,
+    pub linked: Option<bool>,
+    pub exact: u64,
+    pub every_program: bool,
+    /// Ignore kept results.
+    pub fresh: bool,
+    pub seed: u64,
+    pub threads: usize,
+}
+
+/// Means over the generated tokens.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ran {
+    tokens_per_second: f64,
+    token_us: f64,
+    operation_us: Vec<(String, f64)>,
+    waits_us: Vec<(String, f64)>,
+    joules: Vec<(String, Energy)>,
+    pub gpu_bytes: u64,
+    pub density: f64,
+    pub prompt: u64,
+    pub generated: u64,
+    pub trace: String,
+    pub linked: bool,
+    pub interpolated: Option<Interpolated>,
+    pub estimated: Option<Estimated>,
+}
+
+impl Ran {
+    fn new(result: Evaluation, linked: bool, earlier: usize) -> Option<Self> {
+        let of = result.policies.into_iter().next()?;
+        let tokens = of.time.tokens.max(1) as f64;
+        let waits = of.time.critical_groups().into_iter();
+        let energy = of.energy.as_ref();
+        let joules = energy.map(|energy| {
+            let each = energy.by(|place, _, _| place.group()).into_iter();
+            each.map(|(device, sum)| (device.to_owned(), sum.per(energy.tokens))).collect()
+        });
+        Some(Self {
+            tokens_per_second: of.tokens_per_second,
+            token_us: of.token_us,
+            operation_us: of.operation_us.iter().map(|(one, us)| (one.name().to_owned(), *us)).collect(),
+            waits_us: waits
+                .map(|(device, shares)| (device.to_owned(), shares.total() as f64 / 1e3 / tokens))
+                .filter(|(_, us)| *us > 0.0)
+                .collect(),
+            joules: joules.unwrap_or_default(),
+            gpu_bytes: result.placement.gpu_bytes,
+            density: result.density,
+            prompt: earlier as u64 + result.prompt_tokens,
+            generated: result.generated_tokens,
+            trace: result.trace,
+            linked,
+            interpolated: of.interpolated,
+            estimated: of.estimated,
+        })
+    }
+
+    /// How the numbers came about.
+    pub fn note(&self, policy: Policy, activity: ActivitySource) -> String {
+        let Self { density, trace, linked, interpolated, estimated, .. } = self;
+        let mut note =
+            format!("{} on the machine: {:.1} % of the neurons are active", policy.name(), 100.0 * density);
+        if policy == Policy::Hermes {
+            let known = match activity {
+                ActivitySource::Causal => "all outputs of FC1 are computed",
+                ActivitySource::Predicted => "the predicted ones are computed",
+                ActivitySource::Oracle => "all of them are known before",
+            };
+            note += &format!(", {known}");
+        }
+        note += if *linked { "; links in RTL's cycles" } else { "; links by their bandwidth" };
+        if let Some(Interpolated { exact, tokens, error }) = interpolated {
+            note += &format!("; {exact} of {tokens} tokens ran, the others are interpolated");
+            if let Some(error) = error {
+                note += &format!(", off by {:.1} % in the tokens that were left out to see", 100.0 * error);
+            }
+        }
+        if let Some(of) = estimated {
+            note +=
+                &format!("; {} of {} programs ran, the others are estimated", of.run, of.run + of.estimated);
+            if of.checked > 0 {
+                note += &format!(", off by {:.2} % in {} that ran to see", 100.0 * of.error(), of.checked);
+            }
+        }
+        note + &format!("; trace: {trace}")
+    }
+
+    /// `prefill` is the time of the prompt in ns, with its energy for each token and device.
+    pub fn entry(&self, policy: Policy, prefill_ns: f64, prefill: &[(&str, Energy)], resident: f64) -> Entry {
+        let ns = |named: &[(String, f64)]| named.iter().map(|(name, us)| (name.clone(), us * 1e3)).collect();
+        let joules = self.joules.iter().map(|(device, energy)| {
+            let own = prefill.iter().filter(|(other, _)| other == device).map(|(_, energy)| *energy);
+            (device.clone(), own.fold(*energy, |sum, energy| sum + energy))
+        });
+        let generated = self.generated as f64;
+        Entry {
+            policy,
+            batch: 1,
+            is_exact: true,
+            with_prompt: generated / (prefill_ns + generated * self.token_us * 1e3) * 1e9,
+            decode: self.tokens_per_second,
+            token_ns: self.token_us * 1e3,
+            prefill_ns,
+            resident,
+            steps: ns(&self.operation_us),
+            waits: ns(&self.waits_us),
+            joules: joules.collect(),
+        }
+    }
+}
+
+/// Whether a policy runs on the machine: at batch 1, with DIMMs.
+pub fn runs(policy: Policy, batch: u32, system: &SystemConfig) -> bool {
+    batch == 1 && system.dimms().count > 0 && matches!(policy, Policy::Hermes | Policy::HermesBase)
+}
+
+impl Machine<'_> {
+    /// Result of a policy, computed or kept from an earlier run.
+    pub fn run(&self, model: &LlmShape, policy: Policy) -> Result<Ran> {
+        let dimms = self.system.dimms().count as usize;
+        let linked = self.linked.unwrap_or(dimms <= MOST) && dimms > 1;
+        let text = match self.text {
+            Text::Traced(path, ..) => {
+                let bytes =
+                    std::fs::read(path).with_context(|| format!("cannot read '{}'", path.display()))?;
+                Sha256::digest(bytes).to_vec()
+            }
+            Text::Synthetic(tokens) => format!("{tokens:?}").into_bytes(),
+        };
+        let key = (
+            (self.design, model, self.system, text, policy.name()),
+            (self.activity, linked, self.exact, self.every_program, self.seed),
+            self.constants,
+        );
+        // Without a folder each run computes everything.
+        let kept = cache().and_then(|folder| Kept::open(folder, self.fresh).ok());
+        let name = serde_json::to_string(&key)?;
+        if let Some(known) = kept.as_ref().and_then(|kept| kept.get(&name)) {
+            return Ok(known);
+        }
+        let ran = self.compute(model, policy, linked)?;
+        if let Some(kept) = kept {
+            kept.keep(&name, &ran)?;
+        }
+        Ok(ran)
+    }
+
+    fn compute(&self, model: &LlmShape, policy: Policy, linked: bool) -> Result<Ran> {
+        let Self { design, system, .. } = *self;
+        let mut options = EvaluateOptions {
+            policies: vec![scheduler::Policy::Hermes],
+            seed: self.seed,
+            activity: self.activity,
+            table_tokens: TABLE,
+            linked,
+            threads: self.threads,
+            exact: Some(self.exact),
+            fast: !self.every_program,
+            energy: Some(self.constants.clone()),
+            ..EvaluateOptions::default()
+        };
+        if policy == Policy::HermesBase {
+            let shape = NeuronShape::of(model);
+            let all: Vec<_> = shape.blocks().iter().map(|block| vec![1.0; block.neurons as usize]).collect();
+            let instance = Instance::new(model, system, &all, &Options::default())?;
+            options.policies = vec![scheduler::Policy::Partition];
+            options.placement = Some(place_layers(&instance)?);
+        }
+        let mut progress = None;
+        let show = |token, all| {
+            progress.get_or_insert_with(|| Progress::new(all, "tokens")).set(token);
+        };
+        let dense = |options: EvaluateOptions, prompt: u32, output: u32, show| {
+            // Nothing has to be predicted.
+            let options = EvaluateOptions { activity: ActivitySource::Oracle, ..options };
+            let mut trace = DenseTrace::new(model, 1, output.into());
+            let options = EvaluateOptions { earlier: prompt.saturating_sub(1) as usize, ..options };
+            evaluate(&mut trace, design, model, system, &options, show)
+        };
+        let is_base = policy == Policy::HermesBase;
+        let (earlier, result) = match self.text {
+            Text::Traced(path, _) if !is_base => {
+                let mut reader = TraceReader::open(path)?.with_dense_attention(model.hidden());
+                (0, evaluate(&mut reader, design, model, system, &options, show)?)
+            }
+            Text::Synthetic([prompt, output]) if !is_base && !model.is_dense() => {
+                let seen = prompt.min(SEEN);
+                options.earlier = (prompt - seen) as usize;
+                let (seen, output) = (u64::from(seen), u64::from(output));
+                let synth = SynthOptions {
+                    prompt_tokens: seen,
+                    sequence_tokens: seen + output,
+                    ..SynthOptions::default()
+                };
+                let mut trace = SyntheticTrace::new(model, synth, 2)?;
+                (options.earlier, evaluate(&mut trace, design, model, system, &options, show)?)
+            }
+            Text::Traced(_, [prompt, output]) | Text::Synthetic([prompt, output]) => {
+                (prompt.saturating_sub(1) as usize, dense(options, prompt, output, show)?)
+            }
+        };
+        Ran::new(result, linked, earlier).context("no policy ran")
+    }
+}
