@@ -442,31 +442,33 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.event_log.begin(Some(0), Operation::Q, positions);
     }
 
-    /// Passes over a token of a timing-only system, as if it had been computed: its keys and values are in the
-    /// DIMMs, neurons are where the scheduler wants them, and the predictor has learned from it. No time passes.
-    pub(super) fn skip(&mut self, activity: &Activity) -> Result<()> {
-        self.event_log.begin(Some(0), Operation::Q, 1);
+    /// Passes over a token of each text in a timing-only system, as if they had been computed: keys and values of
+    /// `positions` are in the DIMMs, neurons are where the scheduler wants them, and the predictor has learned. No
+    /// time passes.
+    pub(super) fn skip(&mut self, tokens: &[Activity], positions: &[usize]) -> Result<()> {
+        self.event_log.begin(Some(0), Operation::Q, tokens.len());
         self.residence.plan(&self.places);
         self.residence.settle_all();
-        let positions = self.event_log.step.position + 1;
         let width = self.shape.head_width() as usize;
         for core in 0..self.cores.len() {
             let heads = self.heads(core).len();
-            for layer in 0..self.shape.layers() as usize {
-                let own = cache(&mut self.caches, self.blank.as_ref(), (0, layer, core), (heads, width));
-                (own.positions()..positions).for_each(|_| own.push(&[], &[]));
+            for (text, &held) in positions.iter().enumerate() {
+                for layer in 0..self.shape.layers() as usize {
+                    let key = (text as u32, layer, core);
+                    let own = cache(&mut self.caches, self.blank.as_ref(), key, (heads, width));
+                    (own.positions()..held).for_each(|_| own.push(&[], &[]));
+                }
             }
         }
         if let Some(live) = &mut self.live {
             let shape = NeuronShape::of(&self.shape);
-            let tokens = std::slice::from_ref(activity);
             for layer in 0..self.shape.layers() {
                 let of = |kind: BlockKind| active_ones(&shape, tokens, kind.block(layer));
                 live.attention(layer, &of(BlockKind::Attention))?;
                 live.mlp(layer, &[], &of(BlockKind::Mlp))?;
             }
         }
-        self.places.end(1);
+        self.places.end(tokens.len() as u32);
         Ok(())
     }
 

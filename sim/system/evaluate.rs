@@ -1,8 +1,8 @@
 //! One trace, all policies: the figures of Hermes' sections III, IV-C and V-C from a single pass.
 //!
-//! The last sequence of the trace is the text to generate; its prompt sets the predictor's states. The sequences before
-//! it are the offline profile, for placement and the table of parents. A single sequence is profiled with its own
-//! prompt.
+//! The last sequence of the trace is the text to generate, or the last ones are a batch; their prompts set the
+//! predictor's states. The sequences before them are the offline profile, for placement and the table of parents.
+//! Without such sequences the prompts are the profile. The host sees the union of a batch's active neurons.
 //!
 //! Each policy has a system of its own: a text's [`SystemBackend`] without data, where the same host gives modelled
 //! cores the same programs ([`TracedText`]).
@@ -28,7 +28,7 @@ use ndp_hermes::scheduler::{Policy, TokenRecord};
 use ndp_traces::stats::Similarity;
 use ndp_traces::{Activity, Counted, NeuronShape, Phase, Profile, TokenInfo, TraceSource};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 #[derive(Clone, Debug)]
@@ -51,7 +51,9 @@ pub struct EvaluateOptions {
     pub earlier: usize,
     /// Positions of the caches; by default the text's.
     pub positions: Option<usize>,
-    /// Most tokens to generate.
+    /// Texts that run together.
+    pub batch: u32,
+    /// Most tokens to generate for each text.
     pub tokens: Option<u64>,
     /// Run this number of them, spread evenly over the text, and interpolate between them.
     pub exact: Option<u64>,
@@ -78,6 +80,7 @@ impl Default for EvaluateOptions {
             threads: 1,
             earlier: 0,
             positions: None,
+            batch: 1,
             tokens: None,
             exact: None,
             fast: false,
@@ -109,7 +112,7 @@ pub struct PredictorResult {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyResult {
     pub policy: Policy,
-    /// Mean time of a token in us.
+    /// Mean time of a token of each text in us.
     pub token_us: f64,
     pub tokens_per_second: f64,
     /// Mean time of all MLP blocks of a token in us, which Fig. 13 compares.
@@ -273,7 +276,10 @@ impl Judge {
 struct Prepared {
     known: Known,
     states: NeuronStates,
-    prompt: Vec<Activity>,
+    /// By text.
+    prompts: Vec<Vec<Activity>>,
+    /// Generated tokens of all texts except the last, which is read on.
+    generated: Vec<VecDeque<Activity>>,
 }
 
 struct Run {
@@ -283,18 +289,17 @@ struct Run {
 }
 
 impl Run {
-    fn token(&mut self, activity: &Activity) -> Result<()> {
-        self.text.token(activity)?;
-        self.online.token(activity)
+    /// Runs a token of each text, or passes over it; `all` is the union of their active neurons.
+    fn token(&mut self, tokens: &[Activity], all: &Activity, is_exact: bool) -> Result<()> {
+        if is_exact {
+            self.text.token(tokens)?
+        } else {
+            self.text.skip(tokens)?
+        }
+        self.online.token(all)
     }
 
-    /// Passes over a token.
-    fn skip(&mut self, activity: &Activity) -> Result<()> {
-        self.text.skip(activity)?;
-        self.online.token(activity)
-    }
-
-    fn summary(mut self) -> Result<PolicyResult> {
+    fn summary(mut self, batch: u32) -> Result<PolicyResult> {
         self.text.system_mut().count_links()?;
         let records = self.online.records();
         let figures = self.text.system().figures();
@@ -313,7 +318,7 @@ impl Run {
         Ok(PolicyResult {
             policy: self.policy,
             token_us,
-            tokens_per_second: if token_us > 0.0 { 1e6 / token_us } else { 0.0 },
+            tokens_per_second: if token_us > 0.0 { f64::from(batch) * 1e6 / token_us } else { 0.0 },
             mlp_us: of(Operation::Fc1) + of(Operation::Fc2),
             operation_us,
             prompt_us: figures.prompt_ns as f64 / 1e3,
@@ -355,13 +360,16 @@ pub fn evaluate(
         let expected = format!("{} layers of {} and {}", model.layers(), model.hidden(), model.ffn());
         bail!("the trace is of {} with {sizes}, not {expected}", header.model);
     }
-    let (prepared, mut pending) = prepare(reader, &shape, options)?;
+    let (mut prepared, mut pending) = prepare(reader, &shape, options)?;
     // The rest of the trace is the rest of the text.
     let profiled: u64 = prepared.known.profile.tokens().into();
-    let prompt_tokens = prepared.prompt.len() as u64;
-    let own_profile = if header.sequences == 1 { 0 } else { profiled };
-    let all = header.tokens.saturating_sub(own_profile + prompt_tokens);
-    let all = all.min(options.tokens.unwrap_or(u64::MAX)).max(1);
+    let prompt_tokens = prepared.prompts.iter().map(Vec::len).max().unwrap_or(0) as u64;
+    let before: usize = prepared.prompts.iter().map(Vec::len).sum::<usize>()
+        + prepared.generated.iter().map(VecDeque::len).sum::<usize>();
+    let own_profile = if header.sequences == u64::from(options.batch) { 0 } else { profiled };
+    let all = header.tokens.saturating_sub(own_profile + before as u64);
+    let others = prepared.generated.iter().map(|tokens| tokens.len() as u64).min().unwrap_or(u64::MAX);
+    let all = all.min(others).min(options.tokens.unwrap_or(u64::MAX)).max(1);
 
     let frequencies = prepared.known.frequencies();
     let placed = options.flash.map_or_else(|| system.clone(), |flash| flash.for_placement(system, model));
@@ -381,16 +389,19 @@ pub fn evaluate(
     let mut similarity = Similarity::default();
     let (mut active, mut generated) = (0u64, 0u64);
     while let Some((info, activity)) = pending.take().filter(|_| generated < all) {
-        active += activity.count();
+        let mut tokens: Vec<Activity> =
+            prepared.generated.iter_mut().filter_map(VecDeque::pop_front).collect();
+        tokens.push(activity.clone());
+        active += tokens.iter().map(Activity::count).sum::<u64>();
+        let mut union = activity.clone();
+        tokens.iter().for_each(|token| union.add(token));
+        let exact = options.exact.is_none_or(|exact| is_exact(generated, all, exact));
         similarity.add(info, &activity);
         for judge in &mut judges {
             judge.token(&shape, &activity)?;
         }
         for (index, run) in (0..).zip(&mut runs) {
-            match options.exact {
-                Some(exact) if !is_exact(generated, all, exact) => run.skip(&activity)?,
-                _ => run.token(&activity)?,
-            }
+            run.token(&tokens, &union, exact)?;
             progress(
                 generated * options.policies.len() as u64 + index + 1,
                 all * options.policies.len() as u64,
@@ -399,7 +410,8 @@ pub fn evaluate(
         generated += 1;
         pending = reader.read()?.map(|(info, next)| (info, next.clone()));
     }
-    let policies: Vec<PolicyResult> = runs.into_iter().map(Run::summary).collect::<Result<_, _>>()?;
+    let policies: Vec<PolicyResult> =
+        runs.into_iter().map(|run| run.summary(options.batch)).collect::<Result<_, _>>()?;
     let ablation = ablation(&policies);
     Ok(Evaluation {
         model: model.name().to_owned(),
@@ -412,7 +424,7 @@ pub fn evaluate(
         profiled_tokens: profiled,
         prompt_tokens,
         generated_tokens: generated,
-        density: active as f64 / (generated * shape.neurons()) as f64,
+        density: active as f64 / (generated * u64::from(options.batch) * shape.neurons()) as f64,
         similarity: similarity.means().into_iter().flatten().collect(),
         placement: PlacementResult {
             objective_us: certificate.objective_us,
@@ -434,7 +446,8 @@ fn begin(
     (policy, positions, placement): (Policy, usize, &Placement),
     options: &EvaluateOptions,
 ) -> Result<Run> {
-    let Prepared { known, prompt, .. } = prepared;
+    let Prepared { known, prompts, .. } = prepared;
+    let seen = prompts.iter().map(Vec::len).sum();
     let online = OnlineScheduler::new(&OnlineStart {
         design,
         model,
@@ -442,14 +455,14 @@ fn begin(
         policy,
         known,
         placement: Some(placement),
-        prompt_tokens: prompt.len(),
+        prompt_tokens: seen,
         seed: options.seed,
         window: options.window,
         rules: options.rules,
     })?;
     let asked = SystemOptions {
         threads: options.threads,
-        prompt_on_gpu: options.earlier + prompt.len(),
+        prompt_on_gpu: options.earlier * prompts.len() + seen,
         merge: options.merge,
         activity: options.activity,
         flash: options.flash,
@@ -462,33 +475,37 @@ fn begin(
     }
     if options.activity == ActivitySource::Predicted {
         let shape = NeuronShape::of(model);
-        backend = backend.with_predictor(OnlinePredictor::of_table(
-            &shape,
-            (*known.table).clone(),
-            prompt.len(),
-        ))?;
+        backend = backend.with_predictor(OnlinePredictor::of_table(&shape, (*known.table).clone(), seen))?;
     }
-    let mut text = TracedText::new(backend, model, positions);
+    let mut text = TracedText::new(backend, model, (positions, prompts.len()));
     if let Some(constants) = &options.energy {
         text = text.with_energy(EnergyCosts::new(design, system, constants).for_model(model));
     }
     text.precede(options.earlier);
-    text.prompt(prompt)?;
-    for activity in prompt {
+    for (index, prompt) in prompts.iter().enumerate() {
+        text.prompt(index, prompt)?;
+    }
+    for activity in prompts.iter().flatten() {
         online.token(activity)?;
     }
     Ok(Run { policy, online, text })
 }
 
-/// Also returns the first generated token of the last sequence.
+/// Also returns the first generated token of the last text.
 fn prepare(
     reader: &mut impl TraceSource,
     shape: &NeuronShape,
     options: &EvaluateOptions,
 ) -> Result<(Prepared, Option<(TokenInfo, Activity)>)> {
-    let sequences = reader.header().sequences;
+    let (sequences, batch) = (reader.header().sequences, u64::from(options.batch));
+    ensure!(
+        batch <= sequences,
+        "batch = {batch}, but the trace has {sequences} sequences: expected 1..={sequences}"
+    );
+    let first_text = sequences - batch + 1;
     let mut profile = Profile::new(shape);
-    let (mut prompt, mut counted) = (Vec::new(), Profile::new(shape));
+    let (mut prompts, mut generated) = (vec![Vec::new(); batch as usize], Vec::new());
+    let mut counted = Profile::new(shape);
     let mut sampled: Vec<Activity> = Vec::new();
     let mut sequence = 0;
     let first = loop {
@@ -496,26 +513,41 @@ fn prepare(
             bail!("the last sequence of the trace has no generated token, at least one is needed");
         };
         sequence += u64::from(info.first);
-        let own = sequence == sequences;
-        if own && info.phase == Phase::Generated {
+        let generates = info.phase == Phase::Generated;
+        if sequence == sequences && generates {
             break (info, activity.clone());
         }
-        if own {
-            counted.add(activity);
-            prompt.push(activity.clone());
+        if let Some(text) = sequence.checked_sub(first_text) {
+            if generates {
+                generated.resize(text as usize + 1, VecDeque::new());
+                let most = options.tokens.unwrap_or(u64::MAX);
+                if (generated[text as usize].len() as u64) < most {
+                    generated[text as usize].push_back(activity.clone());
+                }
+            } else {
+                counted.add(activity);
+                prompts[text as usize].push(activity.clone());
+            }
         }
-        if Counted::Profiled.includes(sequence, info.phase, sequences) {
+        if Counted::Profiled.includes(sequence, info.phase, first_text) {
             profile.add(activity);
             if sampled.len() < options.table_tokens {
                 sampled.push(activity.clone());
             }
         }
     };
-    ensure!(!prompt.is_empty(), "the last sequence of the trace has no prompt, at least one token is needed");
+    ensure!(
+        prompts.iter().all(|prompt| !prompt.is_empty()),
+        "a text of the trace has no prompt, at least one token is needed"
+    );
+    ensure!(
+        generated.len() as u64 + 1 == batch,
+        "a text of the trace has no generated token, at least one is needed"
+    );
     let table = Rc::new(LayerTable::sample(shape, sampled.into_iter())?);
     let states = states_of(shape, &counted)?;
     let known = Known { shape: shape.clone(), profile, table };
-    Ok((Prepared { known, states, prompt }, Some(first)))
+    Ok((Prepared { known, states, prompts, generated }, Some(first)))
 }
 
 fn judges(prepared: &Prepared, shape: &NeuronShape, options: &EvaluateOptions) -> Result<Vec<Judge>> {
@@ -529,7 +561,9 @@ fn judges(prepared: &Prepared, shape: &NeuronShape, options: &EvaluateOptions) -
         .map(|(name, kind)| {
             let mut predictor =
                 Predictor::new(prepared.states.clone(), &prepared.known.table, options.rules, kind)?;
-            for (block, last) in (0..shape.blocks().len()).zip(std::iter::repeat(prepared.prompt.last())) {
+            for (block, last) in
+                (0..shape.blocks().len()).zip(std::iter::repeat(prepared.prompts.iter().flatten().last()))
+            {
                 predictor.set_activity(block, last.map_or(&[], |last| last.block(shape, block)))?;
             }
             Ok(Judge { predictor, result: PredictorResult { name, ..PredictorResult::default() } })

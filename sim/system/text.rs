@@ -1,4 +1,4 @@
-//! A text given by the model's sizes and each token's activity, on a system without data.
+//! Texts given by the model's sizes and each token's activity, on a system without data.
 //!
 //! It requests the decoder's operations in the decoder's order, so the host does the same and everything takes the same
 //! time. [`SystemBackend::timing_only`] computes nothing; inputs are 1 for active neurons and 0 elsewhere.
@@ -25,7 +25,8 @@ pub struct TracedText<P> {
     system: SystemBackend<P>,
     model: LlmShape,
     shape: NeuronShape,
-    caches: Vec<LayerCache>,
+    /// Of each text, layer by layer.
+    caches: Vec<Vec<LayerCache>>,
     positions: usize,
     breakdown: Option<Breakdown>,
     costs: Option<EnergyCosts>,
@@ -33,8 +34,8 @@ pub struct TracedText<P> {
 }
 
 impl<P: NeuronMap> TracedText<P> {
-    /// `positions` includes the prompt.
-    pub fn new(mut system: SystemBackend<P>, model: &LlmShape, positions: usize) -> Self {
+    /// `positions` of each of `texts`, the prompt included.
+    pub fn new(mut system: SystemBackend<P>, model: &LlmShape, (positions, texts): (usize, usize)) -> Self {
         let (heads, width) = (model.kv_heads() as usize, model.head_width() as usize);
         let blank: Arc<[f16]> = zeros(positions * width).into();
         let cache = LayerCache::blank(heads, width, &blank);
@@ -42,7 +43,7 @@ impl<P: NeuronMap> TracedText<P> {
         Self {
             system,
             shape: NeuronShape::of(model),
-            caches: vec![cache; model.layers() as usize],
+            caches: vec![vec![cache; model.layers() as usize]; texts],
             model: model.clone(),
             positions,
             breakdown: None,
@@ -74,33 +75,36 @@ impl<P: NeuronMap> TracedText<P> {
         self.costs.as_ref().map(|costs| self.energy.breakdown(costs))
     }
 
-    /// Adds positions of the prompt before the traced ones; without them the prompt has these alone. Call it first.
+    /// Adds positions of each prompt before the traced ones; without them the prompt has these alone. Call it first.
     pub fn precede(&mut self, positions: usize) {
-        for cache in &mut self.caches {
+        for cache in self.caches.iter_mut().flatten() {
             (0..positions).for_each(|_| cache.push(&[], &[]));
         }
-        self.system.precede(positions);
+        self.system.precede(positions * self.caches.len());
     }
 
-    /// Runs the prompt and the logits of its last token.
+    /// Runs the prompt of a text, and the logits of its last token.
     ///
     /// # Errors
     /// Errors of [`SystemBackend`]'s operations.
-    pub fn prompt(&mut self, tokens: &[Activity]) -> Result<()> {
+    pub fn prompt(&mut self, text: usize, tokens: &[Activity]) -> Result<()> {
         for batch in tokens.chunks(MAX_BATCH) {
-            self.layers(batch)?;
+            self.layers(&[(text, batch.len())], batch)?;
         }
-        self.head()?;
+        self.head(1)?;
         self.system.take_events();
         Ok(())
     }
 
+    /// Runs one token of each text.
+    ///
     /// # Errors
     /// Errors of [`SystemBackend`]'s operations.
-    pub fn token(&mut self, activity: &Activity) -> Result<()> {
+    pub fn token(&mut self, tokens: &[Activity]) -> Result<()> {
         let before = self.system.figures().generated().2 + self.system.figures().prompt_ns;
-        self.layers(std::slice::from_ref(activity))?;
-        self.head()?;
+        let each: Vec<_> = (0..tokens.len()).map(|text| (text, 1)).collect();
+        self.layers(&each, tokens)?;
+        self.head(tokens.len())?;
         let figures = self.system.figures();
         let (now, dimms) = (figures.generated().2 + figures.prompt_ns, figures.dimms.len() as u32);
         let events = self.system.take_events();
@@ -115,27 +119,29 @@ impl<P: NeuronMap> TracedText<P> {
         Ok(())
     }
 
-    /// Passes over a token, which takes no time: [`SystemBackend`] is then as if it had been computed.
+    /// Passes over a token of each text, which takes no time: [`SystemBackend`] is then as if they had been computed.
     ///
     /// # Errors
     /// Errors of the predictor.
-    pub fn skip(&mut self, activity: &Activity) -> Result<()> {
-        self.caches.iter_mut().for_each(|cache| cache.push(&[], &[]));
-        self.system.skip(activity)
+    pub fn skip(&mut self, tokens: &[Activity]) -> Result<()> {
+        self.caches.iter_mut().flatten().for_each(|cache| cache.push(&[], &[]));
+        let positions: Vec<_> = (0..self.caches.len()).map(|text| self.held(text)).collect();
+        self.system.skip(tokens, &positions)
     }
 
-    fn head(&mut self) -> Result<()> {
+    fn head(&mut self, batch: usize) -> Result<()> {
         let (rows, hidden) = (self.model.vocabulary() as usize, self.model.hidden() as usize);
-        let inputs = zeros(hidden);
+        let inputs = zeros(batch * hidden);
         let op = GemvOp::timing_only("lm_head", GemvClass::Head, (rows, hidden), &inputs)?;
         self.system.gemv(&op).map(drop)
     }
 
-    /// Runs the layers for tokens that are computed together.
-    fn layers(&mut self, tokens: &[Activity]) -> Result<()> {
+    /// Runs the layers for tokens that are computed together: of each text named by `of`, that number of them.
+    fn layers(&mut self, of: &[(usize, usize)], tokens: &[Activity]) -> Result<()> {
         let (hidden, ffn) = (self.model.hidden() as usize, self.model.ffn() as usize);
         let kv = self.model.kv_width() as usize;
-        let (batch, position) = (tokens.len(), self.caches.first().map_or(0, LayerCache::positions));
+        let batch = tokens.len();
+        let positions: Vec<usize> = of.iter().map(|(text, _)| self.held(*text)).collect();
         self.system.trace(tokens.to_vec());
         // Residuals take time whatever they are.
         let residual = zeros(batch * hidden);
@@ -148,8 +154,10 @@ impl<P: NeuronMap> TracedText<P> {
             {
                 self.linear((layer, name, GemvClass::Qkv), (rows, hidden), &inputs, finish)?;
             }
-            (0..batch).for_each(|_| self.caches[layer as usize].push(&[], &[]));
-            self.attend(layer, (position, batch))?;
+            for &(text, tokens) in of {
+                (0..tokens).for_each(|_| self.caches[text][layer as usize].push(&[], &[]));
+            }
+            self.attend(layer, of, &positions)?;
             let all = vec![f16::from_bits(0x3C00); batch * hidden];
             let out = Finish::Residual(&residual);
             self.linear((layer, "out_proj", GemvClass::Proj), (hidden, hidden), &all, out)?;
@@ -177,12 +185,21 @@ impl<P: NeuronMap> TracedText<P> {
         self.system.linear(&LinearOp::new(product, bias.as_deref(), finish)?)
     }
 
-    fn attend(&mut self, layer: u32, (position, tokens): (usize, usize)) -> Result<()> {
+    /// Positions of a text.
+    fn held(&self, text: usize) -> usize {
+        self.caches[text].first().map_or(0, LayerCache::positions)
+    }
+
+    fn attend(&mut self, layer: u32, of: &[(usize, usize)], positions: &[usize]) -> Result<()> {
+        let tokens: usize = of.iter().map(|(_, tokens)| tokens).sum();
         let queries = zeros(tokens * self.model.hidden() as usize);
-        let cache = &self.caches[layer as usize];
-        let span = AttentionSpan { sequence: 0, position, tokens, cache };
+        let span = |(&(text, tokens), &position): (&(usize, usize), &usize)| {
+            let cache = &self.caches[text][layer as usize];
+            AttentionSpan { sequence: text as u32, position, tokens, cache }
+        };
+        let spans = of.iter().zip(positions).map(span).collect();
         let heads = (self.model.heads() as usize, self.model.head_width() as usize);
-        let op = AttentionOp::new(layer as usize, heads, self.positions, &queries, vec![span])?;
+        let op = AttentionOp::new(layer as usize, heads, self.positions, &queries, spans)?;
         self.system.attend(&op).map(drop)
     }
 }

@@ -107,12 +107,12 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     let timed = complete(SystemBackend::timing_only(&config, &unit, &options, host.clone(), &setup.shape)?)?;
     let positions = model.config.max_position_embeddings();
     let costs = energy::costs(&config, case.dimms)?;
-    let mut timed = TracedText::new(timed, &setup.shape, positions).with_energy(costs.clone());
+    let mut timed = TracedText::new(timed, &setup.shape, (positions, 1)).with_energy(costs.clone());
     let (prompt, rest) = activities.split_at(prompt_tokens);
-    timed.prompt(prompt)?;
+    timed.prompt(0, prompt)?;
     prompt.iter().try_for_each(|activity| host.token(activity))?;
     for activity in rest {
-        timed.token(activity)?;
+        timed.token(std::slice::from_ref(activity))?;
         host.token(activity)?;
     }
     timed.system_mut().count_links()?;
@@ -280,13 +280,13 @@ fn gates_and_shared_keys_take_their_time_on_every_device() -> Outcome {
         if linked {
             timed = timed.with_links(&LinkOptions::default())?;
         }
-        let mut text = TracedText::new(timed, &model, 16);
+        let mut text = TracedText::new(timed, &model, (16, 1));
         let mut activity = Activity::new(&shape);
         for block in 0..shape.blocks().len() {
             activity.block_mut(&shape, block).fill(0x0101_0101_0101_0101);
         }
-        text.prompt(&[activity.clone(), activity.clone()])?;
-        (0..2).try_for_each(|_| text.token(&activity))?;
+        text.prompt(0, &[activity.clone(), activity.clone()])?;
+        (0..2).try_for_each(|_| text.token(std::slice::from_ref(&activity)))?;
         Ok(text.system().figures().clone())
     };
     use ndp_sim::system::Operation::{Fc1, Fc2, K};

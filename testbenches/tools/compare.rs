@@ -80,14 +80,20 @@ fn compare_and_evaluate_agree_on_the_machine_to_the_last_digit() {
     let trace = program.path("own.trace");
     let synth = Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("trace");
     let model = little.split(' ').nth(1).unwrap();
-    synth
-        .succeeds(&format!("synth --llm {model} --tokens 40 --prompt-tokens 16 --sequences 2 --out {trace}"));
+    for sequences in [2, 4] {
+        let path = format!("{trace}.{sequences}");
+        synth.succeeds(&format!(
+            "synth --llm {model} --tokens 40 --prompt-tokens 16 --sequences {sequences} --out {path}"
+        ));
+    }
     let evaluate = Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("evaluate");
     for (options, of_evaluate) in [
         ("--exact 5 --every-program", "--exact 5"),
         ("--exact 24 --every-program --activity oracle --links bandwidth", ""),
         ("--exact 7", "--exact 7 --fast"),
+        ("--exact 6 --every-program --batches 3", "--exact 6 --batch 3"),
     ] {
+        let trace = if options.contains("--batches 3") { format!("{trace}.4") } else { format!("{trace}.2") };
         let activity = if options.contains("oracle") { "oracle --links bandwidth" } else { "predicted" };
         let line =
             format!("{little} --trace {trace} --policy hermes --activity {activity} {of_evaluate} --json");
@@ -126,7 +132,7 @@ fn hermes_base_computes_every_neuron_and_hermes_is_faster() {
 #[test]
 fn a_model_without_relu_is_dense_and_its_note_names_the_variant_with_relu() {
     let [dense, sparse] = ["llama2-70b", "relu-llama2-70b"].map(|model| {
-        json(&format!("--llm {model} --policies hermes,deja-vu,powerinfer,flexgen --system hermes"))
+        json(&format!("--llm {model} --policies hermes,deja-vu,powerinfer,flexgen --formula"))
     });
     let rate = |result: &Value, policy| of(result, policy, 1)["tokens_per_second"].as_f64().unwrap();
     for policy in ["hermes", "deja-vu", "powerinfer"] {

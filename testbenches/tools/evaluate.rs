@@ -49,6 +49,43 @@ fn json(arguments: &[&str]) -> Value {
 }
 
 #[test]
+fn a_batch_runs_the_last_texts_together() {
+    let dir = TempDir::new().unwrap();
+    let trace = write_trace(dir.path(), 12, 4);
+    let run = |more: &[&str]| {
+        let line = [
+            "--trace",
+            trace.to_str().unwrap(),
+            "--config",
+            "tiny",
+            "--dimms",
+            "2",
+            "--policy",
+            "partition",
+            "--json",
+        ];
+        json(&[&line[..], more].concat())
+    };
+    let of = |result: &Value, key: &str| result["policies"][0][key].as_f64().unwrap();
+    let [one, two, three] = ["1", "2", "3"].map(|batch| run(&["--batch", batch]));
+    for (batch, result) in [(1.0, &one), (2.0, &two), (3.0, &three)] {
+        assert_eq!((&result["prompt_tokens"], &result["generated_tokens"]), (&4.into(), &8.into()));
+        assert_eq!(of(result, "tokens_per_second"), batch * 1e6 / of(result, "token_us"));
+    }
+    // The last two of three profile the first; all three profile their prompts.
+    assert_eq!(
+        [&one, &two, &three].map(|result| &result["profiled_tokens"]),
+        [24, 12, 12].map(Value::from).each_ref()
+    );
+    for (fewer, more) in [(&one, &two), (&two, &three)] {
+        assert!(of(fewer, "token_us") < of(more, "token_us"));
+        assert!(of(fewer, "tokens_per_second") < of(more, "tokens_per_second"));
+    }
+    let error = refused(&["--trace", trace.to_str().unwrap(), "--batch", "4"]);
+    assert!(error.contains("batch = 4") && error.contains("expected 1..=3"), "{error}");
+}
+
+#[test]
 fn a_distance_that_a_short_text_does_not_have_is_a_dash() {
     let dir = TempDir::new().unwrap();
     let trace = write_trace(dir.path(), 40, 16);

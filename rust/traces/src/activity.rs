@@ -44,6 +44,11 @@ impl Activity {
         &mut self.words[shape.words(block)]
     }
 
+    /// Makes the neurons active that are active in `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(own, other)| *own |= other);
+    }
+
     /// Number of active neurons.
     pub fn count(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()

@@ -87,25 +87,31 @@ impl TraceSource for SyntheticTrace {
     }
 }
 
-/// A text in which every neuron is active for every token, as in models whose activation is never 0.
+/// Texts in which every neuron is active for every token, as in models whose activation is never 0.
 #[derive(Clone, Debug)]
 pub struct DenseTrace {
     header: TraceHeader,
     shape: NeuronShape,
     all: Activity,
-    position: u64,
+    /// Of each text, prompt included.
+    tokens: u64,
+    /// Of each text.
+    prompt: u64,
+    read: u64,
 }
 
 impl DenseTrace {
-    /// One text of `prompt` tokens and `output` generated ones.
-    pub fn new(model: &LlmShape, prompt: u64, output: u64) -> Self {
+    /// Texts of `prompt` tokens and `output` generated ones each.
+    pub fn new(model: &LlmShape, texts: u64, [prompt, output]: [u64; 2]) -> Self {
         let shape = NeuronShape::of(model);
         let mut all = Activity::new(&shape);
         (0..shape.blocks().len()).for_each(|block| all.fill(&shape, block));
         let tokens = prompt.saturating_add(output);
-        let source = format!("every neuron active; {tokens} tokens, {prompt} of them the prompt");
-        let header = TraceHeader { source, ..TraceHeader::new(model, tokens, prompt) };
-        Self { header, shape, all, position: 0 }
+        let source = "every neuron active".to_owned();
+        let all_tokens = [tokens, prompt].map(|tokens| tokens.saturating_mul(texts));
+        let header =
+            TraceHeader { source, sequences: texts, ..TraceHeader::new(model, all_tokens[0], all_tokens[1]) };
+        Self { header, shape, all, tokens, prompt, read: 0 }
     }
 }
 
@@ -119,11 +125,11 @@ impl TraceSource for DenseTrace {
     }
 
     fn read(&mut self) -> Result<Option<(TokenInfo, &Activity)>> {
-        if self.position == self.header.tokens {
+        if self.read == self.header.tokens {
             return Ok(None);
         }
-        let info = TokenInfo::at(self.position, self.header.prompt_tokens);
-        self.position += 1;
+        let info = TokenInfo::at(self.read % self.tokens, self.prompt);
+        self.read += 1;
         Ok(Some((info, &self.all)))
     }
 }

@@ -6,6 +6,7 @@ use crate::prelude::*;
 use ndp_energy::{Energy, EnergyConstants};
 use ndp_hermes::placement::{Instance, Options, place_layers};
 use ndp_hermes::scheduler;
+use ndp_model::decoder::MAX_BATCH;
 use ndp_sim::cluster::lockstep::MOST;
 use ndp_sim::gemv::Estimated;
 use ndp_sim::system::{ActivitySource, EvaluateOptions, Evaluation, Interpolated, evaluate};
@@ -50,6 +51,7 @@ pub struct Machine<'a> {
 /// Means over the generated tokens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ran {
+    batch: u32,
     tokens_per_second: f64,
     token_us: f64,
     operation_us: Vec<(String, f64)>,
@@ -66,16 +68,17 @@ pub struct Ran {
 }
 
 impl Ran {
-    fn new(result: Evaluation, linked: bool, earlier: usize) -> Option<Self> {
+    fn new(result: Evaluation, batch: u32, linked: bool, earlier: usize) -> Option<Self> {
         let of = result.policies.into_iter().next()?;
         let tokens = of.time.tokens.max(1) as f64;
         let waits = of.time.critical_groups().into_iter();
         let energy = of.energy.as_ref();
         let joules = energy.map(|energy| {
             let each = energy.by(|place, _, _| place.group()).into_iter();
-            each.map(|(device, sum)| (device.to_owned(), sum.per(energy.tokens))).collect()
+            each.map(|(device, sum)| (device.to_owned(), sum.per(energy.tokens * u64::from(batch)))).collect()
         });
         Some(Self {
+            batch,
             tokens_per_second: of.tokens_per_second,
             token_us: of.token_us,
             operation_us: of.operation_us.iter().map(|(one, us)| (one.name().to_owned(), *us)).collect(),
@@ -135,9 +138,10 @@ impl Ran {
         let generated = self.generated as f64;
         Entry {
             policy,
-            batch: 1,
+            batch: self.batch,
             is_exact: true,
-            with_prompt: generated / (prefill_ns + generated * self.token_us * 1e3) * 1e9,
+            with_prompt: f64::from(self.batch) * generated / (prefill_ns + generated * self.token_us * 1e3)
+                * 1e9,
             decode: self.tokens_per_second,
             token_ns: self.token_us * 1e3,
             prefill_ns,
@@ -149,14 +153,16 @@ impl Ran {
     }
 }
 
-/// Whether a policy runs on the machine: at batch 1, with DIMMs.
+/// Whether a policy runs on the machine: with DIMMs, and a batch that a core multiplies at once.
 pub fn runs(policy: Policy, batch: u32, system: &SystemConfig) -> bool {
-    batch == 1 && system.dimms().count > 0 && matches!(policy, Policy::Hermes | Policy::HermesBase)
+    batch as usize <= MAX_BATCH
+        && system.dimms().count > 0
+        && matches!(policy, Policy::Hermes | Policy::HermesBase)
 }
 
 impl Machine<'_> {
     /// Result of a policy, computed or kept from an earlier run.
-    pub fn run(&self, model: &LlmShape, policy: Policy) -> Result<Ran> {
+    pub fn run(&self, model: &LlmShape, policy: Policy, batch: u32) -> Result<Ran> {
         let dimms = self.system.dimms().count as usize;
         let linked = self.linked.unwrap_or(dimms <= MOST) && dimms > 1;
         let text = match self.text {
@@ -168,7 +174,7 @@ impl Machine<'_> {
             Text::Synthetic(tokens) => format!("{tokens:?}").into_bytes(),
         };
         let key = (
-            (self.design, model, self.system, text, policy.name()),
+            (self.design, model, self.system, text, policy.name(), batch),
             (self.activity, linked, self.exact, self.every_program, self.seed),
             self.constants,
         );
@@ -178,19 +184,20 @@ impl Machine<'_> {
         if let Some(known) = kept.as_ref().and_then(|kept| kept.get(&name)) {
             return Ok(known);
         }
-        let ran = self.compute(model, policy, linked)?;
+        let ran = self.compute(model, policy, batch, linked)?;
         if let Some(kept) = kept {
             kept.keep(&name, &ran)?;
         }
         Ok(ran)
     }
 
-    fn compute(&self, model: &LlmShape, policy: Policy, linked: bool) -> Result<Ran> {
+    fn compute(&self, model: &LlmShape, policy: Policy, batch: u32, linked: bool) -> Result<Ran> {
         let Self { design, system, .. } = *self;
         let mut options = EvaluateOptions {
             policies: vec![scheduler::Policy::Hermes],
             seed: self.seed,
             activity: self.activity,
+            batch,
             table_tokens: TABLE,
             linked,
             threads: self.threads,
@@ -213,7 +220,7 @@ impl Machine<'_> {
         let dense = |options: EvaluateOptions, prompt: u32, output: u32, show| {
             // Nothing has to be predicted.
             let options = EvaluateOptions { activity: ActivitySource::Oracle, ..options };
-            let mut trace = DenseTrace::new(model, 1, output.into());
+            let mut trace = DenseTrace::new(model, batch.into(), [1, output.into()]);
             let options = EvaluateOptions { earlier: prompt.saturating_sub(1) as usize, ..options };
             evaluate(&mut trace, design, model, system, &options, show)
         };
@@ -232,13 +239,13 @@ impl Machine<'_> {
                     sequence_tokens: seen + output,
                     ..SynthOptions::default()
                 };
-                let mut trace = SyntheticTrace::new(model, synth, 2)?;
+                let mut trace = SyntheticTrace::new(model, synth, u64::from(batch) + 1)?;
                 (options.earlier, evaluate(&mut trace, design, model, system, &options, show)?)
             }
             Text::Traced(_, [prompt, output]) | Text::Synthetic([prompt, output]) => {
                 (prompt.saturating_sub(1) as usize, dense(options, prompt, output, show)?)
             }
         };
-        Ran::new(result, linked, earlier).context("no policy ran")
+        Ran::new(result, batch, linked, earlier).context("no policy ran")
     }
 }

@@ -19,9 +19,9 @@ const ESTIMATE: &str = "\"formula\" is an estimate from bandwidths, throughputs 
 
 /// Compare ways to run a model on a system: tokens per second, per joule and per dollar, and where the time goes
 ///
-/// hermes and hermes-base run at batch 1 on the machine of `ndp evaluate`: placement, predictor, moves, links and the
-/// cycle model of the cores. Their results are kept in the user's cache folder, or in NDP_CACHE. All other policies,
-/// and larger batches, are estimates from the bandwidths and throughputs of the system and from the assumptions. A
+/// hermes and hermes-base run on the machine of `ndp evaluate`: placement, predictor, moves, links and the
+/// cycle model of the cores. Their results are kept in the user's cache folder, or in NDP_CACHE. All other policies
+/// are estimates from the bandwidths and throughputs of the system and from the assumptions. A
 /// policy that the system cannot run is listed with the reason.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -54,8 +54,8 @@ pub struct Args {
     /// Number of tokens to generate for each prompt
     #[arg(long, value_name = "N", default_value_t = 128)]
     output: u32,
-    /// Activation trace whose last sequence is the text, prompt and output [default: a synthetic one, the same as
-    /// `ndp trace synth` makes for this model, prompt and output]
+    /// Activation trace whose last sequences are the texts, prompt and output [default: a synthetic one, the same as
+    /// `ndp trace synth` makes for this model, prompt and output, with one sequence more than the batch]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "output", "formula"])]
     trace: Option<PathBuf>,
     /// Number of generated tokens that run on the machine, spread evenly over the output; the others are interpolated
@@ -234,12 +234,13 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
             if args.formula || !machine::runs(policy, batch, &system) {
                 return Ok(Entry::estimate(policy, &run, costs.per_token(&machine, &run)));
             }
-            let ran = exact.run(&model, policy)?;
+            let ran = exact.run(&model, policy, batch)?;
             let work = Workload::new(&model, ran.prompt as u32, ran.generated as u32, batch)?;
             let prefill = ndp_systems::prefill(&machine, &work, ran.gpu_bytes as f64);
             let joules = costs.of(&machine, &prefill).into_iter();
-            let joules =
-                joules.map(|(device, energy)| (device.name(), energy.per(ran.generated))).collect_vec();
+            let joules = joules
+                .map(|(device, energy)| (device.name(), energy.per(ran.generated * u64::from(batch))))
+                .collect_vec();
             let resident = (ran.gpu_bytes + model.resident_bytes()) as f64 / work.weight_bytes();
             notes.push(ran.note(policy, args.activity));
             Ok(ran.entry(policy, prefill.ns(), &joules, resident))

@@ -16,7 +16,7 @@ use ndp_traces::{NeuronShape, TraceReader};
 
 /// Compare scheduling policies on an activation trace: predictor, placement, adjustment and remapping
 ///
-/// The last sequence of the trace is the generated text. The sequences before it are the profile. The host software
+/// The last sequence of the trace is the generated text, or the last ones are a batch. The sequences before are the profile. The host software
 /// is that of `ndp generate --dimms --backend cycles`, without data: the same programs take the same cycles.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -73,7 +73,10 @@ pub struct Args {
     /// states the error
     #[arg(long)]
     fast: bool,
-    /// Number of generated tokens, at most those of the trace [default: all]
+    /// Number of texts that run together: the last sequences of the trace (1..=16)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    batch: u32,
+    /// Number of generated tokens of each text, at most those of the trace [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     tokens: Option<u64>,
     /// Run only this number of them, spread evenly over the text, and interpolate the others; the report states the
@@ -153,6 +156,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         linked,
         threads: args.threads.map_or_else(processors, |threads| threads as usize),
         positions: args.positions.map(|positions| positions as usize),
+        batch: args.batch,
         tokens: args.tokens,
         exact: args.exact,
         fast: args.fast,
