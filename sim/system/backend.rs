@@ -130,7 +130,7 @@ pub struct SystemBackend<P> {
     pub(super) reference: Reference,
     /// Caches by sequence, layer and core, for the core's heads.
     pub(super) caches: BTreeMap<(u32, usize, usize), LayerCache>,
-    /// What caches without data read as.
+    /// Zeros that all caches without data share.
     pub(super) blank: Option<Arc<[f16]>>,
     pub(super) event_log: EventLog,
     /// Bit that is still to be flipped.
@@ -443,8 +443,8 @@ impl<P: NeuronMap> SystemBackend<P> {
     }
 
     /// Passes over a token of each text in a timing-only system, as if they had been computed: keys and values of
-    /// `positions` are in the DIMMs, neurons are where the scheduler wants them, and the predictor has learned. No
-    /// time passes.
+    /// `positions` are in the DIMMs, neurons are where the scheduler wants them, and the predictor has learned. This
+    /// takes no time.
     pub(super) fn skip(&mut self, tokens: &[Activity], positions: &[usize]) -> Result<()> {
         self.event_log.begin(Some(0), Operation::Q, tokens.len());
         self.residence.plan(&self.places);

@@ -47,7 +47,7 @@ pub struct EvaluateOptions {
     pub linked: bool,
     /// Cores modelled in parallel; affects wall-clock time only.
     pub threads: usize,
-    /// Tokens of the prompt before those of the trace. They have keys and values, and the predictor does not see them.
+    /// Tokens of the prompt before the traced ones. They have keys and values; the predictor does not see them.
     pub earlier: usize,
     /// Positions of the caches; by default the text's.
     pub positions: Option<usize>,

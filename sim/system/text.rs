@@ -25,7 +25,7 @@ pub struct TracedText<P> {
     system: SystemBackend<P>,
     model: LlmShape,
     shape: NeuronShape,
-    /// Of each text, layer by layer.
+    /// Caches by text and layer.
     caches: Vec<Vec<LayerCache>>,
     positions: usize,
     breakdown: Option<Breakdown>,
@@ -75,7 +75,7 @@ impl<P: NeuronMap> TracedText<P> {
         self.costs.as_ref().map(|costs| self.energy.breakdown(costs))
     }
 
-    /// Adds positions of each prompt before the traced ones; without them the prompt has these alone. Call it first.
+    /// Adds positions of each prompt before the traced ones; without traced tokens the prompt consists of these. Call it before [`Self::prompt`].
     pub fn precede(&mut self, positions: usize) {
         for cache in self.caches.iter_mut().flatten() {
             (0..positions).for_each(|_| cache.push(&[], &[]));

@@ -1,4 +1,4 @@
-//! Results kept on disk: what the same program computed before from the same input.
+//! Results on disk, for later runs of the same program with the same input.
 
 use crate::prelude::*;
 use serde::Serialize;

@@ -131,9 +131,8 @@ fn hermes_base_computes_every_neuron_and_hermes_is_faster() {
 
 #[test]
 fn a_model_without_relu_is_dense_and_its_note_names_the_variant_with_relu() {
-    let [dense, sparse] = ["llama2-70b", "relu-llama2-70b"].map(|model| {
-        json(&format!("--llm {model} --policies hermes,deja-vu,powerinfer,flexgen --formula"))
-    });
+    let [dense, sparse] = ["llama2-70b", "relu-llama2-70b"]
+        .map(|model| json(&format!("--llm {model} --policies hermes,deja-vu,powerinfer,flexgen --formula")));
     let rate = |result: &Value, policy| of(result, policy, 1)["tokens_per_second"].as_f64().unwrap();
     for policy in ["hermes", "deja-vu", "powerinfer"] {
         assert!(rate(&sparse, policy) > 1.2 * rate(&dense, policy), "{policy}");

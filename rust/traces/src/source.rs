@@ -8,7 +8,7 @@ use std::io::Read;
 
 /// Tokens in the order of a trace.
 pub trait TraceSource {
-    /// What the trace says about itself.
+    /// The header of the trace.
     fn header(&self) -> &TraceHeader;
 
     /// Blocks of the tokens read.
@@ -93,9 +93,9 @@ pub struct DenseTrace {
     header: TraceHeader,
     shape: NeuronShape,
     all: Activity,
-    /// Of each text, prompt included.
+    /// Tokens of each text, prompt included.
     tokens: u64,
-    /// Of each text.
+    /// Tokens of each prompt.
     prompt: u64,
     read: u64,
 }

@@ -98,7 +98,7 @@ impl Ran {
         })
     }
 
-    /// How the numbers came about.
+    /// Activity, links, and the errors of interpolation and estimates.
     pub fn note(&self, policy: Policy, activity: ActivitySource) -> String {
         let Self { density, trace, linked, interpolated, estimated, .. } = self;
         let mut note =

@@ -71,7 +71,7 @@ pub struct Args {
     /// Model of the DIMM-links: controllers and lanes, or bytes over bandwidth [default: rtl for up to 8 DIMMs]
     #[arg(long, value_enum, conflicts_with = "formula")]
     links: Option<LinksChoice>,
-    /// Run again what is kept from earlier runs
+    /// Ignore kept results of earlier runs
     #[arg(long, conflicts_with = "formula")]
     fresh: bool,
     /// Estimate all policies, DIMMs included, with closed formulas
@@ -101,7 +101,7 @@ pub struct Entry {
     batch: u32,
     /// From the machine, not from formulas.
     is_exact: bool,
-    /// Tokens per second from the first byte of the prompt on.
+    /// Tokens per second, the prompt's time included.
     with_prompt: f64,
     /// Tokens per second after the prompt.
     decode: f64,

@@ -14,7 +14,7 @@ use ndp_librapim::offloading::{
     AnalyticTimes, Batch, Capacity, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Mechanism, Mode, Model,
     Planner, Rule, StepCosts, TableFile, evaluate,
 };
-use report::Excluded;
+use report::Point;
 use serde::Serialize;
 
 /// Compute dynamic batch offloading between an NPU and PIM memory (LibraPIM), over a grid of sequence lengths and
@@ -123,21 +123,17 @@ impl Args {
     }
 
     /// Points of the grid to compute, and those that exceed the memory. Fails if it holds none of them.
-    fn points(
-        &self,
-        model: &Model,
-        memory: &HbmConfig,
-    ) -> Result<(Vec<(u32, u32, Capacity)>, Vec<Excluded>)> {
+    fn points(&self, model: &Model, memory: &HbmConfig) -> Result<[Vec<Point>; 2]> {
         let (mut points, mut excluded) = (Vec::new(), Vec::new());
         for (&batch, &sequence) in iproduct!(&self.batches, &self.sequences) {
             let capacity = Capacity::of(model, memory, u64::from(batch) * u64::from(sequence));
             if self.beyond_capacity || capacity.fits() {
-                points.push((sequence, batch, capacity));
+                points.push(Point { sequence, batch, capacity });
             } else {
-                excluded.push(Excluded { sequence, batch, capacity });
+                excluded.push(Point { sequence, batch, capacity });
             }
         }
-        if let (true, Some(Excluded { sequence, batch, capacity })) = (points.is_empty(), excluded.first()) {
+        if let (true, Some(Point { sequence, batch, capacity })) = (points.is_empty(), excluded.first()) {
             let what =
                 format!("{} with {batch} requests of {sequence} tokens in '{}'", model.name, memory.name());
             capacity.check(&what).map_err(|error| {
@@ -146,7 +142,7 @@ impl Args {
                 )
             })?;
         }
-        Ok((points, excluded))
+        Ok([points, excluded])
     }
 
     /// Times for ordinary and for sliced banks: from a table, measured, or computed.
@@ -236,7 +232,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "--without has no effect with --rule paper; leave one of them out"
     );
     let is_grid = args.boundary.is_empty() && args.sample_times.is_none();
-    let (points, excluded) = if is_grid { args.points(&model, &config)? } else { (Vec::new(), Vec::new()) };
+    let [points, excluded] = if is_grid { args.points(&model, &config)? } else { [Vec::new(), Vec::new()] };
     let [plain, sliced] = args.times(&model, &hardware, &config)?;
     if let Some(path) = &args.sample_times {
         return sample(args, path, sliced.as_ref(), (&model, &config));
@@ -258,7 +254,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     }
     let mut cells = Vec::new();
     let planner = planner()?;
-    for (sequence, batch, capacity) in points {
+    for Point { sequence, batch, capacity } in points {
         let cell = evaluate(&planner, (&hardware, capacity), &costs, sequence, batch);
         cells.push(cell.with_context(|| format!("sequence {sequence}, batch {batch}"))?);
     }

@@ -6,8 +6,8 @@ use ndp_librapim::offloading::{
     Capacity, Cell, Dispatch, Hardware, Layout, Mode, ModeResult, Model, Purpose, StepEnergy,
 };
 
-/// A point that exceeds the memory.
-pub struct Excluded {
+/// A point of the grid, and the memory that it needs.
+pub struct Point {
     pub sequence: u32,
     pub batch: u32,
     pub capacity: Capacity,
@@ -141,7 +141,7 @@ fn joules<'c>(steps: impl Iterator<Item = Step<'c>>, name: fn(Mode) -> &'static 
 /// Compares `systems`, or the modes if `systems` is empty. Energies are on the screen if requested.
 pub fn report(
     (model, hardware): (&Model, &Hardware),
-    (cells, excluded): (&[Cell], &[Excluded]),
+    (cells, excluded): (&[Cell], &[Point]),
     systems: &[Mode],
     (times, energy): (&'static str, bool),
 ) -> Report {
