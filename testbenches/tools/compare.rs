@@ -112,6 +112,39 @@ fn compare_and_evaluate_agree_on_the_machine_to_the_last_digit() {
 }
 
 #[test]
+fn assumptions_that_matter_are_shown_with_their_effect() {
+    let result = json("--llm opt-13b --policies flexgen,hermes --formula");
+    let rate = |set: &str| {
+        let result = json(&format!("--llm opt-13b --policies flexgen,hermes --formula --assume {set}"));
+        ["flexgen", "hermes"].map(|policy| of(&result, policy, 1)["tokens_per_second"].as_f64().unwrap())
+    };
+    let program = program();
+    let shown = |policy: &str| -> Vec<Value> {
+        let all = result["assumed"].as_array().unwrap().iter();
+        all.filter(|row| row["policy"] == policy).cloned().collect()
+    };
+    let [flexgen, hermes] = [shown("flexgen"), shown("hermes")];
+    let before = rate("hermes");
+    for (rows, at) in [(&flexgen, 0), (&hermes, 1)] {
+        assert!(!rows.is_empty());
+        for row in rows {
+            // The neutral value of each key is that of the empty set.
+            let key = row["assumption"].as_str().unwrap();
+            let neutral = ndp_systems::Key::named(key).unwrap().stated();
+            let file = program.file(
+                &format!("{key}.toml"),
+                format!("name = 'own'\n[{key}]\nvalue = {neutral:?}\nreason = 'r'\n"),
+            );
+            let without = rate(&file)[at] / before[at];
+            assert_eq!(row["without"].as_f64(), Some(without), "{key}");
+            assert!((without - 1.0).abs() >= 0.05 && row["reason"].as_str().unwrap().len() > 10, "{row}");
+        }
+    }
+    assert_eq!(flexgen[0]["assumption"], "bus_flexgen");
+    assert!(hermes.iter().all(|row| row["assumption"] != "bus_flexgen"));
+}
+
+#[test]
 fn hermes_base_computes_every_neuron_and_hermes_is_faster() {
     let program = program();
     let line = format!("{} --policies hermes,hermes-base --prompt 16 --output 24 --json", little(&program));

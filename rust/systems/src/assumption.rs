@@ -234,6 +234,11 @@ impl Assumptions {
         self.values.get(key.name()).map(|assumption| assumption.reason.as_str())
     }
 
+    /// Keys that the set has, with their values and reasons.
+    pub fn assumed(&self) -> impl Iterator<Item = (Key, &Assumption)> {
+        self.values.iter().filter_map(|(name, assumption)| Some((Key::named(name)?, assumption)))
+    }
+
     /// Changes one value, for sensitivity studies.
     #[must_use]
     pub fn with(&self, key: Key, value: f64) -> Self {

@@ -10,7 +10,7 @@ use ndp_model::decoder::MAX_BATCH;
 use ndp_sim::cluster::lockstep::MOST;
 use ndp_sim::gemv::Estimated;
 use ndp_sim::system::{ActivitySource, EvaluateOptions, Evaluation, Interpolated, evaluate};
-use ndp_systems::Policy;
+use ndp_systems::{Key, Policy};
 use ndp_traces::synth::SynthOptions;
 use ndp_traces::{DenseTrace, NeuronShape, SyntheticTrace, TraceReader};
 use serde::{Deserialize, Serialize};
@@ -158,6 +158,12 @@ pub fn runs(policy: Policy, batch: u32, system: &SystemConfig) -> bool {
     batch as usize <= MAX_BATCH
         && system.dimms().count > 0
         && matches!(policy, Policy::Hermes | Policy::HermesBase)
+}
+
+/// Whether the machine, or the formula of its prefill, uses an assumption ([`ndp_systems::Assumptions::on`]).
+pub fn takes(key: Key) -> bool {
+    use Key::{BusStream, Gpu3090, GpuBandwidth, GpuCompute, GpuReserve, Sync};
+    matches!(key, GpuBandwidth | GpuCompute | GpuReserve | Gpu3090 | Sync | BusStream)
 }
 
 impl Machine<'_> {

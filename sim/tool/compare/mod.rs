@@ -10,7 +10,9 @@ use machine::Text;
 use ndp_config::WeightFormat;
 use ndp_energy::{Energy, EnergyConstants};
 use ndp_sim::system::ActivitySource;
-use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Workload, dense_note};
+use ndp_systems::{
+    Assumption, Assumptions, Device, DimmModel, Key, Machine, Policy, Run, RunCosts, Workload, dense_note,
+};
 use ndp_traces::TraceReader;
 
 /// Note on entries without the machine.
@@ -143,6 +145,34 @@ impl Entry {
     }
 }
 
+/// Assumptions that change a rate by less are not shown.
+const LEAST_EFFECT: f64 = 0.05;
+
+/// An assumption with its effect on the rate of a policy, the prompt included.
+struct Effect {
+    policy: Policy,
+    batch: u32,
+    key: Key,
+    value: f64,
+    reason: String,
+    /// Rate without the assumption over the rate with it, by the formulas.
+    without: f64,
+}
+
+/// Effects of at least [`LEAST_EFFECT`], largest first.
+fn effects(machine: &Machine<'_>, policy: Policy, work: &Workload, run: &Run) -> Vec<Effect> {
+    let effect = |(key, assumption): (Key, &Assumption)| {
+        let assumptions = machine.assumptions.with(key, key.stated());
+        let other = policy.run(&Machine { assumptions: &assumptions, ..*machine }, work).ok()?;
+        let without = other.tokens_per_second() / run.tokens_per_second();
+        let Assumption { value, reason } = assumption.clone();
+        let effect = Effect { policy, batch: work.batch, key, value, reason, without };
+        ((without - 1.0).abs() >= LEAST_EFFECT).then_some(effect)
+    };
+    let size = |effect: &Effect| -effect.without.ln().abs();
+    machine.assumptions.assumed().filter_map(effect).sorted_by(|a, b| size(a).total_cmp(&size(b))).collect()
+}
+
 /// Parts of the time of a token, in ns.
 fn times<'e>(entries: &'e [Entry], parts: fn(&'e Entry) -> &'e [(String, f64)]) -> Values {
     let parts = entries.iter().flat_map(|entry| parts(entry).iter().map(move |part| (entry, part)));
@@ -226,11 +256,13 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
     let (mut entries, mut refused, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut assumed = Vec::new();
     for (&batch, &policy) in iproduct!(&args.batches, &policies) {
         let work = Workload::new(&model, prompt, output, batch)?;
         let mut entry = || -> Result<Entry> {
             // Formulas also check the capacity.
             let run = policy.run(&machine, &work)?;
+            assumed.extend(effects(&machine, policy, &work, &run));
             if args.formula || !machine::runs(policy, batch, &system) {
                 return Ok(Entry::estimate(policy, &run, costs.per_token(&machine, &run)));
             }
@@ -270,6 +302,19 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
             = system.usd().filter(|usd| *usd > 0.0).map(|usd| 1e3 * entry.with_prompt / usd);
         "prefill_ms" "prefill" {Real("ms", 0)} Verbose: "time of the prompt" = entry.prefill_ns / 1e6;
         "resident" "in the GPU" {Share} Verbose: "share of the weights in the GPU's memory" = entry.resident;
+    };
+    // The machine takes these assumptions alone: it computes what the others replace.
+    let on_machine = |effect: &Effect| {
+        args.formula || !machine::runs(effect.policy, effect.batch, &system) || machine::takes(effect.key)
+    };
+    let assumed = rows! { assumed.into_iter().filter(on_machine) => |effect|
+        "policy" "policy" {Text} Screen: "policy" = effect.policy;
+        "batch" "batch" {Count} Screen: "sequences at the same time" = effect.batch;
+        "assumption" "assumption" {Text} Screen: "key of the assumption (docs/papers.md)" = effect.key.name();
+        "value" "value" {Real("", 3)} Screen: "value of the assumption" = effect.value;
+        "unit" "unit" {Text} Verbose: "unit of the value" = effect.key.unit();
+        "without" "rate without it" {Real("x", 2)} Screen: "rate with the prompt, if the assumption is replaced by its neutral value, over the rate with it; by the formulas" = effect.without;
+        "reason" "source" {Text} Screen: "source or reason" = effect.reason;
     };
     let steps = times(&entries, |entry| &entry.steps);
     let waiting = times(&entries, |entry| &entry.waits);
@@ -318,6 +363,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         .chart(Chart::new("waiting", "Device that a token waits for", "The longest part is the bottleneck.", stack(("share", 100.0), "% of a token")))
         .table_at(Level::Json, None, ("joules", "Energy of a token by device"), joules)
         .chart(Chart::new("joules", "Energy of a token", "The prompt's share is included.", stack(("fj", 1e-15), "J")))
+        .table("assumed", "Assumptions that change a rate by 5 % or more", assumed)
         .table("refused", "Policies that the system cannot run", refused)
         .data("model", "sizes of the model", &model)
         .data("system", "the system", &system)
