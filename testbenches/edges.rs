@@ -52,7 +52,7 @@ fn a_missing_file_is_named_once_with_one_reason() {
         "serve missing.jsonl --llm opt-13b",
         "generate --config tiny --model missing --prompt I",
         &format!("{placed} --placement missing.json"),
-        "offload --llm opt-13b --times missing.json",
+        "offload --llm llama2-7b --times missing.json",
         "gemv --config missing.toml --rows 1 --cols 1",
         "gemv --config tiny --matrix missing.npy --vectors missing.npy",
         "compare --llm missing.toml",
