@@ -517,7 +517,7 @@ fn the_tool_places_on_three_tiers_and_runs_it() -> Outcome {
 
 /// 84 MB of neurons in MLPs and 6 MB in attention.
 const WIDE: &str = "name = \"wide\"\nlayers = 4\nhidden = 512\nheads = 8\nkv_heads = 8\nffn = 10240\nmlp_matrices = 2\nvocabulary = 256\n\
-                    tied_embeddings = true\nbiased = true\n";
+                    tied_embeddings = true\nbiased = true\nactivation = \"relu\"\n";
 
 #[test]
 fn a_placement_that_fills_the_dimms_is_run() -> Outcome {
