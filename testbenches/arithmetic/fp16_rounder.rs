@@ -222,6 +222,7 @@ fn a_reset_between_two_digits_leaves_nothing_behind() -> Outcome {
         expect(bench.send(sum, round % segments, 1), "cut off");
         bench.model.set(bench.valid, 0);
         bench.model.reset(1 + u64::from(round) % 2);
+        assert_eq!(bench.model.get(bench.valid_out), 0, "a result in the first cycle after the reset");
         bench.due.clear();
         let sum = (bench.draw(), 0);
         expect(bench.run([sum], 1), "after the reset");
