@@ -1,5 +1,6 @@
-//! Multipliers, rounders and functions at their ports.
+//! Multipliers, the combiner, rounders and functions at their ports.
 
+pub mod combiner;
 pub mod fp16_rounder;
 pub mod function_unit;
 pub mod multiplier_unit;

@@ -102,7 +102,7 @@ pub const BLOCKS: &[Block] = blocks! {
     Arithmetic "place_scaler" ("int-tiny", "place_scaler"), &["place_scaler::"];
     Arithmetic "function_unit" ("hermes", "function_unit"), &["function_unit::"];
     Arithmetic "reduction_tree" ("tiny", "gemv_unit"), &["gemv_unit::every", "gemv_unit::random"];
-    Arithmetic "combiner" ("tiny", "gemv_unit"), &["gemv_unit::every", "gemv_unit::random"];
+    Arithmetic "combiner" ("tiny", "gemv_unit"), &["combiner::", "gemv_unit::every", "gemv_unit::random"];
     Arithmetic "digit_serial_lane" ("single-lanes", "multiplier_unit"), &["multiplier_unit::"];
     Arithmetic "exponential" ("hermes", "shared_exponential"),
         &["activation_lane::the_exponential", "activation_lane::terms", "shared_exponential::"];
