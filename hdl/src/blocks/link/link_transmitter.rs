@@ -136,6 +136,13 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let stepped = next + sends.zext(SEQ);
     next.next(mux(jumps, peer_ack, mux(back, acked, stepped)));
     credit.next(mux(resyncs, acked, mux(listens, peer_limit, credit)));
+    let uncredited = m.ghost(1).reset(0);
+    uncredited.next(any!(resyncs, uncredited & !listens));
+    m.assert(
+        "no_old_credit",
+        !uncredited | credit.eq(next),
+        "after a reset of the other side, there is no credit until that side gives some",
+    );
 
     // Stage 0 chooses and makes the header.
     let slot = next.low(slot_bits);
