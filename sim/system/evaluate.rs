@@ -149,7 +149,7 @@ pub struct PolicyResult {
 pub struct Interpolated {
     /// Tokens that ran.
     pub exact: u64,
-    /// All tokens of the text.
+    /// Tokens of the text.
     pub tokens: u64,
     /// Mean distance of a token's time from the line through its neighbours among those that ran, as a share of the
     /// mean time. The inner ones are left out in turn; `None` for fewer than three.

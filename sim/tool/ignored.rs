@@ -6,7 +6,7 @@ use crate::prelude::*;
 /// A section or a key, and the value that the command uses instead.
 pub type Ignored = (&'static str, &'static str);
 
-/// Keys that `compare` ignores; `serve` on Hermes' machine ignores them as well.
+/// Keys that the formulas of `compare` ignore; `serve` on Hermes' machine ignores them as well.
 pub const COMPARE: [Ignored; 5] = [
     ("bus.sync_us", "the assumption sync"),
     ("channel", "the bandwidth of bus and DIMMs"),
@@ -15,7 +15,7 @@ pub const COMPARE: [Ignored; 5] = [
     ("dimms.bandwidth_gbps", "the cycle model of the core in --config"),
 ];
 
-/// Key that `compare` ignores: it models no links between DIMMs.
+/// Key that the formulas of `compare` ignore: they model no links between DIMMs.
 pub const COMPARE_LINKS: Ignored = ("dimms.link_gbps", "neurons that stay where they are");
 
 /// Section that `serve` ignores: it reports no prices.

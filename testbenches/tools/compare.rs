@@ -95,8 +95,9 @@ fn compare_and_evaluate_agree_on_the_machine_to_the_last_digit() {
     ] {
         let trace = if options.contains("--batches 3") { format!("{trace}.4") } else { format!("{trace}.2") };
         let activity = if options.contains("oracle") { "oracle --links bandwidth" } else { "predicted" };
-        let line =
-            format!("{little} --trace {trace} --policy hermes --activity {activity} {of_evaluate} --json");
+        let line = format!(
+            "{little} --trace {trace} --policy hermes --table-tokens 128 --activity {activity} {of_evaluate} --json"
+        );
         let evaluated: Value = serde_json::from_slice(&evaluate.succeeds(&line).stdout).unwrap();
         let expected = &evaluated["policies"][0];
         for text in ["--prompt 16 --output 24".to_owned(), format!("--trace {trace}")] {

@@ -16,7 +16,7 @@ use ndp_traces::{DenseTrace, NeuronShape, SyntheticTrace, TraceReader};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Most tokens of a synthetic prompt that the predictor sees: the states of neurons forget older ones.
+/// Number of tokens of a synthetic prompt that have activity, counted from its end: enough to set the states of neurons.
 const SEEN: u32 = 128;
 
 /// Most tokens of the profile from which parents of neurons are sampled: it takes as long as it has tokens.
@@ -191,8 +191,11 @@ impl Machine<'_> {
             return Ok(known);
         }
         let ran = self.compute(model, policy, batch, linked)?;
-        if let Some(kept) = kept {
-            kept.keep(&name, &ran)?;
+        if let Some(kept) = kept
+            && let Err(error) = kept.keep(&name, &ran)
+        {
+            // The result counts, even if the next run has to compute it again.
+            note!("warning: the result is not kept: {error:#}");
         }
         Ok(ran)
     }

@@ -57,7 +57,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 128)]
     output: u32,
     /// Activation trace whose last sequences are the texts, prompt and output [default: a synthetic one, the same as
-    /// `ndp trace synth` makes for this model, prompt and output, with one sequence more than the batch]
+    /// `ndp trace synth` makes for this model, prompt and output, with one sequence more than the batch; of a prompt
+    /// over 128 tokens only the last 128 have activity]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "output", "formula"])]
     trace: Option<PathBuf>,
     /// Number of generated tokens that run on the machine, spread evenly over the output; the others are interpolated
@@ -222,7 +223,9 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let model = LlmShape::load(args.llm.as_deref().unwrap_or_default())?;
     let model = args.weights.map_or(model.clone(), |weights| model.with_weights(weights));
     let system = SystemConfig::load(&args.system)?;
-    ignored::warn("compare", &args.system, &[&ignored::COMPARE[..], &[ignored::COMPARE_LINKS]].concat())?;
+    if args.formula {
+        ignored::warn("compare", &args.system, &[&ignored::COMPARE[..], &[ignored::COMPARE_LINKS]].concat())?;
+    }
     let design = DesignConfig::load(&args.config)?;
     let assumptions = Assumptions::chosen(&args.assume, ASSUMED).context("--assume")?;
     let constants = EnergyConstants::load(&design, system.name(), asked)?;
@@ -303,7 +306,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "prefill_ms" "prefill" {Real("ms", 0)} Verbose: "time of the prompt" = entry.prefill_ns / 1e6;
         "resident" "in the GPU" {Share} Verbose: "share of the weights in the GPU's memory" = entry.resident;
     };
-    // The machine takes these assumptions alone: it computes what the others replace.
+    // For rows of the machine, only the assumptions that it uses.
     let on_machine = |effect: &Effect| {
         args.formula || !machine::runs(effect.policy, effect.batch, &system) || machine::takes(effect.key)
     };
