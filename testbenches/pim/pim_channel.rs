@@ -611,6 +611,39 @@ fn an_overdue_refresh_is_reported_in_the_right_clock() -> Outcome {
     Ok(())
 }
 
+/// Commands at `clocks`, PREA except for `refreshes`; whether each reports an overdue refresh.
+fn overdue_at(design: &str, refreshes: &[u64], clocks: &[u64]) -> Result<Vec<bool>, Box<dyn Error>> {
+    let c = config(design)?;
+    let mut sides = open(design, None)?;
+    let (mut now, mut late) = (0, Vec::new());
+    for &clock in clocks {
+        wait(&mut sides, clock - now)?;
+        let command = if refreshes.contains(&clock) { refresh(&c) } else { PrechargeAll };
+        let seen = sides.clock(command.encode(), 0, None)?;
+        assert_eq!(seen.status[1], 0, "{design} in clock {clock}");
+        late.push(seen.reports[0]);
+        now = clock + 1;
+    }
+    Ok(late)
+}
+
+/// A refresh that is due once more is reported once more, after an overdue one and after an early one.
+#[test]
+fn a_refresh_restarts_the_report() -> Outcome {
+    for &design in first(2, &[TINY, AIM, GROUPS]) {
+        let c = config(design)?;
+        let (deadline, interval) = (overdue(&c), u64::from(c.refresh_interval()));
+        // An overdue one leaves eight outstanding: the next is late an interval after it.
+        let (refreshed, next) = (deadline + 1 + u64::from(c.t_rp()), deadline + interval);
+        let clocks = [deadline + 1, refreshed, next, next + 1, next + 2];
+        assert_eq!(overdue_at(design, &[refreshed], &clocks)?, [true, false, false, true, false], "{design}");
+        // An early one is the last for nine intervals.
+        let clocks = [0, deadline, deadline + 1, deadline + 2];
+        assert_eq!(overdue_at(design, &[0], &clocks)?, [false, false, true, false], "{design}");
+    }
+    Ok(())
+}
+
 /// Value of an FP16 number in units of 2^-24.
 fn units(bits: u16) -> i128 {
     let (exponent, fraction) = (bits >> 10 & 31, i128::from(bits & 0x3FF));
