@@ -64,6 +64,7 @@ mod rtl {
     pub mod golden;
     pub mod layer;
     pub mod link;
+    pub mod machine;
     pub mod operands;
     pub mod phases;
     pub mod pim;

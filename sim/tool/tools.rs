@@ -107,6 +107,10 @@ pub fn traced_model(header: &TraceHeader) -> anyhow::Result<(LlmShape, Option<St
     Ok((shape, Some(assumed)))
 }
 
+/// How `compare` and `serve` label a result of formulas.
+pub const ESTIMATE: &str = "an estimate from bandwidths, throughputs and the efficiencies of the assumed set; only the times of NDP-DIMMs in \
+     it are the cycle model's";
+
 /// Default of `--assume`, and of `base` in a file of assumptions.
 pub const ASSUMED: &str = "hermes";
 

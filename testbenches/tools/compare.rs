@@ -56,7 +56,7 @@ fn adds_up(result: &Value) {
 }
 
 /// A system, a core and a model on which a token takes milliseconds to compute.
-fn little(program: &Program) -> String {
+pub fn little(program: &Program) -> String {
     let system = include_str!("../../rust/config/presets/systems/small.toml");
     let price = "[price]\ngpu_usd = 1.0\nhost_usd = 1.0\ndimm_usd = 1.0\nsource = 'none'\n";
     // A third of the neurons fits on the GPU.
@@ -92,6 +92,7 @@ fn compare_and_evaluate_agree_on_the_machine_to_the_last_digit() {
         ("--exact 24 --every-program --activity oracle --links bandwidth", ""),
         ("--exact 7", "--exact 7 --fast"),
         ("--exact 6 --every-program --batches 3", "--exact 6 --batch 3"),
+        ("--exact 4 --earlier 300", "--exact 4 --fast --earlier 300"),
     ] {
         let trace = if options.contains("--batches 3") { format!("{trace}.4") } else { format!("{trace}.2") };
         let activity = if options.contains("oracle") { "oracle --links bandwidth" } else { "predicted" };
@@ -100,7 +101,11 @@ fn compare_and_evaluate_agree_on_the_machine_to_the_last_digit() {
         );
         let evaluated: Value = serde_json::from_slice(&evaluate.succeeds(&line).stdout).unwrap();
         let expected = &evaluated["policies"][0];
-        for text in ["--prompt 16 --output 24".to_owned(), format!("--trace {trace}")] {
+        let mut texts = vec![format!("--trace {trace}")];
+        if !options.contains("--earlier") {
+            texts.push("--prompt 16 --output 24".to_owned());
+        }
+        for text in texts {
             let result = run(&format!("--policies hermes {text} {options}"));
             adds_up(&result);
             let entry = &result["entries"][0];

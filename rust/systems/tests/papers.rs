@@ -268,7 +268,7 @@ fn bars_have_the_rates_of_the_numbers_and_an_energy_with_a_range() {
     for (index, set) in ["stated", "librapim"].into_iter().enumerate() {
         let hardware = librapim::hardware(&Assumptions::preset(set).unwrap());
         for mode in [Mode::NeuPims, Mode::DexDbo] {
-            let ms = librapim::point(&hardware, mode, "llama3-70b", 128, 4096).unwrap().ms;
+            let ms = librapim::point((&hardware, None), mode, "llama3-70b", 128, 4096).unwrap().ms;
             assert_eq!(rates(offloading, mode.system(), "llama3-70b", 128)[index], 1e3 * 128.0 / ms);
         }
     }

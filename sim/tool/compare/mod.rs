@@ -1,12 +1,10 @@
 //! `ndp compare`: policies on a system, by batch: rate, energy, price, and where the time goes.
 
-mod machine;
-
 use crate::ignored;
+use crate::machine::{self, Ran, Text};
 use crate::prelude::*;
 use crate::system::args::LinksChoice;
-use crate::tools::ASSUMED;
-use machine::Text;
+use crate::tools::{ASSUMED, ESTIMATE};
 use ndp_config::WeightFormat;
 use ndp_energy::{Energy, EnergyConstants};
 use ndp_sim::system::ActivitySource;
@@ -14,10 +12,6 @@ use ndp_systems::{
     Assumption, Assumptions, Device, DimmModel, Key, Machine, Policy, Run, RunCosts, Workload, dense_note,
 };
 use ndp_traces::TraceReader;
-
-/// Note on entries without the machine.
-const ESTIMATE: &str = "\"formula\" is an estimate from bandwidths, throughputs and the efficiencies of the assumed set; only the times \
-     of NDP-DIMMs in it are the cycle model's";
 
 /// Compare ways to run a model on a system: tokens per second, per joule and per dollar, and where the time goes
 ///
@@ -61,6 +55,10 @@ pub struct Args {
     /// over 128 tokens only the last 128 have activity]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "output", "formula"])]
     trace: Option<PathBuf>,
+    /// With --trace: number of tokens of each prompt before the trace begins. Only attention sees them: their
+    /// activity is unknown
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "trace", value_parser = clap::value_parser!(u32).range(..=1 << 20))]
+    earlier: u32,
     /// Number of generated tokens that run on the machine, spread evenly over the output; the others are interpolated
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "formula")]
     exact: u64,
@@ -136,6 +134,24 @@ impl Entry {
             steps: names.map(|name| (name.to_owned(), run.token.ns_of(name))).collect(),
             waits: waits.into_iter().filter(|(_, ns)| *ns > 0.0).collect(),
             joules: joules.into_iter().map(|(device, energy)| (device.name().to_owned(), energy)).collect(),
+        }
+    }
+
+    /// From the machine.
+    fn exact(policy: Policy, ran: &Ran, whole: machine::Whole) -> Self {
+        let ns = |named: &[(String, f64)]| named.iter().map(|(name, us)| (name.clone(), us * 1e3)).collect();
+        Self {
+            policy,
+            batch: ran.batch,
+            is_exact: true,
+            with_prompt: whole.with_prompt,
+            decode: ran.tokens_per_second,
+            token_ns: ran.token_us * 1e3,
+            prefill_ns: whole.prefill.ns(),
+            resident: whole.resident,
+            steps: ns(&ran.operation_us),
+            waits: ns(&ran.waits_us),
+            joules: whole.joules,
         }
     }
 
@@ -239,7 +255,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
             let reader = TraceReader::open(path)?;
             let header = reader.header();
             let of_text = |tokens: u64| u32::try_from(tokens / header.sequences.max(1)).unwrap_or(u32::MAX);
-            (of_text(header.prompt_tokens), of_text(header.tokens - header.prompt_tokens))
+            (args.earlier + of_text(header.prompt_tokens), of_text(header.tokens - header.prompt_tokens))
         }
     };
     let exact = machine::Machine {
@@ -247,7 +263,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         system: &assumptions.on(&system)?,
         text: match &args.trace {
             None => Text::Synthetic([prompt, output]),
-            Some(path) => Text::Traced(path, [prompt, output]),
+            Some(path) => Text::Traced { path, tokens: [prompt, output], earlier: args.earlier },
         },
         constants: &constants,
         activity: args.activity,
@@ -257,6 +273,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         fresh: args.fresh,
         seed: 1,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
+        shows: true,
     };
     let (mut entries, mut refused, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     let mut assumed = Vec::new();
@@ -270,15 +287,8 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
                 return Ok(Entry::estimate(policy, &run, costs.per_token(&machine, &run)));
             }
             let ran = exact.run(&model, policy, batch)?;
-            let work = Workload::new(&model, ran.prompt as u32, ran.generated as u32, batch)?;
-            let prefill = ndp_systems::prefill(&machine, &work, ran.gpu_bytes as f64);
-            let joules = costs.of(&machine, &prefill).into_iter();
-            let joules = joules
-                .map(|(device, energy)| (device.name(), energy.per(ran.generated * u64::from(batch))))
-                .collect_vec();
-            let resident = (ran.gpu_bytes + model.resident_bytes()) as f64 / work.weight_bytes();
             notes.push(ran.note(policy, args.activity));
-            Ok(ran.entry(policy, prefill.ns(), &joules, resident))
+            Ok(Entry::exact(policy, &ran, ran.with_prompt(&machine, &model, &costs)?))
         };
         match entry() {
             Ok(entry) => entries.push(entry),
@@ -349,7 +359,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let stack = |value, axis| ChartKind::Stacks { label: "policy,batch", part: "name", value, axis };
     let mut report = Report::answer("compare", answer).reason(reason).setting(setting);
     if entries.iter().any(|entry| !entry.is_exact) {
-        report = report.note(ESTIMATE);
+        report = report.note(format!("\"formula\" is {ESTIMATE}"));
     }
     let notes = dense_note(&model, &policies).into_iter().chain(notes);
     Ok(notes

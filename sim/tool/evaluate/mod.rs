@@ -87,6 +87,10 @@ pub struct Args {
     /// of the system), or a path ending in .toml
     #[arg(long, value_name = "SET|FILE.toml", default_value = "stated")]
     assume: String,
+    /// Number of tokens of each text before the trace begins. Only attention sees them: their activity is
+    /// unknown
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
+    earlier: u32,
     /// Number of positions for which the caches have room (1..=2^20) [default: the length of the text]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     positions: Option<u32>,
@@ -155,6 +159,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         merge: args.merge,
         linked,
         threads: args.threads.map_or_else(processors, |threads| threads as usize),
+        earlier: args.earlier as usize,
         positions: args.positions.map(|positions| positions as usize),
         batch: args.batch,
         tokens: args.tokens,

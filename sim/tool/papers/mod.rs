@@ -2,6 +2,8 @@
 //! page.
 
 mod energy;
+#[cfg(feature = "rtl")]
+mod exact;
 mod report;
 mod rows;
 
@@ -17,15 +19,18 @@ use std::collections::BTreeMap;
 
 /// Compute every number that the papers' evaluations state, and report where and why ours differs
 ///
-/// Each number is computed twice: with stated parameters only, and with one set of assumptions for all figures of a
-/// paper. For a number that differs by more than 15 %, the report gives either the assumption that would make it
-/// agree, or two numbers of the paper that exclude each other. The folder keeps the computed numbers, so an
-/// interrupted run resumes.
+/// Each number is computed by formulas with stated parameters only, and with one set of assumptions for all figures
+/// of a paper. With that set, exact times replace the formulas where the device is ours: hermes and hermes-base run
+/// on the machine of `ndp evaluate`, and work in HBM-PIM takes the time measured on the device model. For a number
+/// that differs by more than 15 %, the report gives either the assumption that would make it agree, or two numbers
+/// of the paper that exclude each other. The folder keeps the computed numbers, and the user's cache folder or
+/// NDP_CACHE the runs on the machine, so an interrupted run resumes.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp figures --out figures\n  \
     ndp figures --paper hermes --figure 9 --out figures\n  \
-    ndp figures --quick --out figures\n\n\
+    ndp figures --quick --out figures\n  \
+    ndp figures --formula --out figures\n\n\
     The folder receives PAPER.csv, PAPER.md, an SVG for each chart, figures.html and figures.json; rates and energy of the systems that \
     are compared are also in energy.csv and energy.md.")]
 pub struct Args {
@@ -35,13 +40,19 @@ pub struct Args {
     /// Figures or tables, separated by commas: a number, or the first column of the table [default: all]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     figure: Vec<String>,
-    /// Compute one number of each figure, and none that needs a trace
+    /// Compute one number of each figure, by the formulas, and none that needs a trace
     #[arg(long)]
     quick: bool,
+    /// Compute all numbers with the formulas
+    #[arg(long)]
+    formula: bool,
+    /// Number of generated tokens that run on the machine, spread evenly over the output; the others are interpolated
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["formula", "quick"])]
+    exact: u64,
     /// Folder for the files; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "figures")]
     out: PathBuf,
-    /// Compute all numbers again, even those that the folder keeps
+    /// Compute all numbers again, even those that the folders keep
     #[arg(long)]
     fresh: bool,
 }
@@ -121,13 +132,16 @@ fn traces(kept: &Kept) -> Result<Vec<(TraceSetting, TraceStudy)>> {
     found.into_iter().collect()
 }
 
-#[derive(serde::Serialize)]
+#[derive(Default, serde::Serialize)]
 pub struct Outcome {
     /// Rows of all papers, in the order of their figures.
     pub rows: Vec<Row>,
     /// Study of Hermes' Fig. 13; empty unless the user selected the figure.
     pub sensitivity: Vec<Sensitivity>,
     pub energy: Vec<BarRow>,
+    /// How exact times were computed, and their errors.
+    #[serde(skip)]
+    pub note: Option<String>,
 }
 
 impl Outcome {
@@ -153,13 +167,14 @@ impl Outcome {
 }
 
 /// Adds numbers of earlier runs, because the files in the folder always show all numbers.
-fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
-    let mut all = Outcome { rows: Vec::new(), sensitivity: asked.sensitivity.clone(), energy: Vec::new() };
+fn with_others(asked: &Outcome, kept: &Kept, folder: &Path, is_exact: bool) -> Result<Outcome> {
+    let mut all =
+        Outcome { sensitivity: asked.sensitivity.clone(), note: asked.note.clone(), ..Outcome::default() };
     let designs = Designs::default();
     for paper in Paper::ALL {
         let name = paper.name();
         let before = all.rows.len();
-        all.rows.extend(paper.items().iter().filter_map(|item| kept.left_row(paper, item)));
+        all.rows.extend(paper.items().iter().filter_map(|item| kept.left_row(paper, item, is_exact)));
         if all.rows.len() == before && folder.join(format!("{name}.csv")).exists() {
             note!(
                 "{name}.csv comes from another build, so figures.html leaves it out; `ndp figures --paper {name}` computes it again"
@@ -197,6 +212,23 @@ fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
     Ok(all)
 }
 
+/// Designs, with exact times unless the user wants formulas, and a note on these times.
+fn designs(
+    args: &Args,
+    items: &[(Paper, &'static Item)],
+    bars: &[(Paper, Bar)],
+    kept: &Kept,
+) -> Result<(Designs, Option<String>)> {
+    #[cfg(feature = "rtl")]
+    if !args.quick && !args.formula {
+        let answers = exact::Answers::new(items, bars, kept, (args.exact, args.fresh))?;
+        let note = answers.note();
+        return Ok((Designs::exact(Box::new(answers)), note));
+    }
+    let _ = (args, items, bars, kept);
+    Ok((Designs::default(), None))
+}
+
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let items = chosen(args)?;
     let own =
@@ -208,19 +240,20 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot make the folder '{}'", args.out.display()))?;
     let kept = Kept::open(args.out.join("kept"), args.fresh)?;
-    let designs = Designs::default();
+    let bars = bars(args);
+    let is_exact = cfg!(feature = "rtl") && !args.quick && !args.formula;
+    let (designs, note) = designs(args, &items, &bars, &kept)?;
     let study = !args.quick && items.iter().any(|(_, item)| item.traced && item.figure == "Fig. 13");
     let settings = if study { sensitivity_settings() } else { Vec::new() };
-    if items.iter().any(|(paper, item)| item.traced && !kept.has_row(*paper, item)) || study {
+    if items.iter().any(|(paper, item)| item.traced && !kept.has_row(*paper, item, is_exact)) || study {
         for (setting, found) in traces(&kept)? {
             designs.add_trace(&setting, found);
         }
     }
-    let bars = bars(args);
     let progress = Progress::new((items.len() + bars.len()) as u64, "numbers");
-    let mut outcome = Outcome { rows: Vec::new(), sensitivity: Vec::new(), energy: Vec::new() };
+    let mut outcome = Outcome { note, ..Outcome::default() };
     for (paper, item) in items {
-        let row = kept.row(paper, item, &designs);
+        let row = kept.row(paper, item, &designs, is_exact);
         outcome.rows.push(row.with_context(|| format!("{}, {}: {}", paper.name(), item.figure, item.item))?);
         progress.add(1);
     }
@@ -234,7 +267,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         outcome.sensitivity.push(sensitivity(setting, &designs)?);
     }
     let asked = outcome;
-    let outcome = with_others(&asked, &kept, &args.out)?;
+    let outcome = with_others(&asked, &kept, &args.out, is_exact)?;
     let write = |name: &str, text: &str| crate::output::write(&args.out.join(name), text);
     for (name, rows) in outcome.by_paper() {
         write(&format!("{name}.csv"), &rows::csv(&rows)?)?;

@@ -16,8 +16,9 @@ fields! { ROW
     "paper_name" "paper" {Text} Screen: "paper";
     "item" "what" {Text} Screen: "meaning of the number";
     "paper" "paper" {Digits} Screen: "number that the paper states";
-    "fitted" "fitted" {Digits} Screen: "number computed with one set of assumptions for all figures of the paper; null if it is not computed";
-    "ratio" "ratio" {Digits} Screen: "fitted over the paper's number";
+    "fitted" "fitted" {Digits} Screen: "number computed with one set of assumptions for all figures of the paper, by the formulas; null if it is not computed";
+    "exact" "exact" {Digits} Screen: "the same with exact times: hermes and hermes-base on the machine, HBM-PIM on the device model; null if they are not known or not needed";
+    "ratio" "ratio" {Digits} Screen: "exact, else fitted, over the paper's number";
     "stated" "stated" {Digits} Screen: "number computed only from values that the paper states";
     "figure" "figure" {Text} Screen: "figure, table or section";
     "unit" "unit" {Text} Verbose: "unit of the numbers";
@@ -30,8 +31,10 @@ fields! { BAR
     "system" "system" {Text} Screen: "system that the figure compares";
     "model" "model" {Text} Screen: "model";
     "batch" "batch" {Count} Screen: "sequences at the same time";
-    "fitted.tokens_per_second" "tokens/s" {Digits} Screen: "rate with the paper's set of assumptions";
+    "fitted.tokens_per_second" "tokens/s" {Digits} Screen: "rate with the paper's set of assumptions, by the formulas";
     "fitted.joules_per_token" "energy of a token" {Energy} Screen: "energy of a token, the prompt's share included, with the paper's set of assumptions";
+    "exact.tokens_per_second" "exact tokens/s" {Digits} Screen: "the same with exact times";
+    "exact.joules_per_token" "exact energy" {Energy} Screen: "energy of a token with exact times, the prompt's share included";
     "figure" "figure" {Text} Screen: "figure, table or section";
     "stated.tokens_per_second" "stated tokens/s" {Digits} Verbose: "rate with stated parameters only";
     "stated.joules_per_token" "stated energy" {Energy} Verbose: "energy of a token with stated parameters only";
@@ -86,7 +89,7 @@ fn chart(title: &str, rows: &[&Row]) -> Result<String> {
     Ok(BarChart::new(title, unit, rows.iter().map(|row| row.item))
         .bars("paper", rows.iter().map(|row| row.paper))
         .bars("stated parameters", rows.iter().map(|row| finite(row.stated)))
-        .bars("fitted", rows.iter().map(|row| finite(row.fitted)))
+        .bars("fitted", rows.iter().map(|row| finite(row.exact.unwrap_or(row.fitted))))
         .draw()?)
 }
 
@@ -136,8 +139,9 @@ pub fn report(outcome: &Outcome, charts: &[(String, String, String)], page: Stri
     };
     let report = Report::answer("figures", counts)
         .note(
-            "each number is computed only from values that the paper states (stated), and with one set of assumptions for all figures of \
-             the paper (fitted); ratio is fitted over the paper's number. Times of NDP-DIMMs come from the cycle model of the core",
+            "each number is computed by formulas, only from values that the paper states (stated) and with one set of assumptions for all \
+             figures of the paper (fitted), and with that set and exact times (exact); ratio is exact, else fitted, over the paper's number. \
+             Times of NDP-DIMMs in the formulas come from the cycle model of the core",
         )
         .note(format!("{page} has all numbers with charts and the assumptions, and so have --verbose and --json"))
         .table_at(level, None, ("rows", "numbers"), (ROW, &outcome.rows))
@@ -150,6 +154,7 @@ pub fn report(outcome: &Outcome, charts: &[(String, String, String)], page: Stri
         .by(&["paper_name"])
         .table_at(Level::Verbose, None, ("assumptions", "What is assumed"), assumed)
         .by(&["paper"]);
+    let report = outcome.note.iter().fold(report, |report, note| report.note(note.as_str()));
     let report = match outcome.energy.len() {
         0 => report,
         _ => report.note("energies: in brackets the ranges of the constants; no paper states them, so none is counted above"),

@@ -3,41 +3,41 @@
 use crate::kept::Kept;
 use crate::prelude::*;
 use ndp_report::{csv_of, significant as number};
-use ndp_systems::figures::{BAND, Designs, Item, Paper, Row, Sensitivity, row};
+use ndp_systems::figures::{BAND, Designs, Item, Numbers, Paper, Row, Sensitivity, row};
 use std::fmt::Write;
 
 /// Rows among the kept results.
 impl Kept {
-    pub fn has_row(&self, paper: Paper, item: &Item) -> bool {
-        self.get::<Numbers>(&name(paper, item)).is_some()
+    pub fn has_row(&self, paper: Paper, item: &Item, is_exact: bool) -> bool {
+        self.get::<Numbers>(&name(paper, item, is_exact)).is_some()
     }
 
-    pub fn left_row(&self, paper: Paper, item: &Item) -> Option<Row> {
-        Some(Row::new(paper, item, self.left::<Numbers>(&name(paper, item))?))
+    /// A row of an earlier run, if possible of the same kind.
+    pub fn left_row(&self, paper: Paper, item: &Item, is_exact: bool) -> Option<Row> {
+        let of = |is_exact| self.left::<Numbers>(&name(paper, item, is_exact));
+        Some(Row::new(paper, item, of(is_exact).or_else(|| of(!is_exact))?))
     }
 
-    pub fn row(&self, paper: Paper, item: &Item, designs: &Designs) -> Result<Row> {
-        let numbers: Numbers = self.value(&name(paper, item), || {
-            let row = row(paper, item, designs)?;
-            Ok((row.stated, row.fitted, row.cause))
-        })?;
+    pub fn row(&self, paper: Paper, item: &Item, designs: &Designs, is_exact: bool) -> Result<Row> {
+        let name = name(paper, item, is_exact);
+        let numbers = self.value(&name, || Ok(row(paper, item, designs)?.numbers()))?;
         Ok(Row::new(paper, item, numbers))
     }
 }
 
-/// Computed part of a row: stated, fitted, cause.
-type Numbers = (f64, f64, String);
-
-/// A unique name for an item.
-fn name(paper: Paper, item: &Item) -> String {
-    format!("{} {} {}", paper.name(), item.figure, item.item)
+/// A unique name for an item, with exact times or by the formulas.
+fn name(paper: Paper, item: &Item, is_exact: bool) -> String {
+    let by = if is_exact { "exact" } else { "formula" };
+    format!("{} {} {} {by}", paper.name(), item.figure, item.item)
 }
 
 pub fn csv(rows: &[&Row]) -> Result<String> {
-    let head = ["figure", "item", "unit", "paper", "stated", "fitted", "ratio", "cause"].map(str::to_owned);
+    let head =
+        ["figure", "item", "unit", "paper", "stated", "fitted", "exact", "ratio", "cause"].map(str::to_owned);
     let record = |row: &&Row| {
         let names = [row.figure, row.item, row.unit].map(str::to_owned);
-        let numbers = [row.paper, row.stated, row.fitted, row.ratio].map(number);
+        let numbers = [row.paper, row.stated, row.fitted].map(number).into_iter();
+        let numbers = numbers.chain([row.exact.map(number).unwrap_or_default(), number(row.ratio)]);
         names.into_iter().chain(numbers).chain([row.cause.clone()]).collect()
     };
     Ok(csv_of([head.to_vec()].into_iter().chain(rows.iter().map(record)))?)
@@ -62,14 +62,15 @@ pub fn markdown(name: &str, rows: &[&Row], sensitivity: &[Sensitivity]) -> Strin
     if name == Paper::LibraPim.name() {
         text.push_str(LIBRAPIM);
     }
-    text.push_str("| figure | what | unit | paper | stated | fitted | ratio | cause |\n");
-    text.push_str("| --- | --- | --- | ---: | ---: | ---: | ---: | --- |\n");
+    text.push_str("| figure | what | unit | paper | stated | fitted | exact | ratio | cause |\n");
+    text.push_str("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |\n");
     for row in rows {
         let [paper, stated, fitted, ratio] = [row.paper, row.stated, row.fitted, row.ratio].map(number);
+        let exact = row.exact.map(number).unwrap_or_default();
         let Row { figure, item, unit, cause, .. } = row;
         let _ = writeln!(
             text,
-            "| {figure} | {item} | {unit} | {paper} | {stated} | {fitted} | {ratio} | {cause} |"
+            "| {figure} | {item} | {unit} | {paper} | {stated} | {fitted} | {exact} | {ratio} | {cause} |"
         );
     }
     if name == Paper::Hermes.name() && !sensitivity.is_empty() {

@@ -206,6 +206,14 @@ impl MeasuredMemory {
         self
     }
 
+    /// Changes the hardware around the memory: clock, channels and NPU. Clocks of the work in memory stay.
+    #[must_use]
+    pub fn with_hardware(mut self, hardware: &Hardware) -> Self {
+        self.hardware = *hardware;
+        self.computed = AnalyticTimes::new(&self.model, hardware, true);
+        self
+    }
+
     pub fn heads(&self) -> &BTreeMap<u32, u64> {
         &self.heads
     }

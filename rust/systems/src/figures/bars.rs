@@ -59,14 +59,18 @@ pub struct BarRow {
     pub stated: TokenCost,
     /// With the paper's set of assumptions.
     pub fitted: TokenCost,
+    /// With that set and exact times; `None` if they are not known or not needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact: Option<TokenCost>,
 }
 
 pub fn bar_row(paper: Paper, bar: Bar, designs: &Designs) -> Result<BarRow> {
-    let cost = |set: &str| {
-        let set = Assumptions::preset(set)?;
-        Evaluation::new(paper, &Study::new(&set, designs), Some(&bar.case))?.token_cost()
-    };
-    let (stated, fitted) = (cost("stated")?, cost(paper.name())?);
+    let cost = |study: &Study<'_>| Evaluation::new(paper, study, Some(&bar.case))?.token_cost();
+    let [stated, set] = [Assumptions::preset("stated")?, Assumptions::preset(paper.name())?];
+    let (stated, fitted) = (cost(&Study::new(&stated, designs))?, cost(&Study::new(&set, designs))?);
+    let study = Study::new(&set, designs).exactly();
+    let exact = Some(cost(&study)?).filter(|_| study.has_asked());
     let Bar { figure, system, model, prompt, output, batch, .. } = bar;
-    Ok(BarRow { paper_name: paper.name(), figure, system, model, prompt, output, batch, stated, fitted })
+    let paper_name = paper.name();
+    Ok(BarRow { paper_name, figure, system, model, prompt, output, batch, stated, fitted, exact })
 }

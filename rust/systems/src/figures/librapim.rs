@@ -8,11 +8,15 @@ use crate::assumption::{Assumptions, Key};
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_energy::{Energy, HbmConstants, NpuConstants};
 use ndp_files::{Result, refusal};
+use ndp_librapim::host::measure::MeasuredMemory;
 use ndp_librapim::offloading::algorithm::Decision;
 use ndp_librapim::offloading::{
-    AnalyticTimes, Baselines, Batch, Device, Dispatch, Hardware, Mode, Model, Npu, Pim, Planner, Rule, Step,
-    StepCosts, Usage,
+    AnalyticTimes, Baselines, Batch, Device, DeviceTimes, Dispatch, Hardware, Mode, Model, Npu, Pim, Planner,
+    Rule, Step, StepCosts, Usage,
 };
+
+/// Hardware, and the times of work in memory if they are measured; `None` for the formulas.
+type Times<'a> = (&'a Hardware, Option<&'a MeasuredMemory>);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
@@ -54,18 +58,20 @@ pub fn hardware(assumptions: &Assumptions) -> Hardware {
 
 /// Planned steps of three and four layers; FFNs move if they save more than a part of the step.
 fn steps(
-    hardware: &Hardware,
+    (hardware, measured): Times<'_>,
     mode: Mode,
     model: &Model,
-    batch: u32,
-    sequence: u32,
+    (batch, sequence): (u32, u32),
     least_gain: f64,
 ) -> Result<[Step; 2]> {
     let requests = Batch::uniform(batch, sequence)?;
     let step = |layers| -> Result<Step> {
         let model = model.clone().with_layers(layers)?;
-        let [plain, sliced] = [false, true].map(|sliced| AnalyticTimes::new(&model, hardware, sliced));
-        let planner = Planner::new(&model, hardware, &plain, &sliced).with_rule(Rule::Paper);
+        let [plain, sliced] = [false, true].map(|sliced| match measured {
+            Some(times) => Box::new(times.clone().with_slicing(sliced)) as Box<dyn DeviceTimes>,
+            None => Box::new(AnalyticTimes::new(&model, hardware, sliced)),
+        });
+        let planner = Planner::new(&model, hardware, &*plain, &*sliced).with_rule(Rule::Paper);
         let step = planner.step(&requests, mode)?;
         Ok(match step.choice.map(|choice| choice.decision) {
             Some(Decision::Ffn(_)) if least_gain > 0.0 => {
@@ -80,9 +86,9 @@ fn steps(
 }
 
 /// A step of `batch` requests with `sequence` tokens each; an error for an unknown model or an empty batch.
-pub fn point(hardware: &Hardware, mode: Mode, model: &str, batch: u32, sequence: u32) -> Result<Point> {
-    let model = self::model(model)?;
-    let [three, four] = steps(hardware, mode, &model, batch, sequence, 0.0)?;
+pub fn point(times: Times<'_>, mode: Mode, model: &str, batch: u32, sequence: u32) -> Result<Point> {
+    let (hardware, model) = (times.0, self::model(model)?);
+    let [three, four] = steps(times, mode, &model, (batch, sequence), 0.0)?;
     let more = f64::from(model.layers) - 3.0;
     let all = |of: &dyn Fn(&Step) -> f64| of(&three) + more * (of(&four) - of(&three));
     let busy = |device| all(&|step| step.timeline.busy(device).0 as f64);
@@ -104,18 +110,16 @@ pub fn point(hardware: &Hardware, mode: Mode, model: &str, batch: u32, sequence:
 
 /// Energy of memory and NPU.
 pub(super) fn step_energy(
-    assumptions: &Assumptions,
+    times: Times<'_>,
     mode: Mode,
     model: &str,
-    batch: u32,
-    sequence: u32,
+    requests: (u32, u32),
+    least_gain: f64,
 ) -> Result<Energy> {
-    let (hardware, model) = (hardware(assumptions), self::model(model)?);
+    let model = self::model(model)?;
     let (memory, npu) = (HbmConstants::preset("hbm2-8gb")?, NpuConstants::preset("npu-65tflops")?);
-    let costs = StepCosts::new(&model, &hardware, &memory, &npu);
-    let least_gain = assumptions.get(Key::FfnGain);
-    let [three, four] =
-        steps(&hardware, mode, &model, batch, sequence, least_gain)?.map(|step| costs.of(&step).total);
+    let costs = StepCosts::new(&model, times.0, &memory, &npu);
+    let [three, four] = steps(times, mode, &model, requests, least_gain)?.map(|step| costs.of(&step).total);
     let more = u128::from(model.layers) - 3;
     let all = |three: u128, four: u128| three + more * (four - three);
     Ok(Energy {
@@ -178,8 +182,9 @@ mod tests {
         mean(&MODELS, |model| {
             mean(&BATCHES, |batch| {
                 mean(&sequences, |sequence| {
-                    let ms =
-                        |mode| Ok::<_, ndp_files::Error>(point(hardware, mode, model, batch, sequence)?.ms);
+                    let ms = |mode| {
+                        Ok::<_, ndp_files::Error>(point((hardware, None), mode, model, batch, sequence)?.ms)
+                    };
                     Ok(ms(mode)? / ms(Mode::DexDbo)?)
                 })
             })
@@ -226,7 +231,7 @@ mod tests {
     const GPT: &str = "gpt3-175b";
 
     fn at(study: &Study<'_>, mode: Mode, model: &str, batch: u32, sequence: u32) -> Result<Point> {
-        point(&hardware(study.assumptions()), mode, model, batch, sequence)
+        point((&hardware(study.assumptions()), None), mode, model, batch, sequence)
     }
 
     /// The point of section 6.3.
@@ -339,14 +344,14 @@ mod tests {
         let set = Assumptions::preset("librapim").unwrap();
         let slow = hardware(&set.with(Key::PimIssue, 0.5));
         assert!(mean_over(&slow, Mode::Serial, 512).unwrap() > 6.2);
-        assert!(point(&slow, Mode::Serial, GPT, 384, 4096).unwrap().npu_busy < 0.1);
+        assert!(point((&slow, None), Mode::Serial, GPT, 384, 4096).unwrap().npu_busy < 0.1);
         // NeuPIMs with sequential devices instead of slots.
         let unsliced = hardware(&set);
         let mut ratios = Vec::new();
         for model in MODELS {
             for batch in BATCHES {
                 for sequence in SEQUENCES {
-                    let at = |mode| point(&unsliced, mode, model, batch, sequence).unwrap();
+                    let at = |mode| point((&unsliced, None), mode, model, batch, sequence).unwrap();
                     let (neupims, libra) = (at(Mode::NeuPims), at(Mode::DexDbo));
                     ratios.push((neupims.npu_busy + neupims.pim_busy) * neupims.ms / libra.ms);
                 }

@@ -13,7 +13,7 @@ mod study;
 mod table;
 
 pub use bars::{Bar, BarRow, TokenCost, bar_row};
-pub use study::{Designs, Study, TraceSetting};
+pub use study::{Designs, Exact, Study, TraceSetting};
 
 use crate::assumption::{Assumptions, Key};
 use formula::Formula;
@@ -104,16 +104,28 @@ pub struct Row {
     pub bound: Bound,
     /// With stated parameters; NaN (`null` in JSON) if nothing computes it.
     pub stated: f64,
-    /// With the paper's set of assumptions, or NaN.
+    /// With the paper's set of assumptions, by the formulas, or NaN.
     pub fitted: f64,
-    /// Fitted over the paper's, or NaN.
+    /// With the paper's set and exact times; `None` if they are not known or not needed.
+    pub exact: Option<f64>,
+    /// Exact, else fitted, over the paper's, or NaN.
     pub ratio: f64,
     /// Cause of a difference above [`BAND`] or of a missing value; empty if it agrees.
     pub cause: String,
 }
 
+/// The computed part of a [`Row`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Numbers {
+    stated: f64,
+    fitted: f64,
+    exact: Option<f64>,
+    cause: String,
+}
+
 impl Row {
-    pub fn new(paper: Paper, item: &Item, (stated, fitted, cause): (f64, f64, String)) -> Self {
+    pub fn new(paper: Paper, item: &Item, numbers: Numbers) -> Self {
+        let Numbers { stated, fitted, exact, cause } = numbers;
         let Item { figure, item, unit, paper: number, bound, .. } = *item;
         Self {
             paper_name: paper.name(),
@@ -124,9 +136,16 @@ impl Row {
             bound,
             stated,
             fitted,
-            ratio: ratio(fitted, number),
+            exact,
+            ratio: ratio(exact.unwrap_or(fitted), number),
             cause,
         }
+    }
+
+    /// The inverse of [`Row::new`].
+    pub fn numbers(&self) -> Numbers {
+        let Self { stated, fitted, exact, ref cause, .. } = *self;
+        Numbers { stated, fitted, exact, cause: cause.clone() }
     }
 
     /// Whether it is within [`BAND`].
@@ -150,22 +169,34 @@ pub fn row(paper: Paper, item: &Item, designs: &Designs) -> Result<Row> {
     let value = |set: &Assumptions| paper.value(item, &Study::new(set, designs));
     if item.ours.is_none() {
         let cause = format!("Not computed: {}.", item.known.as_deref().unwrap_or("no reason is given"));
-        return Ok(Row::new(paper, item, (f64::NAN, f64::NAN, cause)));
+        return Ok(Row::new(paper, item, Numbers { stated: f64::NAN, fitted: f64::NAN, exact: None, cause }));
     }
     let (stated, fitted) = (value(&sets[0])?, value(&sets[1])?);
-    let cause = if item.bound.agrees(ratio(fitted, item.paper)) {
+    let study = Study::new(&sets[1], designs).exactly();
+    let exact = if designs.is_exact() { Some(paper.value(item, &study)?) } else { None };
+    let exact = exact.filter(|_| study.has_asked());
+    let agrees = |ours| item.bound.agrees(ratio(ours, item.paper));
+    let cause = if agrees(exact.unwrap_or(fitted)) {
         String::new()
     } else {
         let found = match &item.known {
             Some(why) => format!("{why}."),
-            None => remedy(paper, item, &sets[1], designs)?.in_words(&sets[1]),
+            None if agrees(fitted) => format!("By the formulas it is {} and agrees.", short(fitted)),
+            None => {
+                let found = remedy(paper, item, &sets[1], designs)?.in_words(&sets[1]);
+                let (first, rest) = found.split_at(1);
+                match exact {
+                    Some(_) => format!("By the formulas: {}{rest}", first.to_lowercase()),
+                    None => found,
+                }
+            }
         };
         match &item.contradiction {
             Some(why) => format!("{found} The paper contradicts itself: {why}."),
             None => found,
         }
     };
-    Ok(Row::new(paper, item, (stated, fitted, cause)))
+    Ok(Row::new(paper, item, Numbers { stated, fitted, exact, cause }))
 }
 
 /// Points between the limits of an assumption.

@@ -187,7 +187,7 @@ impl<'a> Evaluation<'a> {
             ("assuming", [key, value, formula]) => {
                 let key = assumption(key.word().unwrap_or_default())?;
                 let set = self.study.assumptions().with(key, self.value(value)?);
-                let study = &Study::new(&set, self.study.designs());
+                let study = &self.study.under(&set);
                 Evaluation { table: self.table, study, case: self.case.clone() }.value(formula)
             }
             ("of-cells", [area]) => Ok(librapim::of_cells(self.value(area)?)),
@@ -263,6 +263,17 @@ impl<'a> Evaluation<'a> {
         })
     }
 
+    /// Rate, times of prompt and token, and share on the GPU of a policy: on the exact machine, if the study has it and it
+    /// runs the policy.
+    fn whole(&self, who: &str) -> Result<Run> {
+        self.exact(who)?.map_or_else(|| self.run(who), |(run, _)| Ok(run))
+    }
+
+    fn exact(&self, who: &str) -> Result<Option<(Run, Energy)>> {
+        let Some(policy) = Policy::named(who) else { return Ok(None) };
+        self.on(|machine| self.study.run(machine, policy, &self.case.work()?))
+    }
+
     /// NPU and memory with the case's arrays.
     fn hardware(&self) -> Result<Hardware> {
         let mut hardware = librapim::hardware(self.study.assumptions());
@@ -274,17 +285,27 @@ impl<'a> Evaluation<'a> {
 
     fn point(&self, who: &str) -> Result<librapim::Point> {
         let (batch, sequence) = (self.case.number("batch")?, self.case.number("sequence")?);
-        librapim::point(&self.hardware()?, mode(who)?, self.case.text("model")?, batch, sequence)
+        let (hardware, model) = (self.hardware()?, self.case.text("model")?);
+        let measured = self.study.memory(model, &hardware)?;
+        librapim::point((&hardware, measured.as_ref()), mode(who)?, model, batch, sequence)
     }
 
     fn step_energy(&self, who: &str) -> Result<Energy> {
         let (batch, sequence) = (self.case.number("batch")?, self.case.number("sequence")?);
-        librapim::step_energy(self.study.assumptions(), mode(who)?, self.case.text("model")?, batch, sequence)
+        let model = self.case.text("model")?;
+        let hardware = librapim::hardware(self.study.assumptions());
+        let measured = self.study.memory(model, &hardware)?;
+        let least_gain = self.study.assumptions().get(Key::FfnGain);
+        let times = (&hardware, measured.as_ref());
+        librapim::step_energy(times, mode(who)?, model, (batch, sequence), least_gain)
     }
 
     pub fn token_cost(&self) -> Result<TokenCost> {
         let who = self.case.text("who")?;
         if mode(who).is_err() {
+            if let Some((run, joules_per_token)) = self.exact(who)? {
+                return Ok(TokenCost { tokens_per_second: run.tokens_per_second(), joules_per_token });
+            }
             let run = self.run(who)?;
             return self.on(|machine| TokenCost::of(machine, &run));
         }
@@ -299,12 +320,13 @@ impl<'a> Evaluation<'a> {
         let (case, study) = (&self.case, self.study);
         Ok(match (name, words) {
             // A request, or a token in the middle of the output.
-            ("rate", [who]) => self.run(who)?.tokens_per_second(),
-            ("decode", [who]) => self.run(who)?.decode_tokens_per_second(),
-            ("time", [who]) => self.run(who)?.ns(),
-            ("prefill", [who]) => self.run(who)?.prefill_share(),
-            ("resident", [who]) => self.run(who)?.resident,
-            ("token", [who]) => self.run(who)?.token.ns(),
+            ("rate", [who]) => self.whole(who)?.tokens_per_second(),
+            ("decode", [who]) => self.whole(who)?.decode_tokens_per_second(),
+            ("time", [who]) => self.whole(who)?.ns(),
+            ("prefill", [who]) => self.whole(who)?.prefill_share(),
+            ("resident", [who]) => self.whole(who)?.resident,
+            ("token", [who]) => self.whole(who)?.token.ns(),
+            // By formula alone.
             ("time", [who, step]) => self.run(who)?.token.ns_of(&spaced(step)),
             ("busy", [who, busy]) => self.run(who)?.token.busy_ns(device(busy)?),
             ("waiting", [who, slowest]) => self.run(who)?.token.ns_waiting_for(device(slowest)?),

@@ -1,24 +1,56 @@
-//! Cores, systems and traces shared by items.
+//! Cores, systems, traces and exact times shared by items.
 
 use crate::ablation::{TraceOptions, TraceStudy, study};
 use crate::assumption::{Assumptions, Key};
 use crate::dimms::DimmModel;
-use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use crate::machine::{Machine, Workload};
+use crate::policies::Policy;
+use crate::run::Run;
+use ndp_config::{DesignConfig, HbmConfig, LlmShape, SystemConfig};
+use ndp_energy::Energy;
 use ndp_files::Result;
+use ndp_librapim::host::measure::MeasuredMemory;
+use ndp_librapim::offloading::evaluate::SEQUENCES;
+use ndp_librapim::offloading::{Hardware, Model};
 use ndp_traces::synth::targets::Targets;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// DIMMs, systems and trace results by name, each computed once.
+/// Policies on the machine that computes every token, with its placement, predictor, links and cores.
+pub trait Exact {
+    /// A run, and the energy of a token with its share of the prompt. `None` if the machine does not run the policy.
+    fn run(&self, machine: &Machine<'_>, policy: Policy, work: &Workload) -> Result<Option<(Run, Energy)>>;
+}
+
+/// DIMMs, systems, memories and trace results by name, each computed once.
 #[derive(Default)]
 pub struct Designs {
+    exact: Option<Box<dyn Exact>>,
+    memories: RefCell<BTreeMap<String, Rc<MeasuredMemory>>>,
     all: RefCell<BTreeMap<String, Rc<DimmModel>>>,
     systems: RefCell<BTreeMap<String, Rc<SystemConfig>>>,
     traces: RefCell<BTreeMap<String, Rc<TraceStudy>>>,
 }
 
 impl Designs {
+    /// Designs whose exact times are known too: policies from `exact`, memories from the device model.
+    pub fn exact(exact: Box<dyn Exact>) -> Self {
+        Self { exact: Some(exact), ..Self::default() }
+    }
+
+    pub(super) fn is_exact(&self) -> bool {
+        self.exact.is_some()
+    }
+
+    /// Times of a model's work in the banks of an HBM-PIM, measured on a channel of the device model.
+    pub(super) fn memory(&self, model: &str) -> Result<Rc<MeasuredMemory>> {
+        once(&self.memories, model, || {
+            let model = Model::of(&LlmShape::preset(model)?);
+            MeasuredMemory::new(&model, &Hardware::default(), &HbmConfig::default(), &SEQUENCES, |_| ())
+        })
+    }
+
     /// Adds a trace's results computed elsewhere.
     pub fn add_trace(&self, setting: &TraceSetting, study: TraceStudy) {
         self.traces.borrow_mut().insert(setting.name().to_owned(), Rc::new(study));
@@ -87,14 +119,61 @@ impl TraceSetting {
     }
 }
 
+/// Where values come from: formulas, or exact times as far as they are known.
 pub struct Study<'a> {
     assumptions: &'a Assumptions,
     designs: &'a Designs,
+    is_exact: bool,
+    /// Whether a value needed exact times.
+    asked: Rc<Cell<bool>>,
 }
 
 impl<'a> Study<'a> {
+    /// By the formulas.
     pub fn new(assumptions: &'a Assumptions, designs: &'a Designs) -> Self {
-        Self { assumptions, designs }
+        Self { assumptions, designs, is_exact: false, asked: Rc::default() }
+    }
+
+    /// With the exact times of the designs.
+    #[must_use]
+    pub fn exactly(self) -> Self {
+        Self { is_exact: self.designs.is_exact(), ..self }
+    }
+
+    /// The same study under other assumptions.
+    pub(super) fn under<'b>(&self, assumptions: &'b Assumptions) -> Study<'b>
+    where
+        'a: 'b,
+    {
+        Study { assumptions, designs: self.designs, is_exact: self.is_exact, asked: Rc::clone(&self.asked) }
+    }
+
+    pub(super) fn has_asked(&self) -> bool {
+        self.asked.get()
+    }
+
+    /// The run of a policy on the exact machine; `None` by the formulas, or for a policy that it does not run.
+    pub(super) fn run(
+        &self,
+        machine: &Machine<'_>,
+        policy: Policy,
+        work: &Workload,
+    ) -> Result<Option<(Run, Energy)>> {
+        let Some(exact) = self.designs.exact.as_ref().filter(|_| self.is_exact) else { return Ok(None) };
+        // The formulas refuse systems that cannot hold the model.
+        policy.run(machine, work)?;
+        let ran = exact.run(machine, policy, work)?;
+        self.asked.set(self.asked.get() || ran.is_some());
+        Ok(ran)
+    }
+
+    /// Times of a model's work in memory under these assumptions, measured; `None` by the formulas.
+    pub(super) fn memory(&self, model: &str, hardware: &Hardware) -> Result<Option<MeasuredMemory>> {
+        if !self.is_exact {
+            return Ok(None);
+        }
+        self.asked.set(true);
+        Ok(Some(MeasuredMemory::clone(&*self.designs.memory(model)?).with_hardware(hardware)))
     }
 
     pub fn assumptions(&self) -> &Assumptions {

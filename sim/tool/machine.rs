@@ -1,6 +1,5 @@
 //! Policies on the exact machine: the host of `ndp evaluate`, on a trace.
 
-use super::Entry;
 use crate::kept::{Kept, cache};
 use crate::prelude::*;
 use ndp_energy::{Energy, EnergyConstants};
@@ -10,11 +9,12 @@ use ndp_model::decoder::MAX_BATCH;
 use ndp_sim::cluster::lockstep::MOST;
 use ndp_sim::gemv::Estimated;
 use ndp_sim::system::{ActivitySource, EvaluateOptions, Evaluation, Interpolated, evaluate};
-use ndp_systems::{Key, Policy};
+use ndp_systems::{Key, Policy, RunCosts, Steps, Workload};
 use ndp_traces::synth::SynthOptions;
 use ndp_traces::{DenseTrace, NeuronShape, SyntheticTrace, TraceReader};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 
 /// Number of tokens of a synthetic prompt that have activity, counted from its end: enough to set the states of neurons.
 const SEEN: u32 = 128;
@@ -25,8 +25,8 @@ const TABLE: usize = 128;
 /// The active neurons of each token.
 #[derive(Clone, Copy, Debug)]
 pub enum Text<'a> {
-    /// A file, with tokens of the prompt and generated ones.
-    Traced(&'a Path, [u32; 2]),
+    /// A file. `earlier` tokens of the prompt are not in it.
+    Traced { path: &'a Path, tokens: [u32; 2], earlier: u32 },
     /// Tokens of the prompt, and generated ones.
     Synthetic([u32; 2]),
 }
@@ -46,17 +46,21 @@ pub struct Machine<'a> {
     pub fresh: bool,
     pub seed: u64,
     pub threads: usize,
+    /// Whether the progress of the tokens is shown.
+    pub shows: bool,
 }
 
 /// Means over the generated tokens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ran {
-    batch: u32,
-    tokens_per_second: f64,
-    token_us: f64,
-    operation_us: Vec<(String, f64)>,
-    waits_us: Vec<(String, f64)>,
-    joules: Vec<(String, Energy)>,
+    pub batch: u32,
+    pub tokens_per_second: f64,
+    pub token_us: f64,
+    pub operation_us: Vec<(String, f64)>,
+    pub waits_us: Vec<(String, f64)>,
+    /// Work of each kind of device, the mean of all devices of a kind.
+    pub busy_us: Vec<(String, f64)>,
+    pub joules: Vec<(String, Energy)>,
     pub gpu_bytes: u64,
     pub density: f64,
     pub prompt: u64,
@@ -72,6 +76,12 @@ impl Ran {
         let of = result.policies.into_iter().next()?;
         let tokens = of.time.tokens.max(1) as f64;
         let waits = of.time.critical_groups().into_iter();
+        let mut busy: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        for device in &of.time.devices {
+            let (sum, count) = busy.entry(device.place.group()).or_default();
+            *sum += device.busy_ns.total() as f64 / 1e3 / tokens;
+            *count += 1.0;
+        }
         let energy = of.energy.as_ref();
         let joules = energy.map(|energy| {
             let each = energy.by(|place, _, _| place.group()).into_iter();
@@ -86,6 +96,7 @@ impl Ran {
                 .map(|(device, shares)| (device.to_owned(), shares.total() as f64 / 1e3 / tokens))
                 .filter(|(_, us)| *us > 0.0)
                 .collect(),
+            busy_us: busy.into_iter().map(|(device, (us, of))| (device.to_owned(), us / of)).collect(),
             joules: joules.unwrap_or_default(),
             gpu_bytes: result.placement.gpu_bytes,
             density: result.density,
@@ -128,29 +139,40 @@ impl Ran {
         note + &format!("; trace: {trace}")
     }
 
-    /// `prefill` is the time of the prompt in ns, with its energy for each token and device.
-    pub fn entry(&self, policy: Policy, prefill_ns: f64, prefill: &[(&str, Energy)], resident: f64) -> Entry {
-        let ns = |named: &[(String, f64)]| named.iter().map(|(name, us)| (name.clone(), us * 1e3)).collect();
+    /// The prompt and its part of the energy, by the formulas of the machine's GPU and bus.
+    pub fn with_prompt(
+        &self,
+        machine: &ndp_systems::Machine<'_>,
+        model: &LlmShape,
+        costs: &RunCosts,
+    ) -> Result<Whole> {
+        let tokens = [self.prompt, self.generated].map(|tokens| tokens as u32);
+        let work = Workload::new(model, tokens[0], tokens[1], self.batch)?;
+        let prefill = ndp_systems::prefill(machine, &work, self.gpu_bytes as f64);
+        let all = self.generated * u64::from(self.batch);
+        let of_prompt = costs.of(machine, &prefill);
         let joules = self.joules.iter().map(|(device, energy)| {
-            let own = prefill.iter().filter(|(other, _)| other == device).map(|(_, energy)| *energy);
-            (device.clone(), own.fold(*energy, |sum, energy| sum + energy))
+            let own = of_prompt.iter().filter(|(other, _)| other.name() == device);
+            (device.clone(), own.fold(*energy, |sum, (_, energy)| sum + energy.per(all)))
         });
-        let generated = self.generated as f64;
-        Entry {
-            policy,
-            batch: self.batch,
-            is_exact: true,
-            with_prompt: f64::from(self.batch) * generated / (prefill_ns + generated * self.token_us * 1e3)
-                * 1e9,
-            decode: self.tokens_per_second,
-            token_ns: self.token_us * 1e3,
-            prefill_ns,
-            resident,
-            steps: ns(&self.operation_us),
-            waits: ns(&self.waits_us),
+        Ok(Whole {
             joules: joules.collect(),
-        }
+            resident: (self.gpu_bytes + model.resident_bytes()) as f64 / work.weight_bytes(),
+            with_prompt: all as f64 / (prefill.ns() + self.generated as f64 * self.token_us * 1e3) * 1e9,
+            prefill,
+        })
     }
+}
+
+/// A run with its prompt.
+pub struct Whole {
+    pub prefill: Steps,
+    /// Tokens per second, the prompt's time included.
+    pub with_prompt: f64,
+    /// Energy of a token by device, the prompt's share included.
+    pub joules: Vec<(String, Energy)>,
+    /// Share of the weights in the GPU's memory.
+    pub resident: f64,
 }
 
 /// Whether a policy runs on the machine: with DIMMs, and a batch that a core multiplies at once.
@@ -172,10 +194,10 @@ impl Machine<'_> {
         let dimms = self.system.dimms().count as usize;
         let linked = self.linked.unwrap_or(dimms <= MOST) && dimms > 1;
         let text = match self.text {
-            Text::Traced(path, ..) => {
+            Text::Traced { path, earlier, .. } => {
                 let bytes =
                     std::fs::read(path).with_context(|| format!("cannot read '{}'", path.display()))?;
-                Sha256::digest(bytes).to_vec()
+                [&Sha256::digest(bytes)[..], &earlier.to_le_bytes()].concat()
             }
             Text::Synthetic(tokens) => format!("{tokens:?}").into_bytes(),
         };
@@ -224,7 +246,9 @@ impl Machine<'_> {
         }
         let mut progress = None;
         let show = |token, all| {
-            progress.get_or_insert_with(|| Progress::new(all, "tokens")).set(token);
+            if self.shows {
+                progress.get_or_insert_with(|| Progress::new(all, "tokens")).set(token);
+            }
         };
         let dense = |options: EvaluateOptions, prompt: u32, output: u32, show| {
             // Nothing has to be predicted.
@@ -235,9 +259,10 @@ impl Machine<'_> {
         };
         let is_base = policy == Policy::HermesBase;
         let (earlier, result) = match self.text {
-            Text::Traced(path, _) if !is_base => {
+            Text::Traced { path, earlier, .. } if !is_base => {
+                options.earlier = earlier as usize;
                 let mut reader = TraceReader::open(path)?.with_dense_attention(model.hidden());
-                (0, evaluate(&mut reader, design, model, system, &options, show)?)
+                (options.earlier, evaluate(&mut reader, design, model, system, &options, show)?)
             }
             Text::Synthetic([prompt, output]) if !is_base && !model.is_dense() => {
                 let seen = prompt.min(SEEN);
@@ -251,7 +276,7 @@ impl Machine<'_> {
                 let mut trace = SyntheticTrace::new(model, synth, u64::from(batch) + 1)?;
                 (options.earlier, evaluate(&mut trace, design, model, system, &options, show)?)
             }
-            Text::Traced(_, [prompt, output]) | Text::Synthetic([prompt, output]) => {
+            Text::Traced { tokens: [prompt, output], .. } | Text::Synthetic([prompt, output]) => {
                 (prompt.saturating_sub(1) as usize, dense(options, prompt, output, show)?)
             }
         };
