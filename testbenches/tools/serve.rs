@@ -1,5 +1,6 @@
 //! `ndp serve`: traces that are drawn and read, figures that add up, refusals, tables.
 
+use super::compare::little;
 use ndp_testkit::programs::Program;
 use serde_json::Value;
 
@@ -93,7 +94,7 @@ fn both_machines_serve_and_say_what_they_lack() {
     assert!(rate(&measured) < rate(&four) && rate(&measured) > 0.5 * rate(&four));
 
     let line = format!(
-        "{trace} --machine hermes --llm opt-13b --policies flexgen,hermes,tensorrt-llm --max-batch 4"
+        "{trace} --machine hermes --llm opt-13b --policies flexgen,hermes,tensorrt-llm --max-batch 4 --formula"
     );
     let result = json(&program, &line);
     let names: Vec<&str> =
@@ -104,6 +105,33 @@ fn both_machines_serve_and_say_what_they_lack() {
         number(&result["entries"][1]["tokens_per_second"])
             > number(&result["entries"][0]["tokens_per_second"])
     );
+}
+
+/// The median token, and the rate that follows from it, against `ndp compare`.
+#[test]
+fn tokens_of_hermes_take_as_long_as_in_compare() {
+    let program = program();
+    let little = little(&program);
+    let trace = program.file("t.jsonl", r#"{"input_toks": 90, "output_toks": 31, "arrival_time_ns": 0}"#);
+    let result = json(&program, &format!("{trace} --machine hermes {little} --policies hermes,hermes-base"));
+    let compare = Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("compare");
+    for entry in result["entries"].as_array().unwrap() {
+        let found = &entry["interpolated"];
+        // A token at each end of the contexts.
+        assert_eq!((&found["exact"], &found["requests"]), (&2.into(), &1.into()), "{found}");
+        let (policy, prompt) = (entry["name"].as_str().unwrap(), number(&found["context"]) - 4.0);
+        let line =
+            format!("{little} --policies {policy} --prompt {prompt} --output 8 --exact 4 --fresh --json");
+        let compared: Value = serde_json::from_slice(&compare.succeeds(&line).stdout).unwrap();
+        let ns = number(&compared["entries"][0]["token_ms"]) * 1e6;
+        assert_eq!(number(&found["exact_ns"]), ns.ceil(), "{policy}");
+        // The tokens of so small a trace differ.
+        let most = if policy == "hermes" { 0.15 } else { 0.02 };
+        let error = number(&found["interpolated_ns"]) / ns - 1.0;
+        assert!(error.abs() < most, "{policy}: {error}");
+        let mean = number(&entry["tpot"]["mean_ms"]) * 1e6;
+        assert!((mean / number(&found["interpolated_ns"]) - 1.0).abs() < 0.01, "{policy}: {mean}");
+    }
 }
 
 #[test]

@@ -31,10 +31,10 @@ pub struct LibraPimArgs {
     /// Memory of a chip: preset (librapim, ...) or path of a TOML file
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
     memory: String,
-    /// Compute the time of work in memory with the formulas of docs/offloading.md instead of measuring it on a
-    /// channel
-    #[arg(long)]
-    formula: bool,
+    /// Use formulas instead of exact times, for work in HBM-PIM (docs/offloading.md), and for hermes and hermes-base
+    /// (docs/papers.md)
+    #[arg(long, help_heading = "Options")]
+    pub formula: bool,
     /// Run each iteration clock by clock, without data, on the device model of one channel that represents all
     /// channels, like the host of `ndp generate pim`
     #[arg(long, conflicts_with_all = ["formula", "tp", "pp"])]

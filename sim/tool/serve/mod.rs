@@ -1,6 +1,7 @@
 //! `ndp serve`: many requests that arrive over time, on the machines of both papers.
 //!
-//! Each command has a file. `machine` has the options of the machines, `report` the report, `texts` the texts in RTL.
+//! Each command has a file. `machine` has the options of the machines, `report` the report, `texts` the texts in RTL,
+//! `tokens` the tokens of hermes on its machine.
 
 mod export;
 mod machine;
@@ -9,6 +10,8 @@ mod run;
 mod synth;
 #[cfg(feature = "rtl")]
 mod texts;
+#[cfg(feature = "rtl")]
+mod tokens;
 
 use crate::prelude::*;
 use clap::Subcommand;

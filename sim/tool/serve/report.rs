@@ -1,7 +1,9 @@
 //! The report of a run: rates and latencies of each machine, devices, memory, and curves over requests and time.
 
-use super::run::{Entry, Outcome, Tables};
+use super::machine::Kind;
+use super::run::{Entry, Interpolated, Outcome, Tables};
 use crate::prelude::*;
+use crate::tools::ESTIMATE;
 use ndp_report::{LineChart, Series, Unit};
 use ndp_systems::serving::Rules;
 use ndp_systems::serving::metrics::{Latency, cumulative};
@@ -47,6 +49,7 @@ fields! { ENTRY
     "latency.values" "latency values" {Count} Json: "requests in the distribution";
     "utilisation" "devices" {Data} Json: "share of the seconds for which each device has work, and its MACs over its peak MACs";
     "throughput" "throughput" {Data} Json: "tokens per second in equal stretches: end in seconds after the first arrival, and rate";
+    "interpolated" "interpolated" {Data} Json: "the median token, interpolated between exact tokens and on the machine";
     "tables" "tables" {Data} Json: "some layers and the head of the median iteration, by tables and clock by clock";
     "served" "requests" {Data} Json: "each request: arrival, first and last token in ns, lengths, preemptions";
 }
@@ -91,7 +94,21 @@ pub fn report(outcome: &Outcome) -> Result<Report> {
         .table("entries", "Machines", (ENTRY, entries))
         .table_at(Level::Verbose, None, ("devices", "Devices"), devices)
         .table("refused", "Policies that the machine cannot run", refused);
-    for Entry { name, tables, .. } in entries {
+    let estimated = |entry: &&Entry| outcome.machine == Kind::Hermes && entry.interpolated.is_none();
+    let estimated = entries.iter().filter(estimated).map(|entry| entry.name).join(", ");
+    if !estimated.is_empty() {
+        report = report.note(format!("{estimated}: {ESTIMATE}"));
+    }
+    for Entry { name, tables, interpolated, .. } in entries {
+        if let Some(Interpolated { requests, context, exact, interpolated_ns, exact_ns }) = interpolated {
+            report = report.note(format!(
+                "{name} on the machine of `ndp evaluate`: {exact} tokens ran, with synthetic traces and predicted neurons, and the others are \
+                 interpolated by requests and context; the median token, of {requests} requests with {context} positions, takes {:.2} ms, and \
+                 {:.3} times as long by interpolation. Prompts are estimates",
+                *exact_ns as f64 / 1e6,
+                *interpolated_ns as f64 / *exact_ns as f64
+            ));
+        }
         if let Some(Tables { requests, layers, table_ns, clocked_ns }) = tables {
             report = report.note(format!(
                 "{name}: {layers} layers and the head of the median token of {requests} requests take {table_ns} ns by tables and {clocked_ns} clock \

@@ -12,6 +12,7 @@ use ndp_config::WeightFormat;
 use ndp_energy::EnergyConstants;
 use ndp_librapim::host::{Extent, Sizes, groups_of};
 use ndp_librapim::offloading::Mode;
+use ndp_model::decoder::MAX_BATCH;
 use ndp_systems::serving::librapim::kv_memory;
 use ndp_systems::serving::{
     Chunk, HermesSteps, Iteration, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve,
@@ -56,9 +57,10 @@ pub struct Args {
     #[cfg(feature = "rtl")]
     #[arg(long, conflicts_with_all = ["llm", "html"])]
     rtl: bool,
-    /// Largest number of requests in an iteration
-    #[arg(long, value_name = "N", default_value_t = Rules::default().max_batch)]
-    max_batch: u32,
+    /// Largest number of requests in an iteration [default: 128; with --machine hermes 16, the most that a core
+    /// multiplies at once: with more, and with --formula, hermes and hermes-base are estimates]
+    #[arg(long, value_name = "N")]
+    max_batch: Option<u32>,
     /// Number of tokens in a block of keys and values
     #[arg(long, value_name = "TOKENS", default_value_t = Rules::default().block_tokens)]
     block: u32,
@@ -120,6 +122,9 @@ pub struct Entry {
     /// Error of the tables of times, if it can be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tables: Option<Tables>,
+    /// Error of the interpolation between exact tokens, if the entry has such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interpolated: Option<Interpolated>,
     pub served: Vec<Served>,
 }
 
@@ -134,6 +139,17 @@ pub struct Tables {
     pub table_ns: u64,
     /// Measured on the device model of one channel.
     pub clocked_ns: u64,
+}
+
+/// Times of the median token: between exact tokens, and on the machine.
+#[derive(Serialize)]
+pub struct Interpolated {
+    pub requests: u32,
+    pub context: u32,
+    /// Batches and contexts that ran on the machine.
+    pub exact: usize,
+    pub interpolated_ns: u64,
+    pub exact_ns: u64,
 }
 
 pub struct Outcome {
@@ -175,7 +191,11 @@ pub fn run(args: &Args) -> Result<Report> {
         Ok((gb * 1e9) as u64)
     });
     let kv_bytes = kv_bytes.transpose()?;
-    let Args { max_batch, block: block_tokens, max_prefill, prefill_chunk, .. } = *args;
+    let Args { block: block_tokens, max_prefill, prefill_chunk, .. } = *args;
+    let max_batch = args.max_batch.unwrap_or(match args.machine {
+        Kind::Librapim => Rules::default().max_batch,
+        Kind::Hermes => MAX_BATCH as u32,
+    });
     let rules = Rules { max_batch, block_tokens, max_prefill, prefill_chunk };
     let job = Job { args, requests: &requests, rules, kv_bytes };
     #[cfg(feature = "rtl")]
@@ -243,7 +263,7 @@ impl Job<'_> {
 impl Entry {
     pub fn new(name: &'static str, machine: &dyn StepTimes, outcome: ndp_systems::serving::Outcome) -> Self {
         let summary = Summary::of(&outcome, machine);
-        Self { name, kv: machine.kv(), summary, tables: None, served: outcome.served }
+        Self { name, kv: machine.kv(), summary, tables: None, interpolated: None, served: outcome.served }
     }
 }
 
@@ -382,19 +402,51 @@ fn tables(chips: &Chips, mode: Mode, mut steps: Steps) -> Result<Option<Tables>>
     Ok(Some(Tables { requests, layers, table_ns, clocked_ns }))
 }
 
+/// Whether the tokens of a policy run on the machine of `ndp evaluate`.
+fn is_exact(args: &Args, policy: Policy, rules: Rules, system: &SystemConfig) -> bool {
+    #[cfg(feature = "rtl")]
+    return !args.chips.formula && crate::machine::runs(policy, rules.max_batch, system);
+    #[cfg(not(feature = "rtl"))]
+    {
+        let _ = (args, policy, rules, system);
+        false
+    }
+}
+
+/// Error of the interpolation between exact tokens in the median token.
+fn median(steps: &HermesSteps<'_>, mut tokens: Steps) -> Result<Option<Interpolated>> {
+    tokens.sort_by_key(|&(_, ns)| ns);
+    let Some((contexts, _)) = tokens.get(tokens.len() / 2) else { return Ok(None) };
+    let requests = contexts.len() as u32;
+    let context = contexts.iter().sum::<u32>() / requests.max(1);
+    #[cfg(feature = "rtl")]
+    let context = context.max(super::tokens::LEAST);
+    let Some([interpolated_ns, exact_ns]) = steps.check(requests, context)? else { return Ok(None) };
+    let exact = steps.exact_tokens();
+    Ok(Some(Interpolated { requests, context, exact, interpolated_ns, exact_ns }))
+}
+
 fn hermes(job: &Job<'_>, shape: &LlmShape) -> Result<Outcome> {
     let Job { args, requests, rules, kv_bytes } = *job;
     let HermesArgs { policies, system, config, assume, weights } = &args.dimms;
     let model = weights.map_or(shape.clone(), |weights| shape.clone().with_weights(weights));
-    let ignored: Vec<Ignored> = [&COMPARE[..], &[COMPARE_LINKS, SERVE]].concat();
-    crate::ignored::warn("serve", system, &ignored)?;
-    let system = SystemConfig::load(system)?;
+    let policies = if policies.is_empty() { vec![Policy::Hermes] } else { policies.clone() };
+    let file = system;
+    let system = SystemConfig::load(file)?;
+    let exact: Vec<Policy> =
+        policies.iter().copied().filter(|&policy| is_exact(args, policy, rules, &system)).collect();
+    // The machine takes all keys, the formulas do not.
+    let ignored: Vec<Ignored> = match exact.len() == policies.len() {
+        true => vec![SERVE],
+        false => [&COMPARE[..], &[COMPARE_LINKS, SERVE]].concat(),
+    };
+    crate::ignored::warn("serve", file, &ignored)?;
     let design = DesignConfig::load(config)?;
     let assumptions = Assumptions::chosen(assume, ASSUMED).context("--assume")?;
-    let costs = RunCosts::new(&design, &EnergyConstants::load(&design, system.name(), [None; 3])?);
+    let constants = EnergyConstants::load(&design, system.name(), [None; 3])?;
+    let costs = RunCosts::new(&design, &constants);
     let dimms = DimmModel::new(&design);
     let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };
-    let policies = if policies.is_empty() { vec![Policy::Hermes] } else { policies.clone() };
     let mut shown = Shown::new(requests, policies.len());
     let (mut entries, mut refused) = (Vec::new(), Vec::new());
     for policy in policies {
@@ -406,7 +458,22 @@ fn hermes(job: &Job<'_>, shape: &LlmShape) -> Result<Outcome> {
                 continue;
             }
         };
-        entries.push(job.entry(name, &mut steps, &mut shown)?.0);
+        #[cfg(feature = "rtl")]
+        if exact.contains(&policy) {
+            let system = assumptions.on(&system)?;
+            let tokens = super::tokens::Tokens {
+                design: &design,
+                system,
+                model: &model,
+                policy,
+                constants: &constants,
+            };
+            let contexts = requests.iter().flat_map(|one| [one.input, one.input + one.output]);
+            let contexts = contexts.map(|context| context.max(super::tokens::LEAST));
+            steps = steps.exactly(Box::new(tokens), contexts);
+        }
+        let (entry, tokens) = job.entry(name, &mut steps, &mut shown)?;
+        entries.push(Entry { interpolated: median(&steps, tokens)?, ..entry });
     }
     drop(shown);
     if let Some((name, reason)) = refused.first().filter(|_| entries.is_empty()) {

@@ -1,7 +1,8 @@
 //! Iterations on Hermes' machine. A policy of `ndp-systems` has a prefill and a token for requests of one length. Here:
 //!
 //! - **Tokens**: a step with this number of requests and their *mean* context, to half a token. Reads of keys and
-//!   values are proportional to contexts, and times of neurons depend only on requests, so nothing else is lost.
+//!   values are proportional to contexts, and times of neurons depend only on requests, so nothing else is lost. With
+//!   [`ExactTokens`], interpolated between the shortest and the longest context, and between powers of two of requests.
 //! - **Prompts** of an iteration are one prefill of all their tokens: weights cross the bus once, hot neurons are
 //!   reloaded. Logits beyond the first prompt's and, as in the policies, attention within prompts are left out.
 //! - Prompts come before the tokens of the same iteration; they do not overlap.
@@ -13,9 +14,73 @@ use crate::{Device, Machine, Policy, RunCosts, Steps, Workload};
 use ndp_config::LlmShape;
 use ndp_energy::Energy;
 use ndp_files::{Result, bail};
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 
 const GB: f64 = 1e9;
+
+/// Tokens on the exact machine.
+pub trait ExactTokens {
+    /// A token of each of `batch` sequences that have `context` positions.
+    fn token(&self, batch: u32, context: u32) -> Result<StepCost>;
+}
+
+/// Exact tokens, and the contexts at which they are computed.
+struct Exact<'a> {
+    tokens: Box<dyn ExactTokens + 'a>,
+    contexts: [u32; 2],
+    known: RefCell<BTreeMap<(u32, u32), StepCost>>,
+}
+
+impl Exact<'_> {
+    /// Computes a token once.
+    fn token(&self, batch: u32, context: u32) -> Result<StepCost> {
+        if let Some(known) = self.known.borrow().get(&(batch, context)) {
+            return Ok(known.clone());
+        }
+        let cost = self.tokens.token(batch, context)?;
+        self.known.borrow_mut().insert((batch, context), cost.clone());
+        Ok(cost)
+    }
+
+    fn at_context(&self, batch: u32, twice_mean: u64) -> Result<StepCost> {
+        let [short, long] = self.contexts;
+        let [from, to] = [short, long].map(|context| 2 * u64::from(context));
+        let part = twice_mean.clamp(from, to) - from;
+        if part == 0 {
+            return self.token(batch, short);
+        }
+        Ok(between([self.token(batch, short)?, self.token(batch, long)?], part, to - from))
+    }
+
+    fn interpolated(&self, batch: u32, twice_mean: u64) -> Result<StepCost> {
+        let above = batch.next_power_of_two();
+        if above == batch {
+            return self.at_context(batch, twice_mean);
+        }
+        let below = above / 2;
+        let ends = [self.at_context(below, twice_mean)?, self.at_context(above, twice_mean)?];
+        Ok(between(ends, u64::from(batch - below), u64::from(above - below)))
+    }
+}
+
+/// `part` of `whole` of the way from one cost to another; times are rounded up.
+fn between([from, to]: [StepCost; 2], part: u64, whole: u64) -> StepCost {
+    let rest = whole - part;
+    let energy = from.energy.zip(to.energy).map(|(from, to)| (from * rest + to * part).per(whole));
+    let mean = |from: f64, to: f64| (from * rest as f64 + to * part as f64) / whole as f64;
+    let uses = from.uses.iter().zip(&to.uses);
+    StepCost {
+        ns: (from.ns * rest + to.ns * part).div_ceil(whole),
+        energy,
+        uses: uses
+            .map(|(from, to)| Use {
+                busy_ns: mean(from.busy_ns, to.busy_ns),
+                macs_ns: mean(from.macs_ns, to.macs_ns),
+            })
+            .collect(),
+    }
+}
 
 pub struct HermesSteps<'a> {
     machine: Machine<'a>,
@@ -23,6 +88,7 @@ pub struct HermesSteps<'a> {
     model: LlmShape,
     costs: RunCosts,
     kv: KvMemory,
+    exact: Option<Exact<'a>>,
     /// By requests and twice the mean context, which is all that they depend on.
     tokens: HashMap<(u32, u64), StepCost>,
     prompts: HashMap<u32, StepCost>,
@@ -68,7 +134,40 @@ impl<'a> HermesSteps<'a> {
         let mut kv = kv_memory(&machine, policy, model)?;
         kv.bytes = given.unwrap_or(kv.bytes);
         let (tokens, prompts) = (HashMap::new(), HashMap::new());
-        Ok(Self { machine, policy, model: model.clone(), costs: costs.clone(), kv, tokens, prompts })
+        Ok(Self {
+            machine,
+            policy,
+            model: model.clone(),
+            costs: costs.clone(),
+            kv,
+            exact: None,
+            tokens,
+            prompts,
+        })
+    }
+
+    /// Tokens take exact times, for requests with these contexts.
+    #[must_use]
+    pub fn exactly(
+        self,
+        tokens: Box<dyn ExactTokens + 'a>,
+        contexts: impl Iterator<Item = u32> + Clone,
+    ) -> Self {
+        let contexts = [contexts.clone().min(), contexts.max()].map(Option::unwrap_or_default);
+        let exact = Exact { tokens, contexts, known: RefCell::default() };
+        Self { exact: Some(exact), ..self }
+    }
+
+    /// Number of exact tokens computed so far.
+    pub fn exact_tokens(&self) -> usize {
+        self.exact.as_ref().map_or(0, |exact| exact.known.borrow().len())
+    }
+
+    /// Time of a token in ns, interpolated and exact; `None` without exact tokens.
+    pub fn check(&self, batch: u32, context: u32) -> Result<Option<[u64; 2]>> {
+        let Some(exact) = &self.exact else { return Ok(None) };
+        let interpolated = exact.interpolated(batch, 2 * u64::from(context))?.ns;
+        Ok(Some([interpolated, exact.tokens.token(batch, context)?.ns]))
     }
 
     fn cost(&self, steps: &Steps) -> StepCost {
@@ -94,6 +193,11 @@ impl<'a> HermesSteps<'a> {
     fn token_cost(&mut self, batch: u32, twice_mean: u64) -> Result<StepCost> {
         if let Some(known) = self.tokens.get(&(batch, twice_mean)) {
             return Ok(known.clone());
+        }
+        if let Some(exact) = &self.exact {
+            let cost = exact.interpolated(batch, twice_mean)?;
+            self.tokens.insert((batch, twice_mean), cost.clone());
+            return Ok(cost);
         }
         // A token in the middle of `output` tokens has `prompt + output / 2` positions.
         let output = if twice_mean % 2 == 1 { 1 } else { 2 };

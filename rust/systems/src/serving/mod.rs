@@ -18,7 +18,7 @@ pub mod step;
 pub mod synth;
 pub mod texts;
 
-pub use hermes::HermesSteps;
+pub use hermes::{ExactTokens, HermesSteps};
 pub use librapim::LibraPimSteps;
 pub use metrics::Summary;
 pub use parallel::Parallel;

@@ -1,13 +1,14 @@
 //! The machines: an iteration takes the time that the planners and policies compute.
 
 use ndp_config::{DesignConfig, HbmConfig, LlmShape, SystemConfig};
-use ndp_energy::{EnergyConstants, HbmConstants, NpuConstants};
+use ndp_energy::{Energy, EnergyConstants, HbmConstants, NpuConstants};
 use ndp_librapim::offloading::{
     AnalyticTimes, Batch, Hardware, Mode, Model, Planner, Request, Rule, StepCosts,
 };
 use ndp_systems::serving::librapim::kv_memory;
 use ndp_systems::serving::{
-    Chunk, HermesSteps, KvMemory, LibraPimSteps, Parallel, StepCost, StepTimes, Summary, Synth, serve,
+    Chunk, ExactTokens, HermesSteps, KvMemory, LibraPimSteps, Parallel, StepCost, StepTimes, Summary, Synth,
+    serve,
 };
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, RunCosts, Workload};
 
@@ -217,6 +218,42 @@ fn iterations_of_a_policy_are_its_prefill_and_its_token() {
     let large = LlmShape::preset("gpt3-175b").unwrap();
     let error = HermesSteps::new(machine, Policy::TensorRtLlm, &large, &costs, None).err().unwrap();
     assert!(error.to_string().contains("GPU memory"), "{error}");
+}
+
+/// Tokens of 1,000 ns for each sequence and 10 ns for each position of each.
+struct Affine;
+
+impl ExactTokens for Affine {
+    fn token(&self, batch: u32, context: u32) -> ndp_files::Result<StepCost> {
+        let ns = u64::from(batch * (1000 + 10 * context));
+        Ok(StepCost {
+            ns,
+            energy: Some(Energy::default()),
+            uses: vec![Default::default(); Device::ALL.len()],
+        })
+    }
+}
+
+#[test]
+fn exact_tokens_are_computed_at_powers_of_two_and_two_contexts() {
+    let (design, model) = (DesignConfig::preset("hermes").unwrap(), LlmShape::preset("opt-13b").unwrap());
+    let system = SystemConfig::load("hermes").unwrap();
+    let (assumptions, dimms) = (Assumptions::load("hermes").unwrap(), DimmModel::new(&design));
+    let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };
+    let costs = RunCosts::new(&design, &EnergyConstants::load(&design, "hermes", [None; 3]).unwrap());
+    let steps = HermesSteps::new(machine, Policy::Hermes, &model, &costs, None).unwrap();
+    let mut steps = steps.exactly(Box::new(Affine), [20, 100, 60].into_iter());
+    // 3 is between 2 and 4; a mean of 51 between 20 and 100.
+    assert_eq!(cost_of(&mut steps, &[], &[40, 50, 63]).ns, 3 * 1510);
+    assert_eq!(steps.exact_tokens(), 4);
+    assert_eq!(cost_of(&mut steps, &[], &[20, 20]).ns, 2 * 1200);
+    assert_eq!(cost_of(&mut steps, &[], &[20, 21]).ns, 2 * 1205);
+    assert_eq!(steps.exact_tokens(), 4);
+    assert_eq!(steps.check(5, 30).unwrap(), Some([6500, 6500]));
+    // Prompts take the policy's time.
+    let plain = HermesSteps::new(machine, Policy::Hermes, &model, &costs, None);
+    let [own, of_policy] = [&mut steps, &mut plain.unwrap()].map(|steps| cost_of(steps, &[300], &[]).ns);
+    assert_eq!(own, of_policy);
 }
 
 #[test]
