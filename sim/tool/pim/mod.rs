@@ -19,7 +19,8 @@ use ndp_config::HbmCommandBuses;
 use ndp_dram::hbm::{HbmActivity, HbmStatistics, PseudoChannel};
 use ndp_energy::HbmConstants;
 use ndp_librapim::host::{
-    Arrangement, Channel, Offloading, Outcome, Pins, Prompt, Recorded, boxed, run_arranged, sizes_of,
+    Arrangement, Channel, Offloading, Outcome, Pins, Prompt, Recorded, boxed, check_room, run_arranged,
+    sizes_of,
 };
 use ndp_librapim::offloading::npu::NpuTimes;
 use ndp_librapim::offloading::{Hardware, Mode, Picos, Rule};
@@ -203,6 +204,12 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         })
     };
     let prompts = args.prompt.iter().enumerate().map(prompt).collect::<Result<Vec<Prompt>>>()?;
+    for &mode in &modes {
+        let arrangement = arrangement(args, mode);
+        let memory = if mode.sliced() { config.clone() } else { config.clone().unsliced() };
+        check_room(&model, &memory, &arrangement, &prompts)
+            .with_context(|| format!("mode {}", mode.name()))?;
+    }
     let mut alone = Vec::new();
     for (text, prompt) in args.prompt.iter().zip(&prompts) {
         let options = GenerateOptions {

@@ -6,7 +6,7 @@
 use crate::host::backend::{Checked, GroupBackend, Plan};
 use crate::host::groups::run_groups;
 use crate::host::machine::Machine;
-use crate::host::memory::CacheShape;
+use crate::host::memory::{CacheShape, Memory};
 use crate::host::pins::{Channel, Pins};
 use crate::host::policy::{Decided, Offloading, Policy};
 use crate::host::record::{ChannelSpan, Event};
@@ -16,7 +16,7 @@ use crate::offloading::{Hardware, Mode, Model as Sizes, Request};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmActivity;
 use ndp_files::{Result, bail, in_range, refusal};
-use ndp_model::{Architecture, Decoder, Model, logits_digest};
+use ndp_model::{Architecture, Decoder, Matrix, Model, logits_digest};
 use ndp_numerics::{SplitMix64, f16, sample};
 use serde::Serialize;
 
@@ -181,6 +181,12 @@ pub(crate) fn prepare_texts(
     prompts: &[Prompt],
     pins: Vec<Channel>,
 ) -> Result<Loaded> {
+    check_texts(model, prompts)?;
+    let caches = caches_of(model, prompts);
+    prepare(&sizes_of(model), devices, arrangement, caches, pins, |machine| load(machine, model))
+}
+
+fn check_texts(model: &Model, prompts: &[Prompt]) -> Result<()> {
     if model.config.architecture() != Architecture::Opt {
         let found = format!("{:?}", model.config.architecture());
         bail!("the model's architecture = {found}: this host runs models with Opt");
@@ -193,9 +199,32 @@ pub(crate) fn prepare_texts(
         let largest = prompt.tokens.iter().copied().max().unwrap_or(0) as usize;
         in_range("token", largest, 0, vocabulary - 1)?;
     }
+    Ok(())
+}
+
+fn caches_of(model: &Model, prompts: &[Prompt]) -> CacheShape {
     let positions = prompts.iter().map(|p| p.tokens.len() + p.generate).max().unwrap_or(1);
-    let caches = CacheShape::of(&sizes_of(model), prompts.len(), positions);
-    prepare(&sizes_of(model), devices, arrangement, caches, pins, |machine| load(machine, model))
+    CacheShape::of(&sizes_of(model), prompts.len(), positions)
+}
+
+/// Fails if weights, keys and values, or copies for the NPU have no room, as [`run_arranged`] would after it has
+/// opened channels.
+pub fn check_room(
+    model: &Model,
+    config: &HbmConfig,
+    arrangement: &Arrangement,
+    prompts: &[Prompt],
+) -> Result<()> {
+    check_texts(model, prompts)?;
+    let [ffn, mha] = arrangement.offloading.may();
+    let mut memory = Memory::new(config, caches_of(model, prompts), widest(&sizes_of(model), ffn))?;
+    matrices(model).try_for_each(|(_, matrix)| memory.reserve((matrix.rows(), matrix.cols())).map(drop))?;
+    if mha { memory.add_copies() } else { Ok(()) }
+}
+
+/// Most inputs of a product in the banks.
+fn widest(sizes: &Sizes, ffn: bool) -> usize {
+    if ffn { sizes.hidden.max(sizes.ffn) as usize } else { 0 }
 }
 
 /// A machine with the weights that `load` writes, and room for the caches.
@@ -217,9 +246,8 @@ pub(crate) fn prepare(
     let policy = Policy::new(offloading, (hardware, config.banks()), largest, || {
         HostTimes::new(sizes, hardware, config, caches.sequences as u32, caches.positions as u32)
     })?;
-    let [ffn, mha] = policy.may_offload();
-    let widest = if ffn { sizes.hidden.max(sizes.ffn) as usize } else { 0 };
-    let mut machine = Machine::new(config, hardware, caches, widest, pins)?;
+    let [ffn, mha] = offloading.may();
+    let mut machine = Machine::new(config, hardware, caches, widest(sizes, ffn), pins)?;
     machine.record(record.clone());
     load(&mut machine)?;
     if mha {
@@ -230,8 +258,9 @@ pub(crate) fn prepare(
     Ok(Loaded { machine, plan, policy })
 }
 
-fn load(machine: &mut Machine, model: &Model) -> Result<()> {
-    for (index, layer) in model.layers.iter().enumerate() {
+/// All matrices in memory, with their labels.
+fn matrices(model: &Model) -> impl Iterator<Item = (String, &Matrix)> {
+    let layers = model.layers.iter().enumerate().flat_map(|(index, layer)| {
         let parts = [
             ("q_proj", &layer.q_proj),
             ("k_proj", &layer.k_proj),
@@ -240,14 +269,14 @@ fn load(machine: &mut Machine, model: &Model) -> Result<()> {
             ("fc1", &layer.fc1),
             ("fc2", &layer.fc2),
         ];
-        for (part, linear) in parts {
-            let weight = &linear.weight;
-            let label = format!("layers.{index}.{part}");
-            machine.load(&label, (weight.rows(), weight.cols()), weight.data())?;
-        }
-    }
-    let head = &model.embed_tokens;
-    machine.load("lm_head", (head.rows(), head.cols()), head.data())
+        parts.map(|(part, linear)| (format!("layers.{index}.{part}"), &linear.weight))
+    });
+    layers.chain([("lm_head".to_owned(), &model.embed_tokens)])
+}
+
+fn load(machine: &mut Machine, model: &Model) -> Result<()> {
+    matrices(model)
+        .try_for_each(|(label, matrix)| machine.load(&label, (matrix.rows(), matrix.cols()), matrix.data()))
 }
 
 impl<'a> Sequence<'a> {

@@ -148,11 +148,17 @@ impl Memory {
         self.config.channels() as usize
     }
 
+    /// Takes room for a matrix. Returns its columns in a channel.
+    pub(crate) fn reserve(&mut self, (rows, cols): (usize, usize)) -> Result<usize> {
+        let per_channel = rows.div_ceil(self.channels()) * cols.div_ceil(LANES);
+        self.take_room("columns of weights in a channel", per_channel as u64)?;
+        Ok(per_channel)
+    }
+
     pub fn add(&mut self, label: &str, (rows, cols): (usize, usize), data: &[f16]) -> Result<()> {
         let channels = self.channels();
-        let per_channel = rows.div_ceil(channels) * cols.div_ceil(LANES);
         let first = self.next;
-        self.take_room("columns of weights in a channel", per_channel as u64)?;
+        let per_channel = self.reserve((rows, cols))?;
         let mut columns = vec![Vec::with_capacity(per_channel); channels];
         for (row, values) in data.chunks(cols).enumerate() {
             columns[row % channels]

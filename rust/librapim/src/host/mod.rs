@@ -39,7 +39,9 @@ pub mod times;
 pub mod timing;
 pub mod timing_only;
 
-pub use batch::{Arrangement, Outcome, Prompt, Sequence, Text, groups_of, run_arranged, sizes_of};
+pub use batch::{
+    Arrangement, Outcome, Prompt, Sequence, Text, check_room, groups_of, run_arranged, sizes_of,
+};
 pub use machine::Machine;
 pub use pins::{Channel, Pins, boxed};
 pub use policy::{Decided, Offloading, Share};

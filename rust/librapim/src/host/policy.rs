@@ -27,6 +27,17 @@ pub enum Offloading {
     Live(Rule),
 }
 
+impl Offloading {
+    /// Whether FFNs, and attention, may be offloaded.
+    pub fn may(self) -> [bool; 2] {
+        match self {
+            Self::None => [false; 2],
+            Self::Fixed { ffn, mha } => [ffn > 0, mha > 0],
+            Self::Live(_) => [true; 2],
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Share {
     /// Requests with their FFN in memory: `m`.
@@ -94,15 +105,6 @@ impl Policy {
     pub fn none() -> Self {
         let (offloading, hardware) = (Offloading::None, Hardware::default());
         Self { offloading, times: None, hardware, banks: 0, without: &[] }
-    }
-
-    /// Whether FFNs, and attention, may be offloaded.
-    pub fn may_offload(&self) -> [bool; 2] {
-        match self.offloading {
-            Offloading::None => [false; 2],
-            Offloading::Fixed { ffn, mha } => [ffn > 0, mha > 0],
-            Offloading::Live(_) => [true; 2],
-        }
     }
 
     /// Times for decisions, if any.

@@ -10,7 +10,7 @@ use ndp_librapim::host::machine::Done;
 use ndp_librapim::host::memory::{CacheShape, Memory};
 use ndp_librapim::host::shared::{Partial, Product, channel_work};
 use ndp_librapim::host::{
-    Arrangement, Machine, Offloading, Outcome, Pins, Prompt, Work, boxed, run_arranged,
+    Arrangement, Machine, Offloading, Outcome, Pins, Prompt, Work, boxed, check_room, run_arranged,
 };
 use ndp_librapim::offloading::{Device, Hardware, Pim, Rule};
 use ndp_model::Model;
@@ -223,6 +223,11 @@ fn offloading_that_cannot_be_is_refused() {
     let expected = "columns of weights and of keys and values for the NPU: 3408 needed, only 3072 available; \
                     take a memory with more channels or rows, or fewer or shorter requests";
     assert_eq!(error.to_string(), expected);
+    // Known before channels are opened.
+    let arrangement = Arrangement { groups: 2, offloading: fixed(0, 1), record: 0..0 };
+    let room = |config| check_room(&model, config, &arrangement, &many);
+    assert_eq!(room(&small).unwrap_err().to_string(), expected);
+    room(&memory(2)).unwrap();
 }
 
 #[test]
