@@ -154,6 +154,40 @@ fn short_prompts(lengths: &[(usize, usize)]) -> Vec<Prompt> {
     host_texts::prompts(lengths, 64)
 }
 
+/// A grid of small models on channels in RTL. "The same memory": serial has the sliced banks too.
+#[test]
+fn the_shortest_plan_is_never_slower_than_serial_in_rtl() -> Outcome {
+    let config = HbmConfig::preset("librapim-tiny")?;
+    let small = Hardware::preset("librapim-small-npu")?;
+    let lengths: [&[(usize, usize)]; 3] = [&[(3, 4), (5, 2), (2, 3)], &[(12, 3)], &[(1, 2), (2, 2), (1, 3)]];
+    let (mut runs, mut groups) = (0, [0; 2]);
+    for ((hidden, heads, ffn), hardware) in [(32, 2, 536), (32, 2, 64), (32, 1, 16)]
+        .into_iter()
+        .flat_map(|model| [small, Hardware::default()].map(|hardware| (model, hardware)))
+    {
+        let model = random_model(hidden, heads, ffn);
+        for lengths in lengths {
+            let prompts = short_prompts(lengths);
+            let run = |groups, offloading| -> Result<_, Box<dyn Error>> {
+                let pim = Pim { channels: config.channels(), ..hardware.pim };
+                let arrangement = Arrangement { groups, offloading, record: 0..0 };
+                let hardware = Hardware { pim, ..hardware };
+                let channels = channels(&config, &config)?;
+                Ok(run_arranged(&model, &config, &hardware, arrangement, &prompts, channels)?.0)
+            };
+            let serial = run(1, Offloading::None)?;
+            let shortest = run(2.min(prompts.len()), Offloading::Live(Rule::Shortest))?;
+            assert_texts(&model, &prompts, &shortest);
+            let [own, serials] = [shortest.clocks, serial.clocks];
+            assert!(own <= serials, "{:?}, {lengths:?}: {own} of {serials} clocks", model.config);
+            groups[shortest.groups - 1] += 1;
+            runs += 1;
+        }
+    }
+    assert!(runs == 18 && groups.iter().all(|&runs| runs > 0), "{groups:?}");
+    Ok(())
+}
+
 #[test]
 fn ffns_in_verilated_banks_and_attention_on_the_npu_give_the_same_texts() -> Outcome {
     let config = HbmConfig::preset("librapim-tiny")?;
