@@ -128,7 +128,8 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     if let Some(dimms) = args.dimms {
         system = system.with_dimms(dimms)?;
     }
-    system = Assumptions::chosen(&args.assume, ASSUMED).context("--assume")?.on(&system)?;
+    let assumptions = Assumptions::chosen(&args.assume, ASSUMED).context("--assume")?;
+    system = assumptions.on(&system)?;
     let path = args.trace.display();
     let reader = TraceReader::open(&args.trace)?;
     let header = reader.header();
@@ -180,5 +181,5 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     })
     .with_context(|| format!("cannot evaluate '{path}'{}", args.placement.context()))?;
     drop(progress);
-    report::report(&result, args.energy.energy)
+    report::report(&result, &assumptions.name, args.energy.energy)
 }

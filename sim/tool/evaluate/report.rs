@@ -73,7 +73,8 @@ fn answer(result: &Evaluation) -> (String, Option<String>) {
     let by_rate = by_rate.collect_vec();
     let [first, rest @ ..] = &by_rate[..] else { return (String::new(), None) };
     let rate = first.tokens_per_second;
-    let mut answer = format!("{} runs at {rate:.2} tokens/s with policy {}", result.model, first.policy);
+    let mut answer =
+        format!("{} runs at {rate:.2} tokens/s after the prompt with policy {}", result.model, first.policy);
     if let [next, ..] = rest {
         let (ratio, other) = (rate / next.tokens_per_second, next.tokens_per_second);
         answer += &format!(", {ratio:.2} times as fast as with {} ({other:.2} tokens/s)", next.policy);
@@ -85,13 +86,13 @@ fn answer(result: &Evaluation) -> (String, Option<String>) {
     (answer, time::reason(&first.time))
 }
 
-/// `with_energy`: whether tables of energy are on the screen.
-pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
+/// `assumed` names the set of efficiencies. `with_energy`: whether tables of energy are on the screen.
+pub fn report(result: &Evaluation, assumed: &str, with_energy: bool) -> Result<Report> {
     let Evaluation { policies, predictors, ablation, similarity, .. } = result;
     let (answer, reason) = answer(result);
     let mut report = Report::answer("evaluate", answer)
         .setting(format!(
-            "{}, {} weights, {} DIMMs of {}; {} tokens profiled, {} in the prompt, {} generated; active neurons: {}; trace: {}",
+            "{}, {} weights, {} DIMMs of {}; {} tokens profiled, {} in the prompt, {} generated; active neurons: {}; assumed: set {assumed}; trace: {}",
             result.model,
             result.weights,
             result.dimms,
