@@ -331,7 +331,7 @@ fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
     says("--mode dex+dbo --memory newton-aim", "offloading needs sliced banks, but memory")?;
     says(
         "--mode dex+dbo --memory librapim-tiny",
-        "columns of weights in a channel: 4608 needed, only 3072 available; take a memory with more channels or rows",
+        "heads with keys and values: 48 needed, only 4 available; take a memory with more channels or rows",
     )?;
     says("--channels 3", "device.channels = 3 must be a power of two")?;
     refused(&format!("{SLOW_SHORT} --hardware librapim-smal"), "did you mean 'librapim-small-npu'?")?;
