@@ -74,8 +74,8 @@ impl Exact for Wanted {
     }
 }
 
-/// Runs on the machine.
-pub struct Answers(Vec<(Point, Ran)>);
+/// Runs on the machine, or why it refuses them.
+pub struct Answers(Vec<(Point, Result<Ran>)>);
 
 impl Exact for Answers {
     fn run(
@@ -89,6 +89,7 @@ impl Exact for Answers {
         }
         let point = Point::of(machine, policy, work)?;
         let Some((_, ran)) = self.0.iter().find(|(known, _)| *known == point) else { return Ok(None) };
+        let ran = ran.as_ref().map_err(|error| ndp_files::refusal!("{error:#}"))?;
         let costs = RunCosts::new(&point.design, &point.constants()?);
         let whole = ran.with_prompt(machine, &work.model, &costs)?;
         let mut token = Steps::default();
@@ -130,15 +131,15 @@ impl Answers {
             progress.add(1);
             ran
         });
-        let found: Vec<Ran> = found.into_iter().collect::<Result<_>>()?;
         Ok(Self(points.into_iter().zip(found).collect()))
     }
 
     /// Number of runs, their texts, and the largest errors; `None` without runs.
     pub fn note(&self) -> Option<String> {
-        let (_, first) = self.0.first()?;
+        let runs = || self.0.iter().filter_map(|(_, ran)| ran.as_ref().ok());
+        let first = runs().next()?;
         let of = |error: &dyn Fn(&Ran) -> Option<f64>| {
-            let most = self.0.iter().filter_map(|(_, ran)| error(ran)).max_by(f64::total_cmp);
+            let most = runs().filter_map(error).max_by(f64::total_cmp);
             most.map_or_else(String::new, |most| {
                 format!(", off by at most {:.1} % where it is known", 100.0 * most)
             })
@@ -147,11 +148,13 @@ impl Answers {
         let estimated = of(&|ran| ran.estimated.as_ref().filter(|of| of.checked > 0).map(Estimated::error));
         let (exact, tokens) =
             first.interpolated.map_or((first.generated, first.generated), |of| (of.exact, of.tokens));
-        let runs = self.0.len();
+        let refused = self.0.iter().filter_map(|(_, ran)| ran.as_ref().err());
+        let refused = refused.map(|error| format!("; the machine does not run {error:#}")).join("");
+        let runs = runs().count();
         Some(format!(
             "exact: hermes and hermes-base ran on the machine of `ndp evaluate`, {runs} runs, with synthetic traces and predicted \
              neurons; {exact} of {tokens} tokens ran, the others are interpolated{interpolated}; like programs are \
-             estimated{estimated}"
+             estimated{estimated}{refused}"
         ))
     }
 }
