@@ -154,7 +154,7 @@ fn short_prompts(lengths: &[(usize, usize)]) -> Vec<Prompt> {
     host_texts::prompts(lengths, 64)
 }
 
-/// A grid of small models on channels in RTL. "The same memory": serial has the sliced banks too.
+/// A grid of small models on channels in RTL; serial has the sliced banks too.
 #[test]
 fn the_shortest_plan_is_never_slower_than_serial_in_rtl() -> Outcome {
     let config = HbmConfig::preset("librapim-tiny")?;

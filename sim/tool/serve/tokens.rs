@@ -7,7 +7,7 @@ use ndp_sim::system::ActivitySource;
 use ndp_systems::serving::{ExactTokens, StepCost, Use};
 use ndp_systems::{Device, Policy};
 
-/// Number of generated tokens around a context, half of which run.
+/// Number of generated tokens around a context; half of them run.
 const GENERATED: u32 = 8;
 
 /// Least context: the predictor follows a text only after some tokens, and fewer positions save less than 1 % of a

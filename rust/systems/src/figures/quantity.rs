@@ -326,7 +326,7 @@ impl<'a> Evaluation<'a> {
             ("prefill", [who]) => self.whole(who)?.prefill_share(),
             ("resident", [who]) => self.whole(who)?.resident,
             ("token", [who]) => self.whole(who)?.token.ns(),
-            // By formula alone.
+            // The machine gives none of these.
             ("time", [who, step]) => self.run(who)?.token.ns_of(&spaced(step)),
             ("busy", [who, busy]) => self.run(who)?.token.busy_ns(device(busy)?),
             ("waiting", [who, slowest]) => self.run(who)?.token.ns_waiting_for(device(slowest)?),
