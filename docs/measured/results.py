@@ -249,16 +249,17 @@ def agrees(ours, number_of_paper):
 def agreement(paper):
     """How many numbers of a paper are computed, and how many of them agree with each set of assumptions."""
     of = [r for r in rows("figures", "rows", paper_name=paper) if r["fitted"] is not None]
-    return len(of), {kind: sum(agrees(r[kind], r) for r in of) for kind in ("stated", "fitted")}
+    exact = [{**r, "exact": r["fitted"] if r["exact"] is None else r["exact"]} for r in of]
+    return len(of), {kind: sum(agrees(r[kind], r) for r in exact) for kind in ("stated", "fitted", "exact")}
 
 
 def figures_page():
     lines = []
     for key, name in PAPERS.items():
         count, near = agreement(key)
-        lines.append([name, count, near["stated"], near["fitted"], f"[every number](figures-{key}.md)"])
+        lines.append([name, count, near["stated"], near["fitted"], near["exact"], f"[every number](figures-{key}.md)"])
     return section("The papers' numbers", ["figures"], "How many are within 15 %:\n",
-                   table(["paper", "numbers", "stated parameters", "one set of assumptions", "page"], lines))
+                   table(["paper", "numbers", "stated parameters", "one set of assumptions", "and exact times", "page"], lines))
 
 
 def area_page():
@@ -275,6 +276,23 @@ def area_page():
                    "Without wires, of a predictive library: [what that means](../../synth/README.md).\n", table(head, lines))
 
 
+def share(value, of):
+    """How far a formula's rate is from the exact one, in percent."""
+    return "" if value is None or of is None else f"{100 * (value / of - 1):+.1f}"
+
+
+def points_page():
+    result = FILES.result("points")
+    lines = [[p["model"], p["weights"], p["batch"], p["context"], number(p["compare"], 2), "yes" if p["equal"] else "NO",
+              share(p["formula"], p["compare"]), "" if p["base"] is None else number(p["base"], 2), share(p["base_formula"], p["base"])]
+             for p in result["points"]]
+    head = ["model", "weights", "batch", "context", "`hermes`, tokens/s", "`evaluate` equal", "formula, %", "`hermes-base`, tokens/s", "formula, %"]
+    return section("One rate from two commands, and the error of the formulas", ["points"],
+                   f"Rates after the prompt on the machine, {result['exact']} of {result['generated']} tokens exact, set `hermes`, predicted neurons,"
+                   " synthetic traces.", f"Models without ReLU have a trace with {100 * result['density']:.0f} % of the neurons active, on which the"
+                   " formulas have no value. *Formula*: `compare --formula` over the machine.\n", table(head, lines))
+
+
 def proofs_page():
     lines = [[f"`{p['name']}`", p["outcome"]["verdict"], p["method"], "; ".join(", ".join(f"`{x}`" for x in m["properties"]) for m in p["mutants"])]
              for p in rows("proofs", "proofs")]
@@ -284,7 +302,7 @@ def proofs_page():
 
 PAGES = [
     products_page, weights_page, text_page, scaling_page, causes_page, policies_page, merging_page, pim_page, large_page,
-    energy_page, figures_page, area_page, proofs_page,
+    energy_page, figures_page, points_page, area_page, proofs_page,
 ]
 
 
@@ -337,6 +355,12 @@ def figures():
         found[name], found[f"{name}.ms"] = evaluated(name)["tokens_per_second"], evaluated(name)["token_us"] / 1e3
     for entry in FILES.result("compare")["entries"]:
         found[f"compare.{entry['policy']}"] = entry["tokens_per_second"]
+    points = FILES.result("points")["points"]
+    found["points"], found["points.equal"] = len(points), sum(p["equal"] for p in points)
+    for name, key, exact in (("hermes", "formula", "compare"), ("base", "base_formula", "base")):
+        errors = [100 * (p[key] / p[exact] - 1) for p in points if p[key] is not None]
+        found[f"points.{name}.below"], found[f"points.{name}.above"] = -min(errors), max(errors)
+        found[f"points.{name}.mean"] = sum(map(abs, errors)) / len(errors)
     for name, way in zip(("dimms", "pcie", "host"), evaluated("energy")["energy"]["alternatives"]):
         for key in ("fj", "low_fj", "high_fj"):
             found[f"energy.{name}.{key[:-3] or 'nominal'}"] = (way["moving"][key] + way["devices"][key]) / 1e15
@@ -345,7 +369,7 @@ def figures():
         found |= {f"figures.{paper}.{kind}": count for kind, count in near.items()}
     for name, baseline in (("aim", "NPU+AiM"), ("attacc", "AttAcc"), ("neupims", "NeuPIMs")):
         speedup = row("figures", "rows", paper_name="librapim", item=f"LibraPIM over {baseline}, mean")
-        found[f"librapim.{name}"] = speedup["fitted"]
+        found[f"librapim.{name}"] = speedup["exact"]
     area, sliced, joined = (FILES.result(name) for name in ("area", "area-bank", "area-bank-joined"))
     found["area.cells.um2"] = area["total"]["area_um2"]
     found["area.cells.mm2"], found["area.sram.mm2"] = area["total"]["area_um2"] / 1e6, area["sram_area_um2"] / 1e6
