@@ -4,7 +4,8 @@
     python3 docs/measured/points.py [--json] [NAME...]
 
 A point is a model, a format of weights, a batch and a context. A trace is drawn for each. `compare` draws the same one itself, or reads
-the file where the model has no ReLU. Rates are those after the prompt. Exit code 1 if a rate differs. It takes an hour on two cores.
+the file where the model has no ReLU. Rates are those after the prompt. Exit code 1 if a rate differs. It takes about an
+hour.
 """
 
 import concurrent.futures

@@ -12,7 +12,7 @@ use crate::made;
 use crate::prelude::*;
 use ndp_systems::ablation::TraceStudy;
 use ndp_systems::figures::{
-    Bar, BarRow, Designs, Item, Paper, Row, Sensitivity, TraceSetting, bar_row, sensitivity,
+    Bar, BarRow, Designs, Item, Paper, Row, Sensitivity, TokenCost, TraceSetting, bar_row, sensitivity,
     sensitivity_settings, trace_settings,
 };
 use std::collections::BTreeMap;
@@ -166,6 +166,12 @@ impl Outcome {
     }
 }
 
+/// A unique name for a bar.
+fn bar_name(paper: Paper, bar: &Bar) -> String {
+    let Bar { figure, system, model, prompt, output, batch, .. } = bar;
+    format!("{}, {figure}: {system}, {model}, batch {batch}, {prompt} tokens in, {output} out", paper.name())
+}
+
 /// Adds numbers of earlier runs, because the files in the folder always show all numbers.
 fn with_others(asked: &Outcome, kept: &Kept, folder: &Path, is_exact: bool) -> Result<Outcome> {
     let mut all =
@@ -180,7 +186,7 @@ fn with_others(asked: &Outcome, kept: &Kept, folder: &Path, is_exact: bool) -> R
                 "{name}.csv comes from another build, so figures.html leaves it out; `ndp figures --paper {name}` computes it again"
             );
         }
-        // Energies are not kept, because computing them takes no time.
+        // Of a bar only the exact cost is kept; the others take no time.
         for bar in paper.bars() {
             let is_of = |row: &BarRow| {
                 (row.paper_name, row.figure) == (name, bar.figure)
@@ -193,7 +199,8 @@ fn with_others(asked: &Outcome, kept: &Kept, folder: &Path, is_exact: bool) -> R
                 Some(row) => all.energy.push(row.clone()),
                 None if figure_was_asked => {}
                 None if all.rows[before..].iter().any(|row| row.figure == bar.figure) => {
-                    all.energy.push(bar_row(paper, bar, &designs)?);
+                    let exact = kept.left::<Option<TokenCost>>(&bar_name(paper, &bar)).flatten();
+                    all.energy.push(BarRow { exact, ..bar_row(paper, bar, &designs)? });
                 }
                 None => {}
             }
@@ -258,8 +265,12 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         progress.add(1);
     }
     for (paper, bar) in bars {
-        let name = format!("{}, {}: {}, {}", paper.name(), bar.figure, bar.system, bar.model);
-        outcome.energy.push(bar_row(paper, bar, &designs).context(name)?);
+        let name = bar_name(paper, &bar);
+        let row = bar_row(paper, bar, &designs).with_context(|| name.clone())?;
+        if is_exact {
+            kept.keep(&name, &row.exact)?;
+        }
+        outcome.energy.push(row);
         progress.add(1);
     }
     drop(progress);

@@ -11,10 +11,10 @@ use crate::machine::Machine;
 use crate::run::Run;
 use ndp_energy::{Energy, EnergyConstants};
 use ndp_files::Result;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Cost of a token, with its share of the prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenCost {
     /// Rate of all sequences together.
     pub tokens_per_second: f64,
