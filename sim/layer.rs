@@ -102,7 +102,11 @@ impl LayerStep {
             out_proj: linear("out_proj", hidden, hidden, 0.0)?,
             ffn_norm: Some(norm(0.0)),
             fc1: linear("fc1", ffn, hidden, inner)?,
-            up: gated.then(|| linear("up", ffn, hidden, 0.0)).transpose()?,
+            // Models with a gate have no bias here.
+            up: gated
+                .then(|| linear("up", ffn, hidden, 0.0))
+                .transpose()?
+                .map(|up| Linear { bias: None, ..up }),
             fc2: linear("fc2", hidden, ffn, 0.0)?,
         };
         let shape = LayerShape {

@@ -119,6 +119,8 @@ pub struct PolicyResult {
     pub mlp_us: f64,
     /// Mean time of a token by operation, in us.
     pub operation_us: BTreeMap<Operation, f64>,
+    /// Core cycles of the slowest DIMM in a generated token, mean.
+    pub operation_cycles: BTreeMap<Operation, f64>,
     pub prompt_us: f64,
     /// Share of the active neurons that the GPU computed.
     pub gpu_share: f64,
@@ -308,6 +310,9 @@ impl Run {
         let per_token = |ns: u64| ns as f64 / 1e3 / count;
         let operation_us: BTreeMap<Operation, f64> =
             figures.operation_ns.iter().map(|(operation, ns)| (*operation, per_token(*ns))).collect();
+        let cycles = figures.operation_cycles.iter();
+        let operation_cycles =
+            cycles.map(|(operation, cycles)| (*operation, *cycles as f64 / count)).collect();
         let of = |operation| operation_us.get(&operation).copied().unwrap_or(0.0);
         let all = records.len().max(1) as f64;
         let mean = |value: fn(&TokenRecord) -> f64| records.iter().map(value).sum::<f64>() / all;
@@ -321,6 +326,7 @@ impl Run {
             tokens_per_second: if token_us > 0.0 { f64::from(batch) * 1e6 / token_us } else { 0.0 },
             mlp_us: of(Operation::Fc1) + of(Operation::Fc2),
             operation_us,
+            operation_cycles,
             prompt_us: figures.prompt_ns as f64 / 1e3,
             gpu_share: ratio(gpu, gpu + cold),
             imbalance: mean(|token| token.imbalance),
@@ -371,7 +377,7 @@ pub fn evaluate(
     let others = prepared.generated.iter().map(|tokens| tokens.len() as u64).min().unwrap_or(u64::MAX);
     let all = all.min(others).min(options.tokens.unwrap_or(u64::MAX)).max(1);
 
-    let frequencies = prepared.known.frequencies();
+    let frequencies = prepared.known.profile.frequencies();
     let placed = options.flash.map_or_else(|| system.clone(), |flash| flash.for_placement(system, model));
     let instance = Instance::new(model, &placed, &frequencies, &Options::default())?;
     let (placement, certificate) = match &options.placement {

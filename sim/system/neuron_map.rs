@@ -1,6 +1,7 @@
 //! Which device computes which neuron.
 
 use ndp_config::BlockKind;
+use ndp_hermes::placement::Placement;
 use ndp_numerics::SplitMix64;
 use std::collections::BTreeMap;
 
@@ -36,6 +37,18 @@ pub trait NeuronMap {
     /// Called after all layers of a batch of `tokens` tokens.
     fn end(&mut self, tokens: u32) {
         let _ = tokens;
+    }
+}
+
+/// Neurons stay where they are placed.
+impl NeuronMap for Placement {
+    fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
+        let gpu = self.on_gpu(kind.block(layer), neuron as usize);
+        if gpu { Device::Gpu } else { Device::Dimm(self.home(layer, kind, neuron)) }
+    }
+
+    fn home(&self, layer: u32, kind: BlockKind, neuron: u32) -> u32 {
+        self.dimm(kind.block(layer), neuron as usize).into()
     }
 }
 

@@ -53,14 +53,6 @@ impl Known {
         let table = Rc::new(LayerTable::sample(shape, text.iter().cloned())?);
         Ok(Self { shape: shape.clone(), profile, table })
     }
-
-    /// By block, the share of tokens in which each neuron was active.
-    pub fn frequencies(&self) -> Vec<Vec<f32>> {
-        let tokens = self.profile.tokens().max(1) as f32;
-        let of_block =
-            |block| self.profile.counts(block).iter().map(|&count| count as f32 / tokens).collect();
-        (0..self.shape.blocks().len()).map(of_block).collect()
-    }
 }
 
 struct State {
@@ -97,7 +89,7 @@ impl OnlineScheduler {
         let OnlineStart { design, model, system, policy, known, prompt_tokens, seed, window, rules, .. } =
             *start;
         let shape = known.shape.clone();
-        let instance = Instance::new(model, system, &known.frequencies(), &Options::default())?;
+        let instance = Instance::new(model, system, &known.profile.frequencies(), &Options::default())?;
         let placement = match (policy, start.placement) {
             (Policy::Random, _) => place_random(&instance, seed)?,
             (_, Some(placement)) => {

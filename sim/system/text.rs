@@ -181,7 +181,8 @@ impl<P: NeuronMap> TracedText<P> {
     ) -> Result<Vec<f16>> {
         let label = format!("layers.{layer}.{name}");
         let product = GemvOp::timing_only(&label, class, shape, inputs)?;
-        let bias = self.model.is_biased().then(|| zeros(shape.0));
+        // No model has a bias in up_proj.
+        let bias = (self.model.is_biased() && class != GemvClass::Up).then(|| zeros(shape.0));
         self.system.linear(&LinearOp::new(product, bias.as_deref(), finish)?)
     }
 

@@ -253,7 +253,6 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> Result<Report
 
 /// Refuses options that several DIMMs do not support.
 fn check_scaling(args: &Args) -> Result<()> {
-    ensure!(args.batch == 1, "batch = {} must be 1 with --dimms", args.batch);
     ensure!(args.neurons == Neurons::Active, "--neurons all is not available with --dimms; use --active 1");
     ensure!(
         args.scaling.activity != ActivitySource::Predicted,

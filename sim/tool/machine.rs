@@ -8,7 +8,7 @@ use ndp_hermes::scheduler;
 use ndp_model::decoder::MAX_BATCH;
 use ndp_sim::cluster::lockstep::MOST;
 use ndp_sim::gemv::Estimated;
-use ndp_sim::system::{ActivitySource, EvaluateOptions, Evaluation, Interpolated, evaluate};
+use ndp_sim::system::{ActivitySource, EvaluateOptions, Evaluation, Interpolated, Operation, evaluate};
 use ndp_systems::{Key, Policy, RunCosts, Steps, Workload};
 use ndp_traces::synth::SynthOptions;
 use ndp_traces::{DenseTrace, NeuronShape, SyntheticTrace, TraceReader};
@@ -22,6 +22,9 @@ const SEEN: u32 = 128;
 /// Most tokens of the profile from which parents of neurons are sampled: it takes as long as it has tokens.
 const TABLE: usize = 128;
 
+/// Generated tokens that run exactly.
+pub const EXACT: u64 = 6;
+
 /// The active neurons of each token.
 #[derive(Clone, Copy, Debug)]
 pub enum Text<'a> {
@@ -29,9 +32,21 @@ pub enum Text<'a> {
     Traced { path: &'a Path, tokens: [u32; 2], earlier: u32 },
     /// Tokens of the prompt, and generated ones.
     Synthetic([u32; 2]),
+    /// All neurons are active.
+    Dense([u32; 2]),
+}
+
+impl Text<'_> {
+    /// Tokens of the prompt, and generated ones.
+    pub fn tokens(self) -> [u32; 2] {
+        match self {
+            Self::Traced { tokens, .. } | Self::Synthetic(tokens) | Self::Dense(tokens) => tokens,
+        }
+    }
 }
 
 /// Everything that a run depends on, except the model and the policy.
+#[derive(Clone, Copy)]
 pub struct Machine<'a> {
     pub design: &'a DesignConfig,
     /// With the assumed efficiencies.
@@ -57,6 +72,8 @@ pub struct Ran {
     pub tokens_per_second: f64,
     pub token_us: f64,
     pub operation_us: Vec<(String, f64)>,
+    /// Core cycles of the slowest DIMM.
+    pub operation_cycles: Vec<(String, f64)>,
     pub waits_us: Vec<(String, f64)>,
     /// Work of each kind of device, the mean of all devices of a kind.
     pub busy_us: Vec<(String, f64)>,
@@ -75,6 +92,9 @@ impl Ran {
     fn new(result: Evaluation, batch: u32, linked: bool, earlier: usize) -> Option<Self> {
         let of = result.policies.into_iter().next()?;
         let tokens = of.time.tokens.max(1) as f64;
+        let named = |of: &BTreeMap<Operation, f64>| {
+            of.iter().map(|(operation, value)| (operation.name().to_owned(), *value)).collect()
+        };
         let waits = of.time.critical_groups().into_iter();
         let mut busy: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
         for device in &of.time.devices {
@@ -91,7 +111,8 @@ impl Ran {
             batch,
             tokens_per_second: of.tokens_per_second,
             token_us: of.token_us,
-            operation_us: of.operation_us.iter().map(|(one, us)| (one.name().to_owned(), *us)).collect(),
+            operation_us: named(&of.operation_us),
+            operation_cycles: named(&of.operation_cycles),
             waits_us: waits
                 .map(|(device, shares)| (device.to_owned(), shares.total() as f64 / 1e3 / tokens))
                 .filter(|(_, us)| *us > 0.0)
@@ -188,7 +209,29 @@ pub fn takes(key: Key) -> bool {
     matches!(key, GpuBandwidth | GpuCompute | GpuReserve | Gpu3090 | Sync | BusStream)
 }
 
-impl Machine<'_> {
+impl<'a> Machine<'a> {
+    /// Predicted neurons and six tokens; the links are RTL where there is a model of them.
+    pub fn new(
+        (design, system): (&'a DesignConfig, &'a SystemConfig),
+        text: Text<'a>,
+        constants: &'a EnergyConstants,
+    ) -> Self {
+        Self {
+            design,
+            system,
+            text,
+            constants,
+            activity: ActivitySource::Predicted,
+            linked: None,
+            exact: EXACT,
+            every_program: false,
+            fresh: false,
+            seed: 1,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            shows: false,
+        }
+    }
+
     /// Result of a policy, computed or kept from an earlier run.
     pub fn run(&self, model: &LlmShape, policy: Policy, batch: u32) -> Result<Ran> {
         let dimms = self.system.dimms().count as usize;
@@ -199,7 +242,7 @@ impl Machine<'_> {
                     std::fs::read(path).with_context(|| format!("cannot read '{}'", path.display()))?;
                 [&Sha256::digest(bytes)[..], &earlier.to_le_bytes()].concat()
             }
-            Text::Synthetic(tokens) => format!("{tokens:?}").into_bytes(),
+            Text::Synthetic(_) | Text::Dense(_) => format!("{:?}", self.text).into_bytes(),
         };
         let key = (
             (self.design, model, self.system, text, policy.name(), batch),
@@ -276,7 +319,8 @@ impl Machine<'_> {
                 let mut trace = SyntheticTrace::new(model, synth, u64::from(batch) + 1)?;
                 (options.earlier, evaluate(&mut trace, design, model, system, &options, show)?)
             }
-            Text::Traced { tokens: [prompt, output], .. } | Text::Synthetic([prompt, output]) => {
+            text => {
+                let [prompt, output] = text.tokens();
                 (prompt.saturating_sub(1) as usize, dense(options, prompt, output, show)?)
             }
         };

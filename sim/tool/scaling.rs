@@ -1,6 +1,6 @@
 //! `ndp layer --dimms N[,N...]`: one decode step of one decoder layer on several DIMMs.
 //!
-//! All neurons are on the DIMMs; the GPU computes the projection after attention.
+//! All neurons are on the DIMMs, dealt in turn as by Hermes-base; the GPU computes the projection after attention.
 
 use crate::gemv::name;
 use crate::layer;
@@ -10,11 +10,13 @@ use crate::report::LISTED;
 use crate::system::args::LinksChoice;
 use clap::Args;
 use ndp_config::LlmFamily;
+use ndp_hermes::placement::{Instance, Options, place_layers};
 use ndp_report::counted;
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::MergeFormat;
 use ndp_sim::layer::LayerStep;
-use ndp_sim::system::{ActivitySource, LinkOptions, Load, Ran, StaticPlaces, SystemBackend, SystemOptions};
+use ndp_sim::system::{ActivitySource, LinkOptions, Load, Ran, SystemBackend, SystemOptions};
+use ndp_traces::NeuronShape;
 use std::time::Instant;
 
 /// Options of several DIMMs.
@@ -221,7 +223,9 @@ fn one(
         SystemOptions { threads, merge, activity, load: Load::Backdoor, ..SystemOptions::new(&system) };
     let mut options_of_unit = unit.options(*seed);
     options_of_unit.core.predict = true;
-    let places = StaticPlaces::new(dimms, 0, *seed);
+    let neurons = NeuronShape::of(&shape);
+    let all: Vec<_> = neurons.blocks().iter().map(|block| vec![1.0; block.neurons as usize]).collect();
+    let places = place_layers(&Instance::new(&shape, &system, &all, &Options::default())?)?;
     let layers = std::slice::from_ref(step.layer());
     let mut backend = SystemBackend::of_layers(config, &options_of_unit, &options, places, (&shape, layers))?;
     if args.links == LinksChoice::Rtl && dimms > 1 {

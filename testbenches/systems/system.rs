@@ -6,12 +6,13 @@ use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_hermes::scheduler::Policy;
 use ndp_isa::{Opcode, decode_fields};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
+use ndp_numerics::f16;
 use ndp_sim::core::{Backend, CoreOptions, HostStalls};
 use ndp_sim::error::Mismatches;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
     ActivitySource, Device, Event, Fault, GpuNumerics, Load, NeuronMap, OnlinePredictor, Operation,
-    PredictedSoftware, Resource, Setup, StaticPlaces, SystemBackend, SystemOptions, perplexity,
+    PredictedSoftware, Resource, Setup, StaticPlaces, SystemBackend, SystemOptions, check_model, perplexity,
 };
 use ndp_traces::capture::{Capture, shape_of};
 use std::error::Error;
@@ -515,5 +516,16 @@ fn text_and_logits_do_not_depend_on_the_policy() -> Outcome {
         let moved = under(policy, (&model, &setup), tokens)?;
         assert_eq!(moved.map(|count| count > 0), moves, "{policy:?}: {moved:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_bias_behind_a_gate_is_refused() -> Outcome {
+    let mut model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model-llama"))?;
+    check_model(&model)?;
+    let up = model.layers[1].up.as_mut().ok_or("no gate")?;
+    up.bias = Some(vec![f16::ZERO; up.weight.rows()]);
+    let error = check_model(&model).err().ok_or("accepted")?.to_string();
+    assert_eq!(error, "the model's bias of up_proj = given: systems of DIMMs run models with none");
     Ok(())
 }

@@ -7,9 +7,10 @@ use ndp_hermes::scheduler::Policy;
 use ndp_model::{GenerateOptions, Model, generate};
 use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
+use ndp_sim::layer::{LayerSizes, LayerStep};
 use ndp_sim::system::{
     ActivitySource, Breakdown, Cause, FlashOptions, LinkOptions, Load, OnlinePredictor, Resource, Setup,
-    SystemBackend, SystemFigures, SystemOptions, TracedText,
+    StaticPlaces, SystemBackend, SystemFigures, SystemOptions, TracedText,
 };
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, NeuronShape};
@@ -305,6 +306,54 @@ fn gates_and_shared_keys_take_their_time_on_every_device() -> Outcome {
         assert!((11 * one..13 * one).contains(&(10 * both)), "an eighth of another matrix: {both} {one}");
         // A quarter of the keys.
         assert!(of(&gated, K) < of(&run(&tiny, 16, 3, linked)?, K));
+    }
+    Ok(())
+}
+
+/// Cycles by operation of a layer with data, and of the only layer of a model in a trace; every neuron is active, and
+/// the GPU has none.
+fn layer_and_trace(
+    config: &str,
+    (dimms, linked, batch): (u32, bool, u32),
+    context: usize,
+) -> Result<[SystemFigures; 2], Box<dyn Error>> {
+    let config = DesignConfig::preset(config)?;
+    let sizes = LayerSizes { hidden: 256, heads: 4, kv_heads: 4, ffn: 768, gated: false, active: Some(1.0) };
+    let step = LayerStep::random(&sizes, context, batch as usize, 1)?.alone();
+    let model = LlmShape::opt_like("layer", 1, 256, 4, 768, 1)?;
+    let system = SystemConfig::preset("small")?.with_dimms(dimms)?.with_gpu_percent(&model, 0)?;
+    let options = SystemOptions {
+        activity: ActivitySource::Oracle,
+        load: Load::Backdoor,
+        ..SystemOptions::new(&system)
+    };
+    let unit = GemvOptions::from(CoreOptions { backend: Backend::Cycles, ..CoreOptions::default() });
+    let places = || StaticPlaces::new(dimms, 0, 1);
+    let layers = std::slice::from_ref(step.layer());
+    let mut with_data = SystemBackend::of_layers(&config, &unit, &options, places(), (&model, layers))?;
+    let mut timed = SystemBackend::timing_only(&config, &unit, &options, places(), &model)?;
+    if linked {
+        with_data = with_data.with_links(&LinkOptions::default())?;
+        timed = timed.with_links(&LinkOptions::default())?;
+    }
+    step.run(&mut with_data)?;
+    let mut text = TracedText::new(timed, &model, (context, batch as usize));
+    text.precede(context - 1);
+    let shape = NeuronShape::of(&model);
+    let mut all = Activity::new(&shape);
+    (0..shape.blocks().len()).for_each(|block| all.fill(&shape, block));
+    text.token(&vec![all; batch as usize])?;
+    Ok([with_data.figures(), text.system().figures()].map(Clone::clone))
+}
+
+#[test]
+fn a_layer_takes_the_cycles_of_a_token_in_a_trace() -> Outcome {
+    for (case, context) in [((1, false, 1), 40), ((3, true, 1), 40), ((3, false, 2), 65), ((4, true, 4), 9)] {
+        let [layer, token] = layer_and_trace("tiny", case, context)?;
+        assert!(layer.mismatches == 0 && layer.operation_cycles.len() > 5, "{layer:?}");
+        for (operation, cycles) in &layer.operation_cycles {
+            assert_eq!(token.operation_cycles.get(operation), Some(cycles), "{operation:?} {case:?}");
+        }
     }
     Ok(())
 }

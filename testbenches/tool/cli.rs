@@ -994,6 +994,10 @@ fn a_layer_on_several_dimms_is_a_table() -> Outcome {
     let rtl = json_of(&format!("{line} --dimms 4 --active 0.3"))?;
     assert_eq!(rtl["rows"][0]["operation_cycles"], rows[4]["operation_cycles"]);
     assert_eq!(table("--active 1 --backend cycles")?["fc2_zeros"], 0.0);
+    let gated = table("--gated --kv-heads 2 --batch 2 --backend cycles")?;
+    for row in gated["rows"].as_array().ok_or("rows")? {
+        assert_eq!((&row["mismatches"], &row["cycles_equal_model"]), (&0.into(), &true.into()), "{row}");
+    }
     let oracle = table("--active 0.3 --backend cycles --activity oracle")?;
     let fc1 = |report: &Value| report["rows"][2]["operation_cycles"]["fc1"].as_u64().unwrap_or(0);
     assert!(0 < fc1(&oracle) && fc1(&oracle) < fc1(&report), "{} {}", fc1(&oracle), fc1(&report));
@@ -1004,7 +1008,6 @@ fn a_layer_on_several_dimms_is_a_table() -> Outcome {
     for (options, message) in [
         ("--dimms 9", "--dimms 9 needs --links bandwidth"),
         ("--dimms 17", "17 is not in 1..=16"),
-        ("--dimms 2 --batch 2", "batch = 2 must be 1 with --dimms"),
         ("--dimms 2 --activity predicted", "--activity predicted needs a text"),
         ("--dimms 2 --neurons all", "--neurons all is not available with --dimms; use --active 1"),
         ("--dimms 2 --chart c.svg", "--chart shows one DIMM"),

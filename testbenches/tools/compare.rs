@@ -151,6 +151,34 @@ fn assumptions_that_matter_are_shown_with_their_effect() {
 }
 
 #[test]
+fn assumptions_of_the_machine_are_those_of_runs_without_them() {
+    let program = program();
+    let little = little(&program);
+    let run = |set: &str, options: &str| -> Value {
+        let before = little.split_once(" --assume ").unwrap().0;
+        let line = format!(
+            "{before} --assume {set} --prompt 16 --output 24 --exact 1 --policies hermes {options} --json"
+        );
+        serde_json::from_slice(&program.succeeds(&line).stdout).unwrap()
+    };
+    let rate = |result: &Value| of(result, "hermes", 1)["tokens_per_second"].as_f64().unwrap();
+    let own = program.file("sync.toml", "name = 'own'\nbase = 'stated'\n[sync]\nvalue = 1.0\nreason = 'r'\n");
+    let result = run(&own, "");
+    let before = rate(&result);
+    let rows = result["assumed"].as_array().unwrap();
+    let without = |name: &str| {
+        let row =
+            rows.iter().find(|row| row["assumption"] == name).ok_or_else(|| format!("{name}: {rows:?}"));
+        let row = row.unwrap();
+        assert_eq!(row["source"], "machine");
+        row["without"].as_f64().unwrap()
+    };
+    assert_eq!(without("predictor"), rate(&run(&own, "--activity oracle")) / before);
+    assert_eq!(without("sync"), rate(&run("stated", "")) / before);
+    assert!(without("active_share") < 1.0);
+}
+
+#[test]
 fn hermes_base_computes_every_neuron_and_hermes_is_faster() {
     let program = program();
     let line = format!("{} --policies hermes,hermes-base --prompt 16 --output 24 --json", little(&program));

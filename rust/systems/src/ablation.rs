@@ -4,7 +4,7 @@
 
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_files::Result;
-use ndp_hermes::placement::{Instance, Options, place_random, place_structured};
+use ndp_hermes::placement::{Instance, Options, Placement, place_random, place_structured};
 use ndp_hermes::predictor::{Evaluation, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
 use ndp_hermes::scheduler::session::Start;
 use ndp_hermes::scheduler::{Load, Policy, Residency, Session, SystemTimes};
@@ -79,11 +79,12 @@ impl TraceStudy {
     }
 }
 
-fn frequencies(profile: &Profile, shape: &NeuronShape) -> Vec<Vec<f32>> {
-    let tokens = profile.tokens().max(1) as f32;
-    (0..shape.blocks().len())
-        .map(|block| profile.counts(block).iter().map(|&count| count as f32 / tokens).collect())
-        .collect()
+/// Gives each DIMM a piece of every block.
+pub fn in_pieces(placement: &mut Placement, shape: &NeuronShape, dimms: u32) {
+    for (index, block) in shape.blocks().iter().enumerate() {
+        let dimm = |n: usize| n as u64 * u64::from(dimms) / u64::from(block.neurons);
+        placement.dimms_mut(index).iter_mut().enumerate().for_each(|(n, of)| *of = dimm(n) as u8);
+    }
 }
 
 /// Generates the trace and runs all policies. Fails if the model does not fit the system, or the DIMMs cannot compute
@@ -124,9 +125,9 @@ pub fn study(
         }
     }
     let table = Rc::new(LayerTable::sample(&shape, sampled.into_iter())?);
-    let flat: Vec<f64> = frequencies(&counted, &shape).into_iter().flatten().map(f64::from).collect();
+    let flat: Vec<f64> = counted.frequencies().into_iter().flatten().map(f64::from).collect();
     let states = NeuronStates::from_frequencies(&shape, &flat)?;
-    let instance = Instance::new(model, system, &frequencies(&profile, &shape), &Options::default())?;
+    let instance = Instance::new(model, system, &profile.frequencies(), &Options::default())?;
     let mut times = SystemTimes::new(design, model, system, seed);
     let mut policies = Vec::new();
     for policy in Policy::ALL {
@@ -136,10 +137,7 @@ pub fn study(
         };
         let mut placement = placement?;
         if contiguous && policy != Policy::Random {
-            for (index, block) in shape.blocks().iter().enumerate() {
-                let dimm = |n: usize| n as u64 * u64::from(system.dimms().count) / u64::from(block.neurons);
-                placement.dimms_mut(index).iter_mut().enumerate().for_each(|(n, of)| *of = dimm(n) as u8);
-            }
+            in_pieces(&mut placement, &shape, system.dimms().count);
         }
         let residency = Residency::new(model, system, placement)?;
         let start = Start {

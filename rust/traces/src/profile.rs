@@ -78,6 +78,13 @@ impl Profile {
         self.tokens = 0;
     }
 
+    /// By block, the share of tokens in which each neuron was active.
+    pub fn frequencies(&self) -> Vec<Vec<f32>> {
+        let tokens = self.tokens.max(1) as f32;
+        let share = |counts: &Vec<u32>| counts.iter().map(|&count| count as f32 / tokens).collect();
+        self.counts.iter().map(share).collect()
+    }
+
     /// Activations of each neuron of a block.
     pub fn counts(&self, block: usize) -> &[u32] {
         &self.counts[block]

@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, requires = "trace", value_parser = clap::value_parser!(u32).range(..=1 << 20))]
     earlier: u32,
     /// Number of generated tokens that run on the machine, spread evenly over the output; the others are interpolated
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "formula")]
+    #[arg(long, value_name = "N", default_value_t = machine::EXACT, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "formula")]
     exact: u64,
     /// Run every program of these tokens on the cycle model; otherwise programs like those that ran before are
     /// estimated, and the report states the error
@@ -112,6 +112,8 @@ pub struct Entry {
     resident: f64,
     /// Time of a token in ns, by computation or transfer.
     steps: Vec<(String, f64)>,
+    /// Core cycles of the slowest DIMM in a token, by computation; none from formulas.
+    cycles: Vec<(String, f64)>,
     /// Time of a token in ns, by the device that it waits for.
     waits: Vec<(String, f64)>,
     /// Energy of a token by device, the prompt's share included.
@@ -132,6 +134,7 @@ impl Entry {
             prefill_ns: run.prefill.ns(),
             resident: run.resident,
             steps: names.map(|name| (name.to_owned(), run.token.ns_of(name))).collect(),
+            cycles: Vec::new(),
             waits: waits.into_iter().filter(|(_, ns)| *ns > 0.0).collect(),
             joules: joules.into_iter().map(|(device, energy)| (device.name().to_owned(), energy)).collect(),
         }
@@ -150,6 +153,7 @@ impl Entry {
             prefill_ns: whole.prefill.ns(),
             resident: whole.resident,
             steps: ns(&ran.operation_us),
+            cycles: ran.operation_cycles.clone(),
             waits: ns(&ran.waits_us),
             joules: whole.joules,
         }
@@ -169,25 +173,96 @@ const LEAST_EFFECT: f64 = 0.05;
 struct Effect {
     policy: Policy,
     batch: u32,
-    key: Key,
-    value: f64,
+    name: &'static str,
+    value: Option<f64>,
+    unit: &'static str,
     reason: String,
-    /// Rate without the assumption over the rate with it, by the formulas.
+    /// Rate without the assumption over the rate with it.
     without: f64,
+    /// From the machine, not from formulas.
+    is_exact: bool,
 }
 
-/// Effects of at least [`LEAST_EFFECT`], largest first.
-fn effects(machine: &Machine<'_>, policy: Policy, work: &Workload, run: &Run) -> Vec<Effect> {
-    let effect = |(key, assumption): (Key, &Assumption)| {
+impl Effect {
+    fn size(&self) -> f64 {
+        (self.without - 1.0).abs()
+    }
+}
+
+/// Those of at least [`LEAST_EFFECT`], largest first.
+fn largest(effects: impl IntoIterator<Item = Effect>) -> Vec<Effect> {
+    let matters = |effect: &Effect| effect.size() >= LEAST_EFFECT;
+    let size = |effect: &Effect| -effect.without.ln().abs();
+    effects.into_iter().filter(matters).sorted_by(|a, b| size(a).total_cmp(&size(b))).collect()
+}
+
+/// By the formulas, whatever their size.
+fn effects<'m>(
+    machine: &'m Machine<'m>,
+    policy: Policy,
+    work: &'m Workload,
+    run: &'m Run,
+) -> impl Iterator<Item = (Key, Effect)> {
+    machine.assumptions.assumed().filter_map(move |(key, assumption)| {
         let assumptions = machine.assumptions.with(key, key.stated());
         let other = policy.run(&Machine { assumptions: &assumptions, ..*machine }, work).ok()?;
         let without = other.tokens_per_second() / run.tokens_per_second();
         let Assumption { value, reason } = assumption.clone();
-        let effect = Effect { policy, batch: work.batch, key, value, reason, without };
-        ((without - 1.0).abs() >= LEAST_EFFECT).then_some(effect)
+        let (name, unit, batch) = (key.name(), key.unit(), work.batch);
+        Some((
+            key,
+            Effect { policy, batch, name, value: Some(value), unit, reason, without, is_exact: false },
+        ))
+    })
+}
+
+/// Of one token in the middle of the text, run with and without each assumption that matters by the formulas. What
+/// cannot run without one has no row.
+fn effects_on_machine(
+    exact: &machine::Machine<'_>,
+    machine: &Machine<'_>,
+    (work, density): (&Workload, f64),
+    by_formula: impl Iterator<Item = (Key, Effect)>,
+    (policy, costs): (Policy, &RunCosts),
+) -> Result<Vec<Effect>> {
+    let Workload { ref model, batch, .. } = *work;
+    let by_formula =
+        by_formula.filter(|(key, effect)| machine::takes(*key) && effect.size() >= LEAST_EFFECT / 2.0);
+    let exact = machine::Machine { exact: 1, shows: false, ..*exact };
+    let rate = |exact: machine::Machine<'_>, machine: &Machine<'_>| -> Result<f64> {
+        Ok(exact.run(model, policy, batch)?.with_prompt(machine, model, costs)?.with_prompt)
     };
-    let size = |effect: &Effect| -effect.without.ln().abs();
-    machine.assumptions.assumed().filter_map(effect).sorted_by(|a, b| size(a).total_cmp(&size(b))).collect()
+    let with = rate(exact, machine)?;
+    let effect = |(key, effect): (Key, Effect)| {
+        let assumptions = machine.assumptions.with(key, key.stated());
+        let system = assumptions.on(machine.system).ok()?;
+        let other = Machine { assumptions: &assumptions, ..*machine };
+        let without = rate(machine::Machine { system: &system, ..exact }, &other).ok()? / with;
+        Some(Effect { without, is_exact: true, ..effect })
+    };
+    let mut found: Vec<_> = by_formula.filter_map(effect).collect();
+    if policy == Policy::Hermes && density < 1.0 {
+        let named = |name, value, reason: String, other| -> Option<Effect> {
+            let without = rate(other, machine).ok()? / with;
+            Some(Effect { policy, batch, name, value, unit: "", reason, without, is_exact: true })
+        };
+        if exact.activity == ActivitySource::Predicted {
+            let known = machine::Machine { activity: ActivitySource::Oracle, ..exact };
+            found.extend(named(
+                "predictor",
+                None,
+                "Hermes, section IV-C1 (docs/predictor.md)".to_owned(),
+                known,
+            ));
+        }
+        let dense = machine::Machine { text: Text::Dense(exact.text.tokens()), ..exact };
+        let source = match exact.text {
+            Text::Traced { .. } => "the trace",
+            _ => "a synthetic trace, fitted to the papers' statistics (docs/traces.md)",
+        };
+        found.extend(named("active_share", Some(density), source.to_owned(), dense));
+    }
+    Ok(largest(found))
 }
 
 /// Parts of the time of a token, in ns.
@@ -258,22 +333,19 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
             (args.earlier + of_text(header.prompt_tokens), of_text(header.tokens - header.prompt_tokens))
         }
     };
+    let text = match &args.trace {
+        None => Text::Synthetic([prompt, output]),
+        Some(path) => Text::Traced { path, tokens: [prompt, output], earlier: args.earlier },
+    };
+    let assumed_system = assumptions.on(&system)?;
     let exact = machine::Machine {
-        design: &design,
-        system: &assumptions.on(&system)?,
-        text: match &args.trace {
-            None => Text::Synthetic([prompt, output]),
-            Some(path) => Text::Traced { path, tokens: [prompt, output], earlier: args.earlier },
-        },
-        constants: &constants,
         activity: args.activity,
         linked: args.links.map(|links| links == LinksChoice::Rtl),
         exact: args.exact,
         every_program: args.every_program,
         fresh: args.fresh,
-        seed: 1,
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
         shows: true,
+        ..machine::Machine::new((&design, &assumed_system), text, &constants)
     };
     let (mut entries, mut refused, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     let mut assumed = Vec::new();
@@ -282,13 +354,17 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         let mut entry = || -> Result<Entry> {
             // Formulas also check the capacity.
             let run = policy.run(&machine, &work)?;
-            assumed.extend(effects(&machine, policy, &work, &run));
+            let by_formula = effects(&machine, policy, &work, &run);
             if args.formula || !machine::runs(policy, batch, &system) {
+                assumed.extend(largest(by_formula.map(|(_, effect)| effect)));
                 return Ok(Entry::estimate(policy, &run, costs.per_token(&machine, &run)));
             }
             let ran = exact.run(&model, policy, batch)?;
             notes.push(ran.note(policy, args.activity));
-            Ok(Entry::exact(policy, &ran, ran.with_prompt(&machine, &model, &costs)?))
+            let whole = ran.with_prompt(&machine, &model, &costs)?;
+            let (of, by) = ((&work, ran.density), (policy, &costs));
+            assumed.extend(effects_on_machine(&exact, &machine, of, by_formula, by)?);
+            Ok(Entry::exact(policy, &ran, whole))
         };
         match entry() {
             Ok(entry) => entries.push(entry),
@@ -316,17 +392,14 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "prefill_ms" "prefill" {Real("ms", 0)} Verbose: "time of the prompt" = entry.prefill_ns / 1e6;
         "resident" "in the GPU" {Share} Verbose: "share of the weights in the GPU's memory" = entry.resident;
     };
-    // For rows of the machine, only the assumptions that it uses.
-    let on_machine = |effect: &Effect| {
-        args.formula || !machine::runs(effect.policy, effect.batch, &system) || machine::takes(effect.key)
-    };
-    let assumed = rows! { assumed.into_iter().filter(on_machine) => |effect|
+    let assumed = rows! { assumed => |effect|
         "policy" "policy" {Text} Screen: "policy" = effect.policy;
         "batch" "batch" {Count} Screen: "sequences at the same time" = effect.batch;
-        "assumption" "assumption" {Text} Screen: "key of the assumption (docs/papers.md)" = effect.key.name();
+        "assumption" "assumption" {Text} Screen: "key of the assumption (docs/papers.md), predictor, or active_share" = effect.name;
         "value" "value" {Real("", 3)} Screen: "value of the assumption" = effect.value;
-        "unit" "unit" {Text} Verbose: "unit of the value" = effect.key.unit();
-        "without" "rate without it" {Real("x", 2)} Screen: "rate with the prompt, if the assumption is replaced by its neutral value, over the rate with it; by the formulas" = effect.without;
+        "unit" "unit" {Text} Verbose: "unit of the value" = effect.unit;
+        "without" "rate without it" {Real("x", 2)} Screen: "rate with the prompt, if the assumption is replaced by its neutral value, over the rate with it; without the predictor the active neurons are known, without the active share all are active" = effect.without;
+        "source" "from" {Text} Verbose: "machine (a token of the middle runs, with and without the assumption) or formula" = if effect.is_exact { "machine" } else { "formula" };
         "reason" "source" {Text} Screen: "source or reason" = effect.reason;
     };
     let steps = times(&entries, |entry| &entry.steps);
@@ -340,6 +413,14 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         "fj" "J" {Real("fJ", 0)} Json: "energy in a token, the prompt's share included";
         "low_fj" "at least" {Real("fJ", 0)} Json: "with all constants at the lower ends of their ranges";
         "high_fj" "at most" {Real("fJ", 0)} Json: "with all constants at the upper ends of their ranges";
+    };
+    let cycles = entries.iter().flat_map(|entry| entry.cycles.iter().map(move |one| (entry, one)));
+    let cycles = rows! { cycles => |(entry, (name, cycles))|
+        "policy" "policy" {Text} Screen: "policy" = entry.policy;
+        "batch" "batch" {Count} Screen: "sequences at the same time" = entry.batch;
+        "name" "part" {Text} Screen: "computation" = name;
+        "cycles" "cycles" {Real("cycles", 1)} Screen: "core cycles of the slowest DIMM in a token, as in `ndp layer --dimms`"
+            = cycles;
     };
     let refused = rows! { refused => |(policy, batch, reason)|
         "policy" "policy" {Text} Screen: "policy" = policy;
@@ -374,6 +455,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         .table_at(Level::Verbose, None, ("steps", "Time of a token by step"), steps)
         .table_at(Level::Verbose, None, ("waiting", "Time of a token by the device it waits for"), waiting)
         .chart(Chart::new("waiting", "Device that a token waits for", "The longest part is the bottleneck.", stack(("share", 100.0), "% of a token")))
+        .table_at(Level::Json, None, ("cycles", "Core cycles of a token by computation"), cycles)
         .table_at(Level::Json, None, ("joules", "Energy of a token by device"), joules)
         .chart(Chart::new("joules", "Energy of a token", "The prompt's share is included.", stack(("fj", 1e-15), "J")))
         .table("assumed", "Assumptions that change a rate by 5 % or more", assumed)

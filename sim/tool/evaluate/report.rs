@@ -30,6 +30,7 @@ fields! { POLICY
     "flash.ssd_critical_share" "waits for SSD" {Share} Verbose: "share of the time in which the token waits for the SSD";
     "flash" "" {Data} Json: "neurons on an SSD, as in ndp generate; missing if the DIMMs hold all neurons";
     "operation_us" "" {Data} Json: "mean time of a token by operation, in us";
+    "operation_cycles" "" {Data} Json: "mean core cycles of the slowest DIMM in a token by operation, as in `ndp layer --dimms`";
     "interpolated" "" {Data} Json: "with --exact: tokens that ran, all tokens, and the error of the interpolation";
     "estimated" "" {Data} Json: "with --fast: programs run and estimated, and the errors of estimates that were compared with a run";
     "time" "" {Data} Json: "time of the tokens by device and cause, in ns";

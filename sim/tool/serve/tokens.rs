@@ -1,9 +1,8 @@
 //! Tokens of hermes and hermes-base on the machine of `ndp evaluate`.
 
-use crate::machine::{self, Text};
+use crate::machine::{Machine, Text};
 use crate::prelude::*;
 use ndp_energy::{Energy, EnergyConstants};
-use ndp_sim::system::ActivitySource;
 use ndp_systems::serving::{ExactTokens, StepCost, Use};
 use ndp_systems::{Device, Policy};
 
@@ -27,20 +26,9 @@ pub struct Tokens<'a> {
 impl ExactTokens for Tokens<'_> {
     fn token(&self, batch: u32, context: u32) -> ndp_files::Result<StepCost> {
         let prompt = context.saturating_sub(GENERATED / 2).max(1);
-        let machine = machine::Machine {
-            design: self.design,
-            system: &self.system,
-            text: Text::Synthetic([prompt, GENERATED]),
-            constants: self.constants,
-            activity: ActivitySource::Predicted,
-            linked: None,
-            exact: u64::from(GENERATED / 2),
-            every_program: false,
-            fresh: false,
-            seed: 1,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            shows: false,
-        };
+        let text = Text::Synthetic([prompt, GENERATED]);
+        let machine = Machine::new((self.design, &self.system), text, self.constants);
+        let machine = Machine { exact: u64::from(GENERATED / 2), ..machine };
         let ran = machine.run(self.model, self.policy, batch)?;
         let busy = |device: Device| {
             let of = ran.busy_us.iter().find(|(name, _)| name == device.name());

@@ -52,6 +52,10 @@ fn mode(name: &str) -> Result<Mode> {
     found.ok_or_else(|| unknown("system", name))
 }
 
+fn scheduling(name: &str) -> Result<Scheduling> {
+    Scheduling::named(name).ok_or_else(|| unknown("scheduling", name))
+}
+
 fn technique(name: &str) -> Result<Technique> {
     Technique::named(&spaced(name)).ok_or_else(|| unknown("technique", name))
 }
@@ -373,7 +377,10 @@ impl<'a> Evaluation<'a> {
             ("hot-change", []) => self.trace()?.hot_change,
             ("accuracy", []) => self.trace()?.accuracy,
             ("oracle", []) => self.trace()?.oracle_us,
-            ("mlp", [policy]) => self.of_policy(policy, |found| found.mlp_us)?,
+            ("mlp", [policy]) => match self.study.mlp_us(self.case.text("model")?, scheduling(policy)?)? {
+                Some(us) => us,
+                None => self.of_policy(policy, |found| found.mlp_us)?,
+            },
             ("imbalance", [policy]) => self.of_policy(policy, |found| found.imbalance)?,
             ("remapped", [policy]) => self.of_policy(policy, |found| found.windows[1])?,
             // A step on an NPU with HBM-PIM, and its hardware.
@@ -397,8 +404,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn of_policy(&self, policy: &str, number: fn(&PolicyTimes) -> f64) -> Value {
-        let policy = Scheduling::named(policy).ok_or_else(|| unknown("scheduling", policy))?;
-        Ok(self.trace()?.policy(policy).map_or(f64::NAN, number))
+        Ok(self.trace()?.policy(scheduling(policy)?).map_or(f64::NAN, number))
     }
 
     /// Number of vectors above which copying a share of the weights to the GPU beats products on the host (PowerInfer,

@@ -9,6 +9,7 @@ use crate::run::Run;
 use ndp_config::{DesignConfig, HbmConfig, LlmShape, SystemConfig};
 use ndp_energy::Energy;
 use ndp_files::Result;
+use ndp_hermes::scheduler::Policy as Scheduling;
 use ndp_librapim::host::measure::MeasuredMemory;
 use ndp_librapim::offloading::evaluate::SEQUENCES;
 use ndp_librapim::offloading::{Hardware, Model};
@@ -21,6 +22,9 @@ use std::rc::Rc;
 pub trait Exact {
     /// A run, and the energy of a token with its share of the prompt. `None` if the machine does not run the policy.
     fn run(&self, machine: &Machine<'_>, policy: Policy, work: &Workload) -> Result<Option<(Run, Energy)>>;
+
+    /// Time of the MLPs for a token of a trace under a policy of Hermes' scheduler.
+    fn mlp_us(&self, setting: &TraceSetting, policy: Scheduling) -> Result<f64>;
 }
 
 /// DIMMs, systems, memories and trace results by name, each computed once.
@@ -109,6 +113,18 @@ impl TraceSetting {
         Ok(Self { name: format!("{} {hot} {sync} {options:?}", model.name()), model, system, options })
     }
 
+    pub fn model(&self) -> &LlmShape {
+        &self.model
+    }
+
+    pub fn system(&self) -> &SystemConfig {
+        &self.system
+    }
+
+    pub fn options(&self) -> &TraceOptions {
+        &self.options
+    }
+
     /// Name of the study: everything that its result depends on.
     pub fn name(&self) -> &str {
         &self.name
@@ -165,6 +181,14 @@ impl<'a> Study<'a> {
         let ran = exact.run(machine, policy, work)?;
         self.asked.set(self.asked.get() || ran.is_some());
         Ok(ran)
+    }
+
+    /// Time of the MLPs for a token of a model's synthetic trace on the exact machine; `None` by the formulas.
+    pub(super) fn mlp_us(&self, model: &str, policy: Scheduling) -> Result<Option<f64>> {
+        let Some(exact) = self.designs.exact.as_ref().filter(|_| self.is_exact) else { return Ok(None) };
+        let us = exact.mlp_us(&TraceSetting::new(self.assumptions, model)?, policy)?;
+        self.asked.set(true);
+        Ok(Some(us))
     }
 
     /// Times of a model's work in memory under these assumptions, measured; `None` by the formulas.
