@@ -6,12 +6,14 @@
 //!
 //! All pairs of neurons of neighbouring blocks are candidates, but not all are counted: with `a` and `b` active tokens
 //! the index is at most `min(a, b) / max(a, b)`. Candidates are tried outwards from the child's own count until none
-//! can beat the second best.
+//! can beat the second best. Neurons that were active in the same tokens are alike: children share their parents, and
+//! of parents only the first two can be chosen.
 
 use crate::predictor::table::{LayerTable, NONE, previous_block};
 use multiversion::multiversion;
 use ndp_files::{Result, map_on_threads};
 use ndp_traces::{Activity, NeuronShape};
+use std::collections::HashMap;
 
 /// Tokens with both active, with at least one active, and the parent's number.
 #[derive(Clone, Copy)]
@@ -163,9 +165,12 @@ fn visit(bits: &[u64], active: u64, parents: &Parents, at: usize, best: &mut [Ca
 #[multiversion(targets("x86_64+avx512f+avx512vpopcntdq+popcnt", "x86_64+avx2+popcnt"))]
 fn most_correlated(children: &History, previous: &History) -> Vec<[u32; 2]> {
     let mut parents = Parents { active: Vec::new(), bits: Vec::with_capacity(previous.bits.len()) };
+    let mut alike: HashMap<&[u64], u32> = HashMap::new();
     for (bits, parent) in previous.bits.chunks(previous.words).zip(0..) {
         let active = both_active(bits, bits);
-        if active > 0 {
+        let before = alike.entry(bits).or_default();
+        *before += 1;
+        if active > 0 && *before <= 2 {
             parents.active.push((active, parent));
         }
     }
@@ -174,7 +179,12 @@ fn most_correlated(children: &History, previous: &History) -> Vec<[u32; 2]> {
         parents.bits.extend_from_slice(previous.of(*parent as usize));
     }
     let mut found = Vec::with_capacity(children.bits.len() / children.words.max(1));
+    let mut known: HashMap<&[u64], [u32; 2]> = HashMap::new();
     for bits in children.bits.chunks(children.words) {
+        if let Some(parents) = known.get(bits) {
+            found.push(*parents);
+            continue;
+        }
         let active = both_active(bits, bits);
         let mut best = [Candidate::NOBODY; 2];
         if active > 0 {
@@ -190,7 +200,9 @@ fn most_correlated(children: &History, previous: &History) -> Vec<[u32; 2]> {
                 down = down.saturating_sub(1);
             }
         }
-        found.push([best[0].parent, best[1].parent]);
+        let chosen = [best[0].parent, best[1].parent];
+        known.insert(bits, chosen);
+        found.push(chosen);
     }
     found
 }
