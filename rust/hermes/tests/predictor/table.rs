@@ -54,6 +54,8 @@ fn sampled_parents_are_the_two_best_of_all_pairs() {
         (NeuronShape::new(2, 20, 75), 130),
         (NeuronShape::new(1, 66, 9), 64),
         (NeuronShape::new(3, 0, 12), 9),
+        // Most are like another one.
+        (NeuronShape::new(2, 70, 40), 3),
     ] {
         let tokens = random_tokens(&shape, count, count as u64);
         let table = LayerTable::sample(&shape, tokens.iter().cloned()).unwrap();
