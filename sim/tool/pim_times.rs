@@ -20,7 +20,7 @@ const BATCHES: [u32; 4] = [16, 64, 128, 384];
     ndp offload --llm gpt3-175b --times times.json\n\n\
     Prints the times of a head, of attention in a layer and of an offloaded FFN: measured, and computed with the formulas of docs/offloading.md.")]
 pub struct Args {
-    /// Model: gpt3-175b, llama3-70b or another preset, or a path ending in .toml
+    /// Model: gpt3-175b, llama3-70b or another preset, a path ending in .toml, or a checkpoint's config.json
     #[arg(long, default_value = "gpt3-175b")]
     llm: String,
     /// Memory: preset (librapim, ...) or path of a TOML file

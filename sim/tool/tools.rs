@@ -89,14 +89,14 @@ pub fn traced_model(header: &TraceHeader) -> anyhow::Result<(LlmShape, Option<St
     let presets = || LlmShape::preset_names().join(", ");
     ensure!(
         *attention > 0,
-        "the trace names the model '{model}', which is not a preset, and does not describe attention; name the model with --llm: {} or a path ending in .toml",
+        "the trace names the model '{model}', which is not a preset, and does not describe attention; name the model with --llm: {} or a path ending in .toml or config.json",
         presets()
     );
     let heads = if attention.is_multiple_of(64) { attention / 64 } else { 1 };
     let shape = LlmShape::opt_like(model, *layers, *attention, heads, *mlp, BYTES).with_context(|| {
         format!(
             "the trace names the model '{model}', which is not a preset, and {layers} layers of {attention} and {mlp} neurons are not a model; name the \
-             model with --llm: {} or a path ending in .toml",
+             model with --llm: {} or a path ending in .toml or config.json",
             presets()
         )
     })?;

@@ -13,6 +13,7 @@ mod dfi;
 mod dram;
 mod gemv;
 mod hbm;
+mod hugging_face;
 mod keys;
 mod limits;
 mod link;

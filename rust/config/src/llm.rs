@@ -114,13 +114,13 @@ pub struct LlmFamily {
 
 /// Sizes from published configurations: OPT, arXiv 2205.01068, table 1; LLaMA2, 2307.09288; Falcon, 2311.16867; GPT3,
 /// 2005.14165, table 2.1; Llama3, 2407.21783, table 3; Bamboo (as Mistral), 2310.06825, table 1; Yi, 2403.04652, table
-/// 1; Qwen1.5, its configuration file. Widths of the first seven are also in Hermes, section V-A3, layers and heads of
+/// 1; Qwen1.5 and the last eight, their configuration files (Mistral version 0.3). Widths of the first seven are also in Hermes, section V-A3, layers and heads of
 /// the next two in LibraPIM, table 2.
 ///
 /// The same sources have the functions of the MLPs; Bamboo is in PowerInfer, section 8.1. The papers evaluate
 /// LLaMA2 and Falcon trained further with ReLU (Hermes, section V-A3; PowerInfer, section 8.1; LLM in a flash, section
 /// 4): their names begin with `relu-`.
-static PRESETS: [LlmShape; 20] = [
+static PRESETS: [LlmShape; 28] = [
     LlmShape::of(Cow::Borrowed("opt-13b"), Relu, [40, 5120, 40, 40, 20480, 2, 50272], [true, true, false]),
     LlmShape::of(Cow::Borrowed("opt-30b"), Relu, [48, 7168, 56, 56, 28672, 2, 50272], [true, true, false]),
     LlmShape::of(Cow::Borrowed("opt-66b"), Relu, [64, 9216, 72, 72, 36864, 2, 50272], [true, true, false]),
@@ -151,6 +151,24 @@ static PRESETS: [LlmShape; 20] = [
     LlmShape::of(Cow::Borrowed("relu-llama2-70b"), Relu, LLAMA2_70B, [false, false, true]),
     LlmShape::of(Cow::Borrowed("relu-falcon-7b"), Relu, FALCON_7B, [true, false, true]),
     LlmShape::of(Cow::Borrowed("relu-falcon-40b"), Relu, FALCON_40B, [true, false, true]),
+    LlmShape::of(Cow::Borrowed("smollm2-135m"), Silu, [30, 576, 9, 3, 1536, 3, 49152], [true, false, true]),
+    LlmShape::of(Cow::Borrowed("llama3.2-1b"), Silu, [16, 2048, 32, 8, 8192, 3, 128256], [true, false, true]),
+    LlmShape::of(Cow::Borrowed("llama3.2-3b"), Silu, [28, 3072, 24, 8, 8192, 3, 128256], [true, false, true]),
+    LlmShape::of(
+        Cow::Borrowed("llama3.1-8b"),
+        Silu,
+        [32, 4096, 32, 8, 14336, 3, 128256],
+        [false, false, true],
+    ),
+    LlmShape::of(
+        Cow::Borrowed("qwen2.5-7b"),
+        Silu,
+        [28, 3584, 28, 4, 18944, 3, 152064],
+        [false, false, true],
+    ),
+    LlmShape::of(Cow::Borrowed("qwen3-8b"), Silu, [36, 4096, 32, 8, 12288, 3, 151936], [false, false, true]),
+    LlmShape::of(Cow::Borrowed("mistral-7b"), Silu, [32, 4096, 32, 8, 14336, 3, 32768], [false, false, true]),
+    LlmShape::of(Cow::Borrowed("phi3-mini"), Silu, [32, 3072, 32, 32, 8192, 3, 32064], [false, false, true]),
 ];
 
 const LLAMA2_7B: [u32; 7] = [32, 4096, 32, 32, 11008, 3, 32000];
@@ -200,7 +218,7 @@ impl LlmShape {
     /// `file`: whether the error also offers a path.
     fn find(name: &str, file: bool) -> Result<Self> {
         let shape = PRESETS.iter().find(|shape| shape.name.eq_ignore_ascii_case(name));
-        let others = if file { " or a path ending in .toml" } else { "" };
+        let others = if file { " or a path ending in .toml or config.json" } else { "" };
         let known: Vec<_> = Self::preset_names().collect();
         shape.cloned().ok_or_else(|| unknown_name("model", name, &known, others))
     }
@@ -265,11 +283,14 @@ impl LlmShape {
         shape.checked()
     }
 
-    /// A preset by name, or a TOML file whose path ends in `.toml`. Fails as [`LlmShape::preset`] and
-    /// [`LlmShape::from_toml`].
+    /// A preset by name, a TOML file whose path ends in `.toml`, or a checkpoint's `config.json`. Fails as
+    /// [`LlmShape::preset`] and [`LlmShape::from_toml`], and for a model that is more than these sizes.
     pub fn load(preset_or_path: &str) -> Result<Self> {
         if preset_or_path.ends_with(".toml") {
             return from_file(preset_or_path, Self::from_toml);
+        }
+        if preset_or_path.ends_with(".json") {
+            return from_file(preset_or_path, |text| crate::hugging_face::shape(preset_or_path, text));
         }
         Self::find(preset_or_path, true)
     }
@@ -385,7 +406,7 @@ mod tests {
         // In billions, without biases and norms.
         let billions = [
             12.9, 29.9, 65.7, 6.7, 13.0, 69.0, 41.3, 174.6, 70.6, 6.6, 174.6, 6.9, 7.2, 3.9, 34.4, 6.7, 13.0,
-            69.0, 6.9, 41.3,
+            69.0, 6.9, 41.3, 0.1, 1.2, 3.2, 8.0, 7.6, 8.2, 7.2, 3.8,
         ];
         for (name, expected) in LlmShape::preset_names().zip(billions) {
             let model = LlmShape::preset(name).unwrap();

@@ -81,10 +81,14 @@ impl FileSet {
         self
     }
 
-    /// Adds a preset or file; paths end in `.toml`.
+    /// Adds a preset or file; paths end in `.toml` or `.json`.
     #[must_use]
     pub fn configuration(self, what: &str, preset_or_path: &str) -> Self {
-        if preset_or_path.ends_with(".toml") { self.input(what, preset_or_path) } else { self }
+        if [".toml", ".json"].iter().any(|end| preset_or_path.ends_with(end)) {
+            self.input(what, preset_or_path)
+        } else {
+            self
+        }
     }
 
     /// Adds all files of an input directory.

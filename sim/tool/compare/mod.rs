@@ -25,7 +25,7 @@ use ndp_traces::TraceReader;
     ndp compare --llm relu-llama2-70b --system mine.toml --policies hermes,hermes-host --batches 1,4 --html compare.html\n  \
     ndp compare --llm opt-66b --policies flexgen,deja-vu,hermes --prompt 64 --output 512 --assume stated --json")]
 pub struct Args {
-    /// Model: a preset such as relu-llama2-70b, or a path ending in .toml
+    /// Model: a preset such as relu-llama2-70b (an unknown name lists them), a path ending in .toml, or a checkpoint's config.json
     // `None` with a subcommand.
     #[arg(long, required = true)]
     llm: Option<String>,

@@ -28,9 +28,8 @@ use ndp_traces::{NeuronShape, TraceReader};
     ndp generate --config tiny --dimms 4 --system small --backend cycles --load backdoor --trace t.trace\n  \
     ndp evaluate --config tiny --dimms 4 --system small --gpu-percent 20 --trace t.trace --policy hermes --positions 256")]
 pub struct Args {
-    /// Model of the trace: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama2-7b, llama2-13b, llama2-70b,
-    /// falcon-7b, falcon-40b (each also as relu-llama2-7b and so on), llama3-70b, gpt3-175b, bamboo-7b, qwen1.5-4b,
-    /// yi-34b or a path ending in .toml [default: the model that the trace names; an unknown name selects an OPT with the sizes of the trace, and the
+    /// Model of the trace: a preset such as relu-llama2-7b (an unknown name lists them), a path ending in .toml, or a
+    /// checkpoint's config.json [default: the model that the trace names; an unknown name selects an OPT with the sizes of the trace, and the
     /// first line says so]
     #[arg(long)]
     llm: Option<String>,

@@ -41,7 +41,7 @@ pub struct Args {
     /// Names of the options on the command line.
     #[command(flatten)]
     given: Given,
-    /// Model: llama2-7b, llama3-70b or another preset, or a path ending in .toml
+    /// Model: llama2-7b, llama3-70b or another preset, a path ending in .toml, or a checkpoint's config.json
     #[arg(long, default_value = "llama2-7b")]
     llm: String,
     /// Sequence lengths: tokens in K and V of each request, separated by commas

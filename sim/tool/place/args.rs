@@ -24,9 +24,8 @@ pub struct Args {
     /// Names of the options on the command line.
     #[command(flatten)]
     pub given: Given,
-    /// Model: llama2-7b, llama2-13b, llama2-70b, falcon-7b, falcon-40b (each also as relu-llama2-7b and so on),
-    /// opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama3-70b, gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b or a path
-    /// ending in .toml [default: the model that the trace names; an unknown name selects an OPT with the sizes of the
+    /// Model: a preset such as relu-llama2-7b (an unknown name lists them), a path ending in .toml, or a checkpoint's
+    /// config.json [default: the model that the trace names; an unknown name selects an OPT with the sizes of the
     /// trace, and the first line says so]
     #[arg(long, required_unless_present_any = ["table", "trace"])]
     pub llm: Option<String>,

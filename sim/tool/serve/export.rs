@@ -10,7 +10,7 @@ use ndp_systems::serving::export::{PimLine, Tables, contexts, reference_model};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  ndp serve export --llm llama3-70b --tp 8 --out tables")]
 pub struct Args {
-    /// Model: a preset such as llama2-7b, or a path ending in .toml
+    /// Model: a preset such as llama2-7b (an unknown name lists them), a path ending in .toml, or a checkpoint's config.json
     #[arg(long)]
     llm: String,
     /// Mode, which determines whether the banks are sliced

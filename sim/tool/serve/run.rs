@@ -47,7 +47,7 @@ pub struct Args {
     /// Machine that serves the requests
     #[arg(long, value_enum, default_value = "librapim")]
     machine: Kind,
-    /// Model: a preset such as llama2-7b, or a path ending in .toml
+    /// Model: a preset such as llama2-7b (an unknown name lists them), a path ending in .toml, or a checkpoint's config.json
     #[cfg_attr(feature = "rtl", arg(long, required_unless_present = "rtl"))]
     #[cfg_attr(not(feature = "rtl"), arg(long, required = true))]
     llm: Option<String>,

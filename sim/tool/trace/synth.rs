@@ -17,9 +17,8 @@ use std::time::Instant;
 pub struct Args {
     /// Model with ReLU: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, relu-llama2-7b, relu-llama2-13b,
     /// relu-llama2-70b, relu-falcon-7b, relu-falcon-40b, bamboo-7b (fitted like OPT), a path ending in .toml, or
-    /// LAYERSxHIDDENxFFN such as 4x256x1024, which is fitted like OPT. With --density also a model without ReLU:
-    /// llama2-7b, llama2-13b, llama2-70b, llama3-70b (fitted like LLaMA2), falcon-7b, falcon-40b, gpt3-175b,
-    /// qwen1.5-4b, yi-34b (these three fitted like OPT)
+    /// LAYERSxHIDDENxFFN such as 4x256x1024, which is fitted like OPT. With --density also a model without ReLU: another
+    /// preset (an unknown name lists them) or a checkpoint's config.json, fitted like LLaMA2, Falcon or else OPT
     #[arg(long)]
     llm: String,
     /// Share of active neurons (0.01..=0.5) [default: the density of the model's family; a model without ReLU
