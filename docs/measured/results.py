@@ -283,14 +283,18 @@ def share(value, of):
 
 def points_page():
     result = FILES.result("points")
-    lines = [[p["model"], p["weights"], p["batch"], p["context"], number(p["compare"], 2), "yes" if p["equal"] else "NO",
+    layers = {p["name"]: p["equal"] for p in FILES.result("layers")["points"]}
+    yes = {True: "yes", False: "NO"}
+    lines = [[p["model"], p["weights"], p["batch"], p["context"], number(p["compare"], 2), yes[p["equal"]], yes[layers[p["name"]]],
               share(p["formula"], p["compare"]), "" if p["base"] is None else number(p["base"], 2), share(p["base_formula"], p["base"])]
              for p in result["points"]]
-    head = ["model", "weights", "batch", "context", "`hermes`, tokens/s", "`evaluate` equal", "formula, %", "`hermes-base`, tokens/s", "formula, %"]
-    return section("One rate from two commands, and the error of the formulas", ["points"],
+    head = ["model", "weights", "batch", "context", "`hermes`, tokens/s", "`evaluate` equal", "`layer` equal", "formula, %", "`hermes-base`, tokens/s", "formula, %"]
+    return section("One rate from two commands, and the error of the formulas", ["points", "layers"],
                    f"Rates after the prompt on the machine, {result['exact']} of {result['generated']} tokens exact, set `hermes`, predicted neurons,"
                    " synthetic traces.", f"Models without ReLU have a trace with {100 * result['density']:.0f} % of the neurons active, on which the"
-                   " formulas have no value. *Formula*: `compare --formula` over the machine.\n", table(head, lines))
+                   " formulas have no value. *Formula*: `compare --formula` over the machine.",
+                   "*`layer` equal*: a layer of these sizes takes the same cycles in `layer` and in `compare`, for each operation, with all neurons"
+                   " active and on the DIMMs.\n", table(head, lines))
 
 
 def proofs_page():
@@ -356,6 +360,7 @@ def figures():
     for entry in FILES.result("compare")["entries"]:
         found[f"compare.{entry['policy']}"] = entry["tokens_per_second"]
     points = FILES.result("points")["points"]
+    found["layers.equal"] = sum(p["equal"] for p in FILES.result("layers")["points"])
     found["points"], found["points.equal"] = len(points), sum(p["equal"] for p in points)
     for name, key, exact in (("hermes", "formula", "compare"), ("base", "base_formula", "base")):
         errors = [100 * (p[key] / p[exact] - 1) for p in points if p[key] is not None]
