@@ -46,14 +46,14 @@ impl Tools {
 pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
     let (model, Remarks { rounded, warnings }) = Model::load_with_remarks(dir).with_context(|| {
         format!(
-            "cannot load model {} (--model names a folder with config.json and model.safetensors)",
+            "cannot load model {} (--model names a folder with config.json and model.safetensors, or a GGUF file)",
             dir.display()
         )
     })?;
     let RoundedWeights { converted, changed } = rounded;
     if converted > 0 {
         note!(
-            "{}: {} weights in BF16 or FP32, of which rounding to FP16 changes {}",
+            "{}: {} weights in other formats than FP16, of which rounding to FP16 changes {}",
             dir.display(),
             grouped(converted),
             grouped(changed)

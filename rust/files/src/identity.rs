@@ -91,9 +91,13 @@ impl FileSet {
         }
     }
 
-    /// Adds all files of an input directory.
+    /// Adds all files of an input directory, or the file that `path` names.
     #[must_use]
     pub fn input_folder(mut self, what: &str, path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref();
+        if path.is_file() {
+            return self.input(what, path);
+        }
         // Reported by whoever reads the directory.
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
             self = self.input(what, entry.path());

@@ -3,7 +3,7 @@
 //! This crate defines a model, the source of its tensors and the order of operations. That order never shows in a
 //! result, because a dot product is an exact sum rounded once.
 //!
-//! Reading order: [`config`], [`weights`], [`loader`] and [`quantised`] (a model in memory), [`backend`] and
+//! Reading order: [`config`], [`weights`], [`loader`], `gguf` and [`quantised`] (a model in memory), [`backend`] and
 //! [`operations`] (work of hardware), [`kv_cache`], [`layer`] and [`decoder`] (one forward pass),
 //! [`generate`](mod@generate) (a text).
 #![deny(missing_docs)]
@@ -14,6 +14,7 @@ pub mod config;
 mod damage;
 pub mod decoder;
 pub mod generate;
+mod gguf;
 pub mod kv_cache;
 pub mod layer;
 pub mod loader;
@@ -36,5 +37,5 @@ pub use ndp_config::Activation;
 pub use operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 pub use quantised::{QuantisationError, QuantisedMatrix, RowOf};
 pub use sparsity::{LayerSparsity, ZeroCount};
-pub use vocabulary::{Continuation, Vocabulary};
+pub use vocabulary::{Chat, Continuation, Vocabulary};
 pub use weights::Model;

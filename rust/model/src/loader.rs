@@ -1,4 +1,5 @@
-//! Reads a model from a Hugging Face directory: `config.json` and safetensors, in one file or in shards.
+//! Reads a model from a Hugging Face directory: `config.json` and safetensors, in one file or in shards. Another path is a
+//! GGUF file ([`crate::gguf`]).
 //!
 //! Every defect is refused with file and tensor; [`crate::weights`] uses the tensors. A stored copy of a tied head has
 //! to equal the embedding; other unused tensors are a warning.
@@ -32,7 +33,7 @@ fn optional_prefix(config: &DecoderConfig) -> &'static str {
 /// Weights stored in other formats than FP16.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RoundedWeights {
-    /// Weights in BF16 or FP32.
+    /// Weights in BF16, FP32 or a quantised format.
     pub converted: u64,
     /// Weights not representable in FP16: rounded to nearest, ties to even.
     pub changed: u64,
@@ -55,15 +56,19 @@ pub struct Remarks {
 impl Model {
     /// Loads `config.json`, `tokenizer.json` if present, and `model.safetensors`, or else the shards that
     /// `model.safetensors.index.json` lists. Tensors are FP16, BF16 or FP32, and finite in FP16: skipped products with
-    /// zero would not be zero for an infinite weight (docs/numerics.md).
+    /// zero would not be zero for an infinite weight (docs/numerics.md). A path that is not a directory is a GGUF file.
     ///
     /// Memory peaks at the file bytes plus the model.
-    pub fn load(dir: &Path) -> Result<Self> {
-        Self::load_with_remarks(dir).map(|(model, _)| model)
+    pub fn load(path: &Path) -> Result<Self> {
+        Self::load_with_remarks(path).map(|(model, _)| model)
     }
 
     /// [`Model::load`] with remarks for the user.
-    pub fn load_with_remarks(dir: &Path) -> Result<(Self, Remarks)> {
+    pub fn load_with_remarks(path: &Path) -> Result<(Self, Remarks)> {
+        if path.metadata().is_ok_and(|found| !found.is_dir()) {
+            return crate::gguf::load(path);
+        }
+        let dir = path;
         let config = DecoderConfig::load(dir)?;
         let vocabulary = Vocabulary::load(dir, config.vocab_size())?;
         let limit = weight_bytes(&config).saturating_mul(2).saturating_add(MAX_HEADER_BYTES);
@@ -114,11 +119,11 @@ const STAND_INS: [(&str, &str); 5] = [
     ("<!doctype html", "an HTML page, not the file: download the file itself, not the page that shows it"),
     ("<html", "an HTML page, not the file: download the file itself, not the page that shows it"),
     ("PK\x03\x04", "a PyTorch file or another archive: convert it to safetensors"),
-    ("GGUF", "a GGUF file: convert it to safetensors in FP16, BF16 or FP32"),
+    ("GGUF", "a GGUF file: name the file itself as the model, not its folder"),
 ];
 
 /// Refuses a file whose content does not match its name.
-fn check_file(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn check_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let text = bytes.trim_ascii_start();
     let starts =
         |start: &str| text.get(..start.len()).is_some_and(|own| own.eq_ignore_ascii_case(start.as_bytes()));
@@ -139,9 +144,10 @@ fn other_weights(dir: &Path) -> String {
         }
         "safetensors" if name.contains("-of-") => Some("a part, whose index is missing"),
         "safetensors" => Some("rename it if it has all weights"),
-        "bin" | "pt" | "pth" | "ckpt" | "h5" | "msgpack" | "gguf" | "onnx" => {
+        "bin" | "pt" | "pth" | "ckpt" | "h5" | "msgpack" | "onnx" => {
             Some("convert it to safetensors in FP16, BF16 or FP32")
         }
+        "gguf" => Some("name the file itself as the model, not its folder"),
         _ => None,
     };
     let found = names.iter().find_map(|name| Some((name, advice(name)?)));
@@ -252,17 +258,8 @@ impl<'a> ParsedFile<'a> {
             );
         };
         rounded.set(counts);
-        match data.iter().position(|value| !value.is_finite()) {
-            None => Ok(Some(data)),
-            Some(at) => {
-                let index = place(at, shape);
-                Err(refusal!(
-                    "{}: tensor {tensor}: {index:?} is {}, weights must be finite in FP16",
-                    path.display(),
-                    data[at]
-                ))
-            }
-        }
+        check_finite(&tensor, shape, &data).map_err(|error| refusal!("{}: {error}", path.display()))?;
+        Ok(Some(data))
     }
 }
 
@@ -286,6 +283,15 @@ impl RoundedWeights {
         self.changed += u64::from(result.to_f32() != value);
         result
     }
+}
+
+/// Refuses a tensor with an infinity or a NaN.
+pub(crate) fn check_finite(tensor: &str, shape: &[usize], data: &[f16]) -> Result<()> {
+    if let Some(at) = data.iter().position(|value| !value.is_finite()) {
+        let index = place(at, shape);
+        bail!("tensor {tensor}: {index:?} is {}, weights must be finite in FP16", data[at]);
+    }
+    Ok(())
 }
 
 /// Indices of the `at`-th element, row-major.

@@ -1,4 +1,4 @@
-//! Meaning of tokens: bytes, or a `tokenizer.json` (Hugging Face's `tokenizers`).
+//! Meaning of tokens: bytes, or a `tokenizer.json` (Hugging Face's `tokenizers`), perhaps made from a GGUF file.
 
 use ndp_files::{Error, Result, refusal};
 use std::cell::Cell;
@@ -36,13 +36,23 @@ pub struct Subwords {
     tokenizer: Tokenizer,
     /// Above all tokens.
     end: usize,
+    chat: Option<Chat>,
+}
+
+/// A GGUF file's description of conversations; nothing interprets it yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chat {
+    /// Token that ends a text.
+    pub last_token: Option<u32>,
+    /// Jinja template of a conversation.
+    pub template: Option<String>,
 }
 
 impl PartialEq for Vocabulary {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Bytes, Self::Bytes) => true,
-            (Self::Subwords(a), Self::Subwords(b)) => a.json == b.json,
+            (Self::Subwords(a), Self::Subwords(b)) => a.json == b.json && a.chat == b.chat,
             (Self::Unknown(a), Self::Unknown(b)) => a == b,
             _ => false,
         }
@@ -62,11 +72,24 @@ impl Vocabulary {
         if path.symlink_metadata().is_err() {
             return Ok(Self::of_size(vocab_size));
         }
-        let json = crate::loader::read_json(&path, MAX_BYTES)?;
+        Self::from_json(&path, crate::loader::read_json(&path, MAX_BYTES)?, None)
+    }
+
+    /// From the text of a `tokenizer.json`; `path` names its source in messages.
+    pub(crate) fn from_json(path: &Path, json: String, chat: Option<Chat>) -> Result<Self> {
         let failed = |reason: String| refusal!("{}: {reason}", path.display());
         let tokenizer = tokenizer(&json).map_err(|e| failed(format!("not a tokenizer: {e}")))?;
         let end = tokenizer.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1);
-        Ok(Self::Subwords(Arc::new(Subwords { path, json, tokenizer, end })))
+        let path = path.to_owned();
+        Ok(Self::Subwords(Arc::new(Subwords { path, json, tokenizer, end, chat })))
+    }
+
+    /// Description of conversations, from a GGUF file only.
+    pub fn chat(&self) -> Option<&Chat> {
+        match self {
+            Self::Subwords(subwords) => subwords.chat.as_ref(),
+            Self::Bytes | Self::Unknown(_) => None,
+        }
     }
 
     /// Warning about tokens beyond a model's `vocab_size`.

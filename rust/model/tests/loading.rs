@@ -216,7 +216,7 @@ fn files_that_stand_for_others_say_what_they_are() {
         (b"<!DOCTYPE html>\n<html>", "is an HTML page, not the file"),
         (b"\n <HTML lang=en>", "is an HTML page, not the file"),
         (b"PK\x03\x04\0\0", "is a PyTorch file or another archive: convert it to safetensors"),
-        (b"GGUF\x03\0\0\0", "is a GGUF file: convert it to safetensors"),
+        (b"GGUF\x03\0\0\0", "is a GGUF file: name the file itself as the model"),
         (b"\x80\x02}q", "is a PyTorch file (a pickle): convert it to safetensors"),
         (b"\x80\x04\x95\x10\0\0\0\0\0\0\0}", "is a PyTorch file (a pickle): convert it to safetensors"),
         (b"<?xml version=\"1.0\"?>", "is not a safetensors file: convert the weights to safetensors"),

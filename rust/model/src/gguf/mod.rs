@@ -1,0 +1,93 @@
+//! Reads a model from a GGUF file, the format of llama.cpp: configuration, tokens and weights in one file.
+//!
+//! Quantised blocks become FP32 numbers ([`blocks`]), which are rounded to FP16 once, as weights of other checkpoints.
+//! The result equals the model that the same weights give under Hugging Face's names ([`llama`]).
+
+mod blocks;
+mod llama;
+mod reader;
+mod tokenizer;
+mod value;
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::Path;
+
+use ndp_files::{Context, Result, bail, ensure};
+use ndp_numerics::f16;
+
+use crate::loader::{self, Remarks, RoundedWeights};
+use crate::{DecoderConfig, Model};
+use reader::{File, Tensor, shown};
+
+/// Bytes at the beginning of a file from which its format is recognised.
+const BEGINNING: u64 = 64;
+
+/// Loads a model, with remarks for the user. The whole file is in memory until the model is complete.
+pub(crate) fn load(path: &Path) -> Result<(Model, Remarks)> {
+    let bytes = read(path)?;
+    parse(path, &bytes).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let failed = || format!("cannot read {}", path.display());
+    let mut file = ndp_files::open(path).with_context(failed)?;
+    let metadata = file.metadata().with_context(failed)?;
+    ensure!(metadata.is_file(), "'{}' is neither a folder nor a regular file", path.display());
+    let mut bytes = Vec::new();
+    (&mut file).take(BEGINNING).read_to_end(&mut bytes).with_context(failed)?;
+    if !bytes.starts_with(reader::MAGIC) {
+        loader::check_file(path, &bytes)?;
+        let kind = path.extension().and_then(|end| end.to_str());
+        let advice = match kind {
+            Some("safetensors" | "json") => "name the folder of a model with safetensors, not one of its files",
+            _ => "expected a folder, or a file that begins with 'GGUF'",
+        };
+        bail!("'{}' is not a GGUF file: {advice}", path.display());
+    }
+    // The size bounds a file that grows.
+    file.take(metadata.len().saturating_sub(BEGINNING)).read_to_end(&mut bytes).with_context(failed)?;
+    Ok(bytes)
+}
+
+fn parse(path: &Path, bytes: &[u8]) -> Result<(Model, Remarks)> {
+    let file = File::parse(bytes)?;
+    let (config, warning) = llama::config(path, &file)?;
+    let vocabulary = tokenizer::vocabulary(path, &file, config.vocab_size())?;
+    let mut rounded = RoundedWeights::default();
+    let mut used = BTreeSet::new();
+    let widths = config.clone();
+    let mut model = Model::from_tensors(config, |name, shape| {
+        let stored = llama::stored_name(name);
+        let Some(tensor) = file.tensors.get(stored.as_str()) else { bail!("tensor {stored} is missing") };
+        let data = tensor.weights(&stored, shape, &mut rounded)?;
+        let data = llama::unpaired(&stored, shape[0], DecoderConfig::head_width(&widths), data);
+        used.insert(stored);
+        Ok(data)
+    })?;
+    if let Some((name, _)) = file.tensors.iter().find(|(name, _)| !used.contains(**name)) {
+        let config = &model.config;
+        bail!(
+            "tensor {}: expected only tensors of a dense llama with {} layers",
+            shown(name),
+            config.num_hidden_layers()
+        );
+    }
+    model.vocabulary = vocabulary;
+    let warnings = model.config.warnings().iter().cloned().chain(warning).collect();
+    Ok((model, Remarks { rounded, warnings }))
+}
+
+impl Tensor<'_> {
+    /// Elements in FP16, if the tensor has this shape and all are finite.
+    fn weights(&self, name: &str, shape: &[usize], rounded: &mut RoundedWeights) -> Result<Vec<f16>> {
+        ensure!(self.shape == shape, "tensor {name} has shape {:?}, expected {shape:?}", self.shape);
+        let mut data = Vec::with_capacity(shape.iter().product());
+        let exact = self.kind.is_half();
+        self.kind.read(self.bytes, |value| {
+            data.push(if exact { f16::from_f32(value) } else { rounded.round(value) });
+        });
+        loader::check_finite(name, shape, &data)?;
+        Ok(data)
+    }
+}
