@@ -4,5 +4,6 @@
 
 mod common;
 mod decoding;
+mod gguf;
 mod loading;
 mod tokenizers;

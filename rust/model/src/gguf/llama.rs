@@ -89,7 +89,9 @@ fn check_kind(file: &File<'_>) -> Result<()> {
     if architecture.text("general.architecture")? != ARCHITECTURE {
         return Err(architecture.unexpected("general.architecture", ARCHITECTURE));
     }
-    for (key, expected) in [("general.type", "model"), ("general.quantization_version", "2"), ("split.count", "1")] {
+    for (key, expected) in
+        [("general.type", "model"), ("general.quantization_version", "2"), ("split.count", "1")]
+    {
         if let Some(value) = file.metadata.get(key).filter(|value| value.to_string() != expected) {
             // A file that was not split may say so with 0.
             ensure!(key == "split.count" && value.to_string() == "0", "{}", value.unexpected(key, expected));
@@ -106,7 +108,9 @@ fn check_kind(file: &File<'_>) -> Result<()> {
 fn others(file: &File<'_>) -> Result<Option<String>> {
     let mut unknown = Vec::new();
     for (key, value) in &file.metadata {
-        let Some(own) = key.strip_prefix(ARCHITECTURE).and_then(|key| key.strip_prefix('.')) else { continue };
+        let Some(own) = key.strip_prefix(ARCHITECTURE).and_then(|key| key.strip_prefix('.')) else {
+            continue;
+        };
         if let Some((_, neutral)) = NEUTRAL.iter().find(|(name, _)| *name == own) {
             if value.to_string() != *neutral {
                 return Err(value.unexpected(key, neutral));
@@ -118,7 +122,8 @@ fn others(file: &File<'_>) -> Result<Option<String>> {
             unknown.push(shown(key));
         }
     }
-    Ok((!unknown.is_empty()).then(|| format!("ignored metadata without a meaning here: {}", unknown.join(", "))))
+    Ok((!unknown.is_empty())
+        .then(|| format!("ignored metadata without a meaning here: {}", unknown.join(", "))))
 }
 
 /// Configuration of the model, and a warning about ignored metadata. `path` is for messages.
@@ -201,4 +206,3 @@ pub(super) fn unpaired<T: Copy>(name: &str, rows: usize, width: usize, data: Vec
     };
     (0..rows).flat_map(|row| &data[source(row) * cols..][..cols]).copied().collect()
 }
-

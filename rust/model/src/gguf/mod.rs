@@ -40,7 +40,9 @@ fn read(path: &Path) -> Result<Vec<u8>> {
         loader::check_file(path, &bytes)?;
         let kind = path.extension().and_then(|end| end.to_str());
         let advice = match kind {
-            Some("safetensors" | "json") => "name the folder of a model with safetensors, not one of its files",
+            Some("safetensors" | "json") => {
+                "name the folder of a model with safetensors, not one of its files"
+            }
             _ => "expected a folder, or a file that begins with 'GGUF'",
         };
         bail!("'{}' is not a GGUF file: {advice}", path.display());

@@ -70,9 +70,8 @@ impl<'a> Reader<'a> {
         let length = self.u64()?;
         let at = self.at;
         let bytes = self.take(length).context("text")?;
-        std::str::from_utf8(bytes).map_err(|error| {
-            ndp_files::refusal!("text at byte {at} is not UTF-8: {error}")
-        })
+        std::str::from_utf8(bytes)
+            .map_err(|error| ndp_files::refusal!("text at byte {at} is not UTF-8: {error}"))
     }
 
     /// Number of entries; `least` is the size of the smallest entry in bytes.

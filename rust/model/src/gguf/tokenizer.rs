@@ -26,8 +26,7 @@ const ADD_SPACE: &str = "tokenizer.ggml.add_space_prefix";
 const TEMPLATE: &str = "tokenizer.chat_template";
 
 /// GPT-2's words: contractions, letters, digits, other characters, spaces.
-const WORDS: &str =
-    r"'(?:[sdmt]|re|ve|ll)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)";
+const WORDS: &str = r"'(?:[sdmt]|re|ve|ll)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)";
 
 /// Words of LLaMA 3, with groups of up to three digits, and of Qwen 2, with single digits.
 const LINES: [&str; 2] = [
@@ -173,12 +172,12 @@ impl<'a> Tokens<'a> {
         let merges = merges.texts(MERGES)?;
         let pair = |(number, merge): (usize, &&str)| match merge.split_once(' ') {
             Some((left, right)) if !left.is_empty() && !right.is_empty() => Ok(json!([left, right])),
-            _ => bail!("metadata {MERGES}: merge {number} = '{}', expected two parts of a token", shown(merge)),
+            _ => {
+                bail!("metadata {MERGES}: merge {number} = '{}', expected two parts of a token", shown(merge))
+            }
         };
         let merges = merges.iter().enumerate().map(pair).collect::<Result<Json>>()?;
-        let split = |expression: &&str| {
-            json!({"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": false})
-        };
+        let split = |expression: &&str| json!({"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": false});
         let bytes = json!({
             "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false
         });

@@ -73,9 +73,9 @@ impl<'a> Value<'a> {
 
     pub(super) fn number(&self, key: &str) -> Result<f64> {
         match self {
-            Self::Number(value) => Ok(*value),
+            Self::Number(value) if value.is_finite() => Ok(*value),
             Self::Integer(value) => Ok(*value as f64),
-            _ => Err(self.unexpected(key, "a number")),
+            _ => Err(self.unexpected(key, "a finite number")),
         }
     }
 
@@ -117,7 +117,10 @@ impl<'a> Value<'a> {
         element: impl Fn(&Value<'a>) -> Result<T>,
     ) -> Result<Vec<T>> {
         let Array { kind, count, bytes } = *self.array(key)?;
-        ensure!(count == len as u64, "metadata {key} has {count} elements, expected {len}, one for each token");
+        ensure!(
+            count == len as u64,
+            "metadata {key} has {count} elements, expected {len}, one for each token"
+        );
         let mut reader = Reader::new(bytes);
         (0..count).map(|_| element(&Self::of_kind(kind, &mut reader)?)).collect()
     }

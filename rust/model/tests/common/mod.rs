@@ -1,5 +1,7 @@
 //! A tiny random OPT model, seeded, in memory and as safetensors bytes.
 
+pub mod gguf;
+
 use std::path::Path;
 
 use ndp_model::{DecoderConfig, Model};
