@@ -27,8 +27,8 @@ pub struct Args {
     /// Directory for the files: new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Directory with config.json and model.safetensors [default: golden/model]
-    #[arg(long, value_name = "DIR")]
+    /// Directory with config.json and model.safetensors, or a GGUF file [default: golden/model]
+    #[arg(long, value_name = "DIR|FILE.gguf")]
     pub model: Option<PathBuf>,
     /// NDP core: preset (hermes, tiny, ...) or path of a TOML file
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]

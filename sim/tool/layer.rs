@@ -39,8 +39,8 @@ pub struct Args {
     /// Number of the layer in the model [default: 0]
     #[arg(long, value_name = "N", conflicts_with = "hidden")]
     pub layer: Option<u32>,
-    /// Directory with config.json and model.safetensors [default: golden/model]
-    #[arg(long, value_name = "DIR", conflicts_with = "hidden")]
+    /// Directory with config.json and model.safetensors, or a GGUF file [default: golden/model]
+    #[arg(long, value_name = "DIR|FILE.gguf", conflicts_with = "hidden")]
     pub model: Option<PathBuf>,
     /// Use random weights instead of a model: width of the hidden state (1..=16384); needs --heads and --ffn
     #[arg(long, value_name = "D", requires = "heads", requires = "ffn")]

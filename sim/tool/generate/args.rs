@@ -40,12 +40,13 @@ pub struct Args {
     #[arg(long)]
     pub prompt: Option<String>,
     /// Number of tokens to generate (1 or more); a token is a byte for golden/model, a sub-word for models with a
-    /// tokenizer.json. Prompt and generated tokens must fit the model's positions
+    /// tokenizer.json or a GGUF file. Prompt and generated tokens must fit the model's positions
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub tokens: u32,
     /// Directory with config.json, model.safetensors (whole or in shards) and, for models with sub-words,
-    /// tokenizer.json: OPT, LLaMA, Mistral or Falcon [default: golden/model]
-    #[arg(long, value_name = "DIR")]
+    /// tokenizer.json: OPT, LLaMA, Mistral or Falcon; or a GGUF file of architecture llama (docs/checkpoints.md)
+    /// [default: golden/model]
+    #[arg(long, value_name = "DIR|FILE.gguf")]
     pub model: Option<PathBuf>,
     /// Sampling temperature, 0 (greedy) to 10, two decimals [default: the temperature in
     /// golden/generate/default.json]

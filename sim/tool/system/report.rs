@@ -243,7 +243,7 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
             "merge_figures.format" "" {Text} Json: "form of partial results";
             "bytes" "" {Data} Json: "bytes by path, as in the table paths" = figures.bytes;
             "backend" "backend" {Text} Verbose: "rtl or cycles" = args.unit.backend;
-            "model" "model" {Text} Verbose: "folder of the model" = host.job.model.display().to_string();
+            "model" "model" {Text} Verbose: "folder or GGUF file of the model" = host.job.model.display().to_string();
             "neurons" "neurons" {Text} Verbose: "neurons that take part: active or all" = args.neurons;
             "weights" "weights" {Text} Verbose: "format of the weights" = args.weights;
             "quantisation" "" {Data} Json: "distance of quantised weights from the given ones" = host.quantisation;

@@ -553,7 +553,10 @@ fn live_predictor(host: &Host<'_>, setup: &Setup, prompt_tokens: usize) -> anyho
     Ok(match host.args.predictor {
         PredictorChoice::Hermes => OnlinePredictor::new(&shape, &setup.profile, prompt_tokens)?,
         PredictorChoice::LowRank => {
-            let path = host.job.model.join("predictor.safetensors");
+            let model = &host.job.model;
+            // A GGUF file has its predictor beside it.
+            let folder = if model.is_file() { model.parent().unwrap_or(model) } else { model };
+            let path = folder.join("predictor.safetensors");
             OnlinePredictor::of_low_rank(&shape, LowRank::load(&path, &shape)?, prompt_tokens)
         }
     })

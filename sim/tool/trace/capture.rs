@@ -6,6 +6,7 @@ use ndp_model::{GenerateOptions, SoftwareBackend, generate};
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{TokenInfo, TraceFileWriter, TraceHeader};
 use std::cell::Cell;
+use std::ffi::OsStr;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -24,12 +25,17 @@ pub struct Args {
     /// Seed of the sampler
     #[arg(long, default_value_t = 4)]
     seed: u64,
-    /// Directory of the model [default: golden/model]
-    #[arg(long)]
+    /// Directory of the model, or a GGUF file [default: golden/model]
+    #[arg(long, value_name = "DIR|FILE.gguf")]
     model: Option<PathBuf>,
     /// Write the trace to this file
     #[arg(long)]
     out: PathBuf,
+}
+
+/// Name of a folder, or of a GGUF file without its ending.
+fn name_of(path: &Path) -> Option<&OsStr> {
+    if path.extension().is_some_and(|end| end == "gguf") { path.file_stem() } else { path.file_name() }
 }
 
 /// # Errors
@@ -56,7 +62,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let sequences = args.prompt.len() as u64;
     let prompt_tokens: u64 = lengths.iter().sum();
     let header = TraceHeader {
-        model: path.file_name().map_or("model".into(), |name| {
+        model: name_of(&path).map_or("model".into(), |name| {
             if args.model.is_none() { "golden".into() } else { name.to_string_lossy().into_owned() }
         }),
         layers: shape.blocks().len() as u32 / 2,

@@ -20,7 +20,7 @@ pub struct Target {
     made: fn() -> Result<Vec<Vec<u8>>>,
 }
 
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target {
         name: "configuration",
         about: "TOML files of designs, memories, systems, models and SSDs: read or refused",
@@ -53,6 +53,13 @@ pub const TARGETS: [Target; 7] = [
         run: weights,
         files: &[],
         made: small_weights,
+    },
+    Target {
+        name: "gguf",
+        about: "GGUF file of a small model: loaded or refused; then a text becomes tokens",
+        run: gguf,
+        files: &[],
+        made: small_gguf,
     },
     Target {
         name: "tokenizer",
@@ -179,6 +186,67 @@ pub fn weights(data: &[u8]) {
             assert!(model.parameters() > 0);
         }
     });
+}
+
+/// See [`TARGETS`].
+pub fn gguf(data: &[u8]) {
+    with_file(&[("model.gguf", data)], |folder| {
+        if let Ok(model) = Model::load(&folder.join("model.gguf")) {
+            assert!(model.parameters() > 0);
+            let _ = model.vocabulary.tokens("Emma could not\n\u{1F600} 12".as_bytes());
+        }
+    });
+}
+
+/// A model with one layer, matrices in Q8_0 and byte-level tokens.
+fn small_gguf() -> Result<Vec<Vec<u8>>> {
+    let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+    let whole = |value: u32| [4u32.to_le_bytes(), value.to_le_bytes()].concat();
+    let named = |value: &str| [&8u32.to_le_bytes()[..], &text(value)].concat();
+    let texts = |values: &[&str]| {
+        let head = [&9u32.to_le_bytes()[..], &8u32.to_le_bytes(), &(values.len() as u64).to_le_bytes()];
+        [head.concat(), values.iter().flat_map(|value| text(value)).collect()].concat()
+    };
+    let entries = [
+        ("general.architecture", named("llama")),
+        ("llama.block_count", whole(1)),
+        ("llama.context_length", whole(8)),
+        ("llama.embedding_length", whole(32)),
+        ("llama.feed_forward_length", whole(32)),
+        ("llama.attention.head_count", whole(2)),
+        ("llama.attention.layer_norm_rms_epsilon", [6u32.to_le_bytes(), 1e-5f32.to_le_bytes()].concat()),
+        ("tokenizer.ggml.model", named("gpt2")),
+        ("tokenizer.ggml.pre", named("smollm")),
+        ("tokenizer.ggml.tokens", texts(&["E", "m", "Em", "n"])),
+        ("tokenizer.ggml.merges", texts(&["E m"])),
+    ];
+    let parts = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
+    let norms = ["output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"];
+    let matrices = parts.map(|part| (format!("blk.0.{part}"), 32)).into_iter();
+    let matrices = matrices.chain([("token_embd".to_owned(), 4)]).map(|(name, rows)| (name, Some(rows)));
+    let all: Vec<(String, Option<u64>)> = matrices.chain(norms.map(|name| (name.to_owned(), None))).collect();
+    let mut file = b"GGUF\x03\0\0\0".to_vec();
+    file.extend((all.len() as u64).to_le_bytes());
+    file.extend((entries.len() as u64).to_le_bytes());
+    for (key, value) in entries {
+        file.extend([text(key), value].concat());
+    }
+    let mut data = Vec::new();
+    for (name, rows) in all {
+        file.extend(text(&format!("{name}.weight")));
+        file.extend(if rows.is_some() { 2u32 } else { 1 }.to_le_bytes());
+        file.extend([Some(32), rows].into_iter().flatten().flat_map(u64::to_le_bytes));
+        file.extend(if rows.is_some() { 8u32 } else { 0 }.to_le_bytes());
+        file.extend((data.len() as u64).to_le_bytes());
+        match rows {
+            // A row is a block: the scale 1.0 in FP16 (0x3C00), and numbers.
+            Some(rows) => data.extend([&[0x00][..], &[0x3C; 33]].concat().repeat(rows as usize)),
+            None => data.extend(2f32.to_le_bytes().repeat(32)),
+        }
+        data.resize(data.len().next_multiple_of(32), 0);
+    }
+    file.resize(file.len().next_multiple_of(32), 0);
+    Ok(vec![[file, data].concat()])
 }
 
 /// The weights of the smallest model, all 1.
@@ -365,13 +433,18 @@ mod tests {
         assert!(tokens_of(&first("trace")).is_some_and(|(_, tokens)| !tokens.is_empty()));
         assert!(parse(text(&first("program")).unwrap()).is_ok_and(|program| !program.code.is_empty()));
         assert!(DesignConfig::from_toml(text(&first("configuration")).unwrap()).is_ok());
-        for target in ["weights", "tokenizer"] {
+        for target in ["weights", "gguf", "tokenizer"] {
             with_file(&[("config.json", SMALL_MODEL.as_bytes())], |folder| {
-                let files = [("weights", "model.safetensors"), ("tokenizer", "tokenizer.json")];
+                let files = [
+                    ("weights", "model.safetensors"),
+                    ("gguf", "model.gguf"),
+                    ("tokenizer", "tokenizer.json"),
+                ];
                 let (_, file) = files.into_iter().find(|(name, _)| *name == target).unwrap();
                 overwrite(&folder.join(file), &first(target)).unwrap();
                 match target {
                     "weights" => drop(Model::load(folder).unwrap()),
+                    "gguf" => drop(Model::load(&folder.join(file)).unwrap()),
                     _ => drop(Vocabulary::load(folder, 1 << 20).unwrap()),
                 }
             });
