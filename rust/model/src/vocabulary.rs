@@ -112,7 +112,7 @@ impl Vocabulary {
                 subwords.tokens(text)
             }
             Self::Unknown(vocab_size) => Err(refusal!(
-                "text needs a tokenizer.json in the folder of the weights, or bytes as tokens: vocab_size = {}, expected 256",
+                "text needs a tokenizer.json in the folder of the weights, tokens in the GGUF file, or bytes as tokens: vocab_size = {}, expected 256",
                 *vocab_size
             )),
         }

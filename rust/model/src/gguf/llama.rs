@@ -31,7 +31,7 @@ const BASE: &str = "rope.freq_base";
 const HEAD_WIDTHS: [&str; 2] = ["rope.dimension_count", "attention.value_length"];
 
 /// Keys that change the result, with their neutral value.
-const NEUTRAL: [(&str, &str); 24] = [
+const NEUTRAL: [(&str, &str); 23] = [
     ("attention.causal", "true"),
     ("attention.clamp_kqv", "0"),
     ("attention.max_alibi_bias", "0"),
@@ -39,7 +39,6 @@ const NEUTRAL: [(&str, &str); 24] = [
     ("attention.sliding_window", "0"),
     ("attention.temperature_scale", "0"),
     ("attn_logit_softcapping", "0"),
-    ("decoder_start_token_id", "0"),
     ("embedding_scale", "1"),
     ("expert_count", "0"),
     ("expert_shared_count", "0"),

@@ -16,8 +16,8 @@ use std::path::Path;
 use ndp_files::{Context, Result, bail, ensure};
 use ndp_numerics::f16;
 
+use crate::Model;
 use crate::loader::{self, Remarks, RoundedWeights};
-use crate::{DecoderConfig, Model};
 use reader::{File, Tensor, shown};
 
 /// Bytes at the beginning of a file from which its format is recognised.
@@ -58,22 +58,18 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<(Model, Remarks)> {
     let vocabulary = tokenizer::vocabulary(path, &file, config.vocab_size())?;
     let mut rounded = RoundedWeights::default();
     let mut used = BTreeSet::new();
-    let widths = config.clone();
+    let width = config.head_width();
     let mut model = Model::from_tensors(config, |name, shape| {
         let stored = llama::stored_name(name);
         let Some(tensor) = file.tensors.get(stored.as_str()) else { bail!("tensor {stored} is missing") };
         let data = tensor.weights(&stored, shape, &mut rounded)?;
-        let data = llama::unpaired(&stored, shape[0], DecoderConfig::head_width(&widths), data);
+        let data = llama::unpaired(&stored, shape[0], width, data);
         used.insert(stored);
         Ok(data)
     })?;
     if let Some((name, _)) = file.tensors.iter().find(|(name, _)| !used.contains(**name)) {
-        let config = &model.config;
-        bail!(
-            "tensor {}: expected only tensors of a dense llama with {} layers",
-            shown(name),
-            config.num_hidden_layers()
-        );
+        let layers = model.config.num_hidden_layers();
+        bail!("tensor {}: expected only tensors of a dense llama with {layers} layers", shown(name));
     }
     model.vocabulary = vocabulary;
     let warnings = model.config.warnings().iter().cloned().chain(warning).collect();

@@ -93,7 +93,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Elements of an array, in place of which no other value is accepted.
+    /// The value as an array; any other value is refused.
     fn array(&self, key: &str) -> Result<&Array<'a>> {
         match self {
             Self::Array(array) => Ok(array),

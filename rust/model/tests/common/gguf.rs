@@ -73,7 +73,7 @@ pub struct File {
 }
 
 impl File {
-    /// A model of architecture `llama`: metadata, and tensors in FP16 from those of a checkpoint.
+    /// A model of architecture `llama`: metadata, and a checkpoint's tensors in FP16.
     pub fn of(config: &DecoderConfig, stored: &[Stored]) -> Self {
         let mut file = Self { version: 3, alignment: 32, entries: vec![], tensors: vec![] };
         let size = |n: usize| u32(n as u32);
@@ -135,7 +135,7 @@ impl File {
     }
 }
 
-/// Rows of Q or K in FP16, those of each rotated pair next to each other.
+/// Rows of Q or K in FP16, with both rows of each rotated pair next to each other.
 fn paired(bytes: &[u8], rows: usize, width: usize) -> Vec<u8> {
     let row = bytes.len() / rows;
     let mut result = Vec::new();

@@ -205,7 +205,7 @@ fn each_type_of_tensor_is_read_as_its_format_defines_it() {
         assert_eq!(rounded.converted, converted, "{name}");
         assert_eq!(loaded.layers[0].up, model.layers[0].up);
         if elements > 1 {
-            // A scale that is no number makes the first element one.
+            // A scale that is NaN makes the first element NaN.
             let tensor = file.tensor("blk.0.ffn_gate.weight");
             tensor.bytes = stored;
             tensor.bytes[scales[0]..scales[0] + 2].copy_from_slice(&[0, 0x7E]);
@@ -236,7 +236,7 @@ fn weights_beyond_fp16_and_rounded_weights_are_told() {
     refused(&file, "tensor blk.0.ffn_gate.weight: [1, 1] is inf, weights must be finite in FP16");
 }
 
-/// A real model, SmolLM2-135M-Instruct, if `NDP_GGUF` names its file.
+/// A real model, SmolLM2-135M-Instruct, if the variable `NDP_GGUF` names its file.
 #[test]
 fn a_real_file_loads() {
     let Some(path) = std::env::var_os("NDP_GGUF") else { return };
