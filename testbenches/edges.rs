@@ -137,7 +137,11 @@ fn arguments_that_are_nearly_right_say_what_is_expected() {
     for (line, message) in [
         ("gemv --config tiny --rows 8 --cols 8 --seed -1", "expected a whole number of 0 or more"),
         ("serve synth --requests 1e3 --rate 30 --out t.jsonl", "expected a whole number of 0 or more"),
-        ("compare --llm path/config.json", "or a path ending in .toml; a .json is not read here"),
+        ("compare --llm path/config.json", "cannot read configuration 'path/config.json'"),
+        (
+            "compare --llm opt-13b --system path/system.json",
+            "or a path ending in .toml; a .json is not read here",
+        ),
         ("compare --llm opt-13", "did you mean 'opt-13b'?"),
     ] {
         ndp.refused(line, message);

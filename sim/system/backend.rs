@@ -786,11 +786,12 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
 /// layer. It takes no time, so it can run before anything is loaded.
 pub fn check_model(model: &Model) -> Result<()> {
     check_activation(model.config.activation())?;
+    check_heads(model.config.query_width(), model.config.hidden_size())?;
     // Cores multiply by up_proj while they multiply by FC2, and add no bias to it.
     if model.layers.iter().any(|layer| layer.up.as_ref().is_some_and(|up| up.bias.is_some())) {
         return Err(unfit_model("bias of up_proj", "given", "none"));
     }
-    check_heads(model.config.query_width(), model.config.hidden_size())
+    Ok(())
 }
 
 fn check_activation(activation: Activation) -> Result<()> {
