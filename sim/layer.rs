@@ -21,8 +21,9 @@ pub struct LayerSizes {
     /// Heads with keys and values of their own, a divisor of `heads`.
     pub kv_heads: usize,
     pub ffn: usize,
-    /// A second product with the input of FC1 multiplies the outputs of the ReLU, as in LLaMA.
+    /// A second product with the input of FC1 multiplies the outputs of the activation, as in LLaMA.
     pub gated: bool,
+    pub activation: Activation,
     /// Approximate share of active inputs of Q, K, V and of FC2; by default a half and a sixth.
     pub active: Option<f64>,
 }
@@ -72,7 +73,7 @@ impl LayerStep {
     /// # Errors
     /// Heads that do not divide the hidden size, or key and value heads that do not divide the heads; a size of 0.
     pub fn random(sizes: &LayerSizes, context: usize, batch: usize, seed: u64) -> Result<Self> {
-        let LayerSizes { hidden, heads, kv_heads, ffn, gated, active } = *sizes;
+        let LayerSizes { hidden, heads, kv_heads, ffn, gated, activation, active } = *sizes;
         if heads == 0 || ffn == 0 || hidden == 0 || !hidden.is_multiple_of(heads) {
             let what = format!("hidden size with {heads} heads and a feed-forward block of {ffn}");
             bail!("{what} has {hidden} elements, expected {}", hidden.next_multiple_of(heads.max(1)));
@@ -115,7 +116,7 @@ impl LayerStep {
             head_width: hidden / heads,
             positions: context,
             relu_before_qkv: true,
-            activation: Activation::Relu,
+            activation,
             parallel: false,
         };
         Ok(Self::new((0, layer), shape, None, batch, seed))

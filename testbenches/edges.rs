@@ -479,10 +479,11 @@ fn a_model_that_dimms_cannot_compute_is_refused_before_anything_else() {
     ndp.file("model/config.json", config.replace("\"hidden_act\": \"relu\"", "\"hidden_act\": \"silu\""));
     // The system, which does not exist, is read next.
     ndp.refused(
-        "generate --config tiny --dimms 2 --tokens 1 --prompt I --model model --system none.toml",
-        "the model's activation = Silu: systems of DIMMs run models with Relu",
+        "generate --config tiny --dimms 2 --tokens 1 --prompt I --model model --activity predicted --system none.toml",
+        "the model's activation = silu: all its neurons are active, so none can be predicted; choose another activity",
     );
-    let line = "layer --config tiny --backend cycles --dimms 2 --model model";
-    let text = ndp.refused(line, "the model's activation = Silu: systems of DIMMs run models with Relu");
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/checkpoints/llama-bias");
+    let line = format!("layer --config tiny --backend cycles --dimms 2 --context 4 --model {golden}");
+    let text = ndp.refused(&line, "the model's width of all heads = 96");
     assert!(!text.contains("rerun") && !text.contains("failed"), "{text}");
 }

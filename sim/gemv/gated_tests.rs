@@ -1,5 +1,5 @@
-//! Gated MLPs on one core: the gate's results stay in the buffer, and FC2 takes the positive ones times another
-//! matrix's products. RTL and model, against software.
+//! Gated MLPs on one core: the gate's results stay in the buffer, and FC2 takes them (after a ReLU the positive ones)
+//! times another matrix's products. RTL and model, against software.
 
 use super::partial::Cut;
 use super::product::{Product, Weights};
@@ -9,8 +9,8 @@ use crate::stimulus::DataKind;
 use ndp_config::DesignConfig;
 use ndp_isa::Activation;
 use ndp_isa::layout::{DimmMap, MatrixLayout};
-use ndp_isa::planner::{Epilogue, KeptOutputs, Mode, Tile};
-use ndp_numerics::{ExactSum, dot, f16, mul, relu};
+use ndp_isa::planner::{Epilogue, KeptOutputs, Mode, Taken, Tile};
+use ndp_numerics::{ExactSum, dot, f16, mul, relu, silu};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -46,9 +46,9 @@ impl Mlp {
     }
 
     /// Gate and product of a neuron.
-    fn factors(&self, row: u32, x: &[f16]) -> [f16; 2] {
+    fn factors(&self, function: fn(f16) -> f16, row: u32, x: &[f16]) -> [f16; 2] {
         let [gate, up, _] = &self.rows;
-        [relu(dot(&gate[row as usize], x)), dot(&up[row as usize], x)]
+        [function(dot(&gate[row as usize], x)), dot(&up[row as usize], x)]
     }
 }
 
@@ -63,11 +63,20 @@ fn vectors(batch: u32) -> Vec<f16> {
 
 #[test]
 fn fc2_takes_what_a_kept_gate_lets_through() -> Outcome {
+    kept_gate((Activation::Relu, relu), Taken::Positive)
+}
+
+#[test]
+fn fc2_takes_all_results_of_a_gate_that_is_not_relu() -> Outcome {
+    kept_gate((Activation::Silu, silu), Taken::All)
+}
+
+fn kept_gate((activation, function): (Activation, fn(f16) -> f16), taken: Taken) -> Outcome {
     for (backend, batch) in [(Backend::Rtl, 1), (Backend::Rtl, 2), (Backend::Cycles, 2)] {
         let mut mlp = Mlp::open(backend)?;
         let (active, x) = (active(), vectors(batch));
         let config = mlp.unit.config().clone();
-        let kept = KeptOutputs::new(&config, (COLS, active.len() as u32, batch), COLS, true);
+        let kept = KeptOutputs::new(&config, (COLS, active.len() as u32, batch), COLS, (true, taken));
         let kept = kept.ok_or("there is room for this")?;
         let [gate, up, fc2] = mlp.tiles.clone();
         let product = Product {
@@ -78,7 +87,7 @@ fn fc2_takes_what_a_kept_gate_lets_through() -> Outcome {
             weights: Weights::Resident(std::slice::from_ref(&gate)),
             vectors: &x,
         };
-        let epilogue = Epilogue { activation: Some(Activation::Relu), ..Epilogue::default() };
+        let epilogue = Epilogue { activation: Some(activation), ..Epilogue::default() };
         let (run, met) = mlp.unit.alone(async |unit| {
             let run = unit.product_kept_async(&product, &epilogue, Some((&kept, &fc2.1))).await?;
             unit.begin_partial_of_kept((&fc2.1, Some(&up.1)), &[])?;
@@ -89,7 +98,8 @@ fn fc2_takes_what_a_kept_gate_lets_through() -> Outcome {
         let mut sums = vec![ExactSum::default(); (COLS * batch) as usize];
         let mut positive = 0;
         for (k, &row) in active.iter().enumerate() {
-            let factors: Vec<[f16; 2]> = x.chunks(COLS as usize).map(|x| mlp.factors(row, x)).collect();
+            let factors: Vec<[f16; 2]> =
+                x.chunks(COLS as usize).map(|x| mlp.factors(function, row, x)).collect();
             for (vector, [gate, _]) in factors.iter().enumerate() {
                 assert_eq!(run.bits[vector * active.len() + k], gate.to_bits(), "row {row}, vector {vector}");
             }
@@ -101,7 +111,8 @@ fn fc2_takes_what_a_kept_gate_lets_through() -> Outcome {
         }
         let expected: Vec<u16> = sums.iter().map(|sum| sum.round().to_bits()).collect();
         assert_eq!(met.bits, expected, "batch {batch}");
-        assert!(positive > active.len() / 3 && (batch > 1 || positive < active.len()), "{positive}");
+        let is_sparse = batch == 1 && taken == Taken::Positive;
+        assert!(positive > active.len() / 3 && is_sparse == (positive < active.len()), "{positive}");
     }
     Ok(())
 }

@@ -142,6 +142,9 @@ pub struct SystemBackend<P> {
     pub(super) met_at: [Option<usize>; 3],
     /// Cuts of columns that meet on several cores, `None` if impossible: the same for each layer and token.
     pub(super) cuts: HashMap<OwnColumns, Option<Cut>>,
+    /// Whether a layer adds a bias to the product that its gate multiplies. Cores that have the gate add none, so the
+    /// host multiplies by it.
+    pub(super) has_up_bias: bool,
     /// MLP neurons with an open gate, between FC1 and FC2.
     open_gates: Option<Vec<u32>>,
     /// `None` if the host moves the data.
@@ -168,7 +171,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         places: P,
         model: &Model,
     ) -> Result<Self> {
-        check_model(model)?;
+        check_model(model, options.activity)?;
         Self::of_layers(config, unit, options, places, (&llm_shape(model)?, &model.layers))
     }
 
@@ -181,6 +184,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         (shape, layers): (&LlmShape, &[Layer]),
     ) -> Result<Self> {
         let (mut system, backdoors) = Self::new(config, unit, options, places, shape)?;
+        system.has_up_bias = layers.iter().any(|layer| layer.up.as_ref().is_some_and(|up| up.bias.is_some()));
         system.image = Some(Image { layers: layers.to_vec(), backdoors });
         if let Some(flash) = &mut system.flash {
             flash.layers = layers.to_vec();
@@ -254,6 +258,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             predicted: None,
             met_at: [Some(0); 3],
             cuts: HashMap::new(),
+            has_up_bias: false,
             open_gates: None,
             links: None,
             residence,
@@ -302,8 +307,11 @@ impl<P: NeuronMap> SystemBackend<P> {
     /// Computes only neurons that are predicted active. Cores predict with low-rank predictors from their DRAM.
     ///
     /// # Errors
-    /// Low-rank predictors that do not fit; a system without data.
+    /// A model whose neurons are all active; low-rank predictors that do not fit; a system without data.
     pub fn with_predictor(mut self, live: OnlinePredictor) -> Result<Self> {
+        if self.shape.is_dense() {
+            return Err(not_predicted(self.shape.activation()));
+        }
         if let Some(low_rank) = live.low_rank() {
             if self.flash.is_some() {
                 let found = "low-rank, which runs on the cores and reads a row of each of their neurons";
@@ -600,13 +608,10 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
     }
 
-    /// Refuses layers that the DIMMs cannot compute: other functions than ReLU, other widths of heads than the shape's.
-    fn check_layer(&self, op: &LinearOp<'_>) -> Result<()> {
-        match op.finish() {
-            Finish::Activate(activation) | Finish::Gate { activation, .. } => check_activation(activation),
-            Finish::Scale(_) => check_heads(op.product().rows(), self.shape.hidden() as usize),
-            _ => Ok(()),
-        }
+    /// Neurons of an MLP that are active, given their outputs or values that follow from these: all unless a ReLU has
+    /// made some zero.
+    fn active_of(&self, values: &[f16], rows: usize) -> Vec<u32> {
+        if self.shape.is_dense() { (0..rows as u32).collect() } else { active_columns(values, rows) }
     }
 
     /// FC1 of all neurons, the active ones (for an oracle), or the predicted ones.
@@ -621,13 +626,13 @@ impl<P: NeuronMap> SystemBackend<P> {
             self.flash_remembers(layer, &exact, rows);
             return self.linear_on_gpu("prompt", op);
         }
-        if self.flash.is_none() {
+        if self.flash.is_none() && !self.shape.is_dense() {
             self.predict_on_host(rows, predicted.is_some() && self.residence.low_rank().is_none());
         }
         match predicted {
             None => {
                 let neurons = match self.options.activity {
-                    ActivitySource::Oracle => active_columns(&exact, rows),
+                    ActivitySource::Oracle => self.active_of(&exact, rows),
                     _ => (0..rows as u32).collect(),
                 };
                 self.fc1_of(op, layer, (&neurons, None), &exact)
@@ -650,7 +655,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         let Finish::Gate { values, .. } = op.finish() else {
             return Err(fault!("cycle 0: {} has no gate", op.product().label()));
         };
-        let open = active_columns(values, op.product().rows());
+        let open = self.active_of(values, op.product().rows());
         self.open_gates = Some(open.clone());
         let exact = self.reference.linear(op)?;
         if self.in_rounds() {
@@ -680,9 +685,12 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.wants_activity() && tokens == 1 && self.cores[dimm].monitors_kept()
     }
 
-    /// Whether the computed neurons, or their places, depend on past activity.
+    /// Whether the computed neurons, or their places, depend on past activity. Neurons of a dense model are known to be
+    /// active.
     pub(super) fn wants_activity(&self) -> bool {
-        self.options.activity != ActivitySource::Oracle && (self.live.is_some() || self.places.learns())
+        !self.shape.is_dense()
+            && self.options.activity != ActivitySource::Oracle
+            && (self.live.is_some() || self.places.learns())
     }
 
     pub(super) fn count_differences(&mut self, exact: &[f16], actual: &[f16]) {
@@ -736,7 +744,6 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
         let product = op.product();
         let layer = layer_of(product.label())?;
         let operation = Operation::of(product);
-        self.check_layer(op)?;
         self.begin(Some(layer), operation, product.batch())?;
         match operation {
             Operation::Q | Operation::K | Operation::V => self.qkv(op, layer),
@@ -744,7 +751,8 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
             Operation::Fc1 => self.fc1(op, layer),
             Operation::Fc2 if !self.on_gpu() => {
                 // A product after an open gate may be zero.
-                let neurons = self.open_gates.take().unwrap_or_else(|| active_inputs(product));
+                let open = self.open_gates.take();
+                let neurons = open.unwrap_or_else(|| self.active_of(product.activations(), product.cols()));
                 self.meet(op, (layer, BlockKind::Mlp), &neurons)
             }
             _ => {
@@ -782,31 +790,22 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
     }
 }
 
-/// Refuses a model that DIMMs cannot compute: other functions than ReLU, heads that are together not as wide as the
-/// layer. It takes no time, so it can run before anything is loaded.
-pub fn check_model(model: &Model) -> Result<()> {
-    check_activation(model.config.activation())?;
-    check_heads(model.config.query_width(), model.config.hidden_size())?;
-    // Cores multiply by up_proj while they multiply by FC2, and add no bias to it.
-    if model.layers.iter().any(|layer| layer.up.as_ref().is_some_and(|up| up.bias.is_some())) {
-        return Err(unfit_model("bias of up_proj", "given", "none"));
+/// Refuses predicted neurons of a model that has only active ones. It takes no time, so it can run before anything is
+/// loaded.
+pub fn check_model(model: &Model, activity: ActivitySource) -> Result<()> {
+    let activation = model.config.activation();
+    if activity == ActivitySource::Predicted && activation != Activation::Relu {
+        return Err(not_predicted(activation));
     }
     Ok(())
 }
 
-fn check_activation(activation: Activation) -> Result<()> {
-    match activation {
-        Activation::Relu => Ok(()),
-        other => Err(unfit_model("activation", format_args!("{other:?}"), "Relu")),
-    }
-}
-
-fn check_heads(width: usize, hidden: usize) -> Result<()> {
-    if width == hidden {
-        return Ok(());
-    }
-    let expected = format!("heads of {hidden} elements together");
-    Err(unfit_model("width of all heads", width, &expected))
+/// A predictor finds the few neurons that a ReLU leaves active.
+fn not_predicted(activation: Activation) -> Error {
+    let activation = activation.name();
+    refusal!(
+        "the model's activation = {activation}: all its neurons are active, so none can be predicted; choose another activity than predicted"
+    )
 }
 
 pub(crate) fn unfit_model(what: &str, found: impl Display, expected: &str) -> Error {

@@ -345,11 +345,7 @@ impl GemvBackend for LoneCore {
             Finish::Plain => {}
             Finish::Scale(factor) => epilogue.scale = Some(factor),
             Finish::Activate(activation) => {
-                epilogue.activation = Some(match activation {
-                    Activation::Relu => ndp_isa::Activation::Relu,
-                    Activation::Silu => ndp_isa::Activation::Silu,
-                    Activation::Gelu => ndp_isa::Activation::Gelu,
-                });
+                epilogue.activation = Some(activation.into());
             }
             Finish::Gate { values, activation } => {
                 let sparse = self.neurons == Neurons::Active && activation == Activation::Relu;

@@ -34,7 +34,9 @@ struct Waiting {
     rows: usize,
     inputs: Vec<f16>,
     bias: Option<Vec<f16>>,
-    gate: Option<(Vec<f16>, Activation)>,
+    activation: Activation,
+    /// Activations that the product is multiplied by.
+    gate: Option<Vec<f16>>,
     neurons: Vec<u32>,
     exact: Vec<f16>,
 }
@@ -46,10 +48,10 @@ pub(super) struct Early {
 }
 
 impl Waiting {
-    fn new(op: &LinearOp<'_>, neurons: &[u32], exact: &[f16]) -> Self {
+    fn new(op: &LinearOp<'_>, activation: Activation, neurons: &[u32], exact: &[f16]) -> Self {
         let product = op.product();
         let gate = match op.finish() {
-            Finish::Gate { values, activation } => Some((values.to_vec(), activation)),
+            Finish::Gate { values, .. } => Some(values.to_vec()),
             _ => None,
         };
         Self {
@@ -58,6 +60,7 @@ impl Waiting {
             rows: product.rows(),
             inputs: product.activations().to_vec(),
             bias: op.bias().map(<[f16]>::to_vec),
+            activation,
             gate,
             neurons: neurons.to_vec(),
             exact: exact.to_vec(),
@@ -108,7 +111,7 @@ impl<P: NeuronMap> SystemBackend<P> {
     ) -> Result<Vec<f16>> {
         let rows = op.product().rows();
         if let Some(rounds) = self.flash.as_mut().and_then(|flash| flash.rounds.as_mut()) {
-            rounds.products.push(Waiting::new(op, neurons, exact));
+            rounds.products.push(Waiting::new(op, self.shape.activation(), neurons, exact));
         }
         let parts = split(|neuron| self.residence.device((BlockKind::Mlp.block(layer), neuron)), neurons);
         let Some(own) = parts.get(&Device::Gpu) else { return Ok(exact.to_vec()) };
@@ -148,7 +151,9 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
         let here = &rounds.neurons[round];
         self.bring(rounds.layer, here, round > 0)?;
-        for Waiting { label, class, rows, inputs, bias, gate, neurons, exact } in &rounds.products {
+        for Waiting { label, class, rows, inputs, bias, activation, gate, neurons, exact } in &rounds.products
+        {
+            let activation = *activation;
             let own: Vec<u32> =
                 here.iter().copied().filter(|neuron| neurons.binary_search(neuron).is_ok()).collect();
             if own.is_empty() {
@@ -157,8 +162,8 @@ impl<P: NeuronMap> SystemBackend<P> {
             let cols = self.shape.hidden() as usize;
             let product = GemvOp::timing_only(label, *class, (*rows, cols), inputs)?;
             let finish = match gate {
-                Some((values, activation)) => Finish::Gate { values, activation: *activation },
-                None => Finish::Activate(Activation::Relu),
+                Some(values) => Finish::Gate { values, activation },
+                None => Finish::Activate(activation),
             };
             let op = LinearOp::new(product, bias.as_deref(), finish)?;
             self.by_neuron(&op, rounds.layer, (&own, None), &only(exact, *rows, &own))?;

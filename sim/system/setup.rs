@@ -74,6 +74,7 @@ pub(super) fn llm_shape(model: &Model) -> Result<LlmShape> {
     )?
     .of_family(LlmFamily {
         kv_heads: config.num_key_value_heads() as u32,
+        head_width: Some(config.head_width() as u32),
         gated: config.is_gated(),
         activation: config.activation(),
         biased: config.has_attention_bias(),

@@ -131,8 +131,8 @@ impl SlotTable {
         }
         let image = ModelImage::place(&mut map, config, shape, &sizes, 1)?;
         let mut vector = |name, width| map.add_vectors(name, width, 1);
-        let (hidden, kv) = (shape.hidden(), shape.kv_width());
-        let qkv = [vector("queries", hidden)?, vector("keys", kv)?, vector("values", kv)?];
+        let (queries, kv) = (shape.query_width(), shape.kv_width());
+        let qkv = [vector("queries", queries)?, vector("keys", kv)?, vector("values", kv)?];
         let on_gpu = wanted.iter().map(|block| block.iter().map(|(_, gpu)| *gpu).collect()).collect();
         let (pending, uploaded) = (Vec::new(), BTreeMap::new());
         let windows = Vec::new();

@@ -11,15 +11,10 @@ use super::reference::active_ones;
 use ndp_config::{BlockKind, LlmShape};
 use ndp_files::Result;
 use ndp_model::decoder::MAX_BATCH;
-use ndp_model::{
-    Activation, AttentionOp, AttentionSpan, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp,
-};
+use ndp_model::{AttentionOp, AttentionSpan, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
 use ndp_numerics::f16;
 use ndp_traces::{Activity, NeuronShape};
 use std::sync::Arc;
-
-/// Makes neurons of the MLP inactive.
-const RELU: Finish<'static> = Finish::Activate(Activation::Relu);
 
 pub struct TracedText<P> {
     system: SystemBackend<P>,
@@ -139,7 +134,7 @@ impl<P: NeuronMap> TracedText<P> {
     /// Runs the layers for tokens that are computed together: of each text named by `of`, that number of them.
     fn layers(&mut self, of: &[(usize, usize)], tokens: &[Activity]) -> Result<()> {
         let (hidden, ffn) = (self.model.hidden() as usize, self.model.ffn() as usize);
-        let kv = self.model.kv_width() as usize;
+        let (query, kv) = (self.model.query_width() as usize, self.model.kv_width() as usize);
         let batch = tokens.len();
         let positions: Vec<usize> = of.iter().map(|(text, _)| self.held(*text)).collect();
         self.system.trace(tokens.to_vec());
@@ -150,7 +145,7 @@ impl<P: NeuronMap> TracedText<P> {
             let inputs = active_ones(&self.shape, tokens, block);
             let scale = Finish::Scale(f16::from_bits(0));
             for (name, rows, finish) in
-                [("q_proj", hidden, scale), ("k_proj", kv, Finish::Plain), ("v_proj", kv, Finish::Plain)]
+                [("q_proj", query, scale), ("k_proj", kv, Finish::Plain), ("v_proj", kv, Finish::Plain)]
             {
                 self.linear((layer, name, GemvClass::Qkv), (rows, hidden), &inputs, finish)?;
             }
@@ -158,12 +153,15 @@ impl<P: NeuronMap> TracedText<P> {
                 (0..tokens).for_each(|_| self.caches[text][layer as usize].push(&[], &[]));
             }
             self.attend(layer, of, &positions)?;
-            let all = vec![f16::from_bits(0x3C00); batch * hidden];
             let out = Finish::Residual(&residual);
-            self.linear((layer, "out_proj", GemvClass::Proj), (hidden, hidden), &all, out)?;
-            let mut active = self.linear((layer, "fc1", GemvClass::Fc1), (ffn, hidden), &all, RELU)?;
+            let context = vec![f16::ONE; batch * query];
+            self.linear((layer, "out_proj", GemvClass::Proj), (hidden, query), &context, out)?;
+            let all = vec![f16::ONE; batch * hidden];
+            let activation = self.model.activation();
+            let finish = Finish::Activate(activation);
+            let mut active = self.linear((layer, "fc1", GemvClass::Fc1), (ffn, hidden), &all, finish)?;
             if self.model.mlp_matrices() == 3 {
-                let gate = Finish::Gate { values: &active, activation: Activation::Relu };
+                let gate = Finish::Gate { values: &active, activation };
                 active = self.linear((layer, "up", GemvClass::Up), (ffn, hidden), &all, gate)?;
             }
             let out = Finish::Residual(&residual);
@@ -193,7 +191,7 @@ impl<P: NeuronMap> TracedText<P> {
 
     fn attend(&mut self, layer: u32, of: &[(usize, usize)], positions: &[usize]) -> Result<()> {
         let tokens: usize = of.iter().map(|(_, tokens)| tokens).sum();
-        let queries = zeros(tokens * self.model.hidden() as usize);
+        let queries = zeros(tokens * self.model.query_width() as usize);
         let span = |(&(text, tokens), &position): (&(usize, usize), &usize)| {
             let cache = &self.caches[text][layer as usize];
             AttentionSpan { sequence: text as u32, position, tokens, cache }

@@ -7,7 +7,7 @@ use crate::output::OutputArgs;
 use crate::prelude::*;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use ndp_config::WeightFormat;
+use ndp_config::{Activation, WeightFormat};
 use ndp_sim::core::{Backend, CoreOptions, HostStalls, Recording};
 use ndp_sim::ffi::WaveOptions;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
@@ -139,6 +139,11 @@ impl Records {
 pub fn weight_format() -> impl TypedValueParser<Value = WeightFormat> {
     let names = PossibleValuesParser::new(WeightFormat::ALL.map(WeightFormat::name));
     names.map(|name| WeightFormat::named(&name).unwrap_or_default())
+}
+
+pub fn activation() -> impl TypedValueParser<Value = Activation> {
+    let names = PossibleValuesParser::new(Activation::ALL.map(Activation::name));
+    names.map(|name| Activation::named(&name).unwrap_or_default())
 }
 
 pub fn check_weights(weights: WeightFormat, config: &DesignConfig) -> Result<()> {

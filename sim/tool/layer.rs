@@ -2,7 +2,7 @@
 //!
 //! Checks the sizes, runs the step on the checking backend and reports where its cycles go.
 
-use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
+use crate::args::{RecordArgs, UnitArgs, activation, check_weights, density, weight_format};
 use crate::breakdown::StallBreakdown;
 use crate::energy::CoreEnergy;
 use crate::figures::{classes, instructions};
@@ -13,7 +13,7 @@ use crate::prelude::*;
 use crate::report::Summary;
 use crate::scaling::{self, ScalingArgs};
 use crate::system::args::LinksChoice;
-use ndp_config::WeightFormat;
+use ndp_config::{Activation, WeightFormat};
 use ndp_numerics::layer_norm;
 use ndp_sim::expected::Expected;
 use ndp_sim::gemv::{GemvOptions, HeadCut};
@@ -29,6 +29,7 @@ use serde_json::json;
         ndp layer --config tiny --layer 2 --context 33 --batch 3 --neurons all --timeline layer.json\n  \
         ndp layer --hidden 1024 --heads 16 --ffn 4096 --context 512 --json\n  \
         ndp layer --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --gated --context 1024 --backend cycles\n  \
+        ndp layer --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --gated --activation silu --dimms 1,2,4,8 --backend cycles\n  \
         ndp layer --hidden 4096 --heads 32 --ffn 16512 --active 0.2 --dimms 1,2,4,8 --backend cycles\n\n\
         Each sequence of the batch has its own caches, filled with random keys and values. The host computes LayerNorm and the \
         lists of active neurons; this takes no cycles.")]
@@ -51,9 +52,12 @@ pub struct Args {
     /// With --hidden: number of heads with keys and values of their own, a divisor of --heads [default: --heads]
     #[arg(long, value_name = "K", requires = "hidden")]
     pub kv_heads: Option<u32>,
-    /// With --hidden: a third matrix of the feed-forward block, whose products multiply the outputs of the ReLU
+    /// With --hidden: a third matrix of the feed-forward block, whose products multiply the outputs of the activation
     #[arg(long, requires = "hidden")]
     pub gated: bool,
+    /// With --hidden: function of the feed-forward block: relu, gelu or silu. After gelu and silu all neurons are active
+    #[arg(long, value_name = "FUNCTION", requires = "hidden", default_value = "relu", value_parser = activation())]
+    pub activation: Activation,
     /// With --hidden: width of the feed-forward block
     #[arg(long, value_name = "F", requires = "hidden")]
     pub ffn: Option<u32>,
@@ -110,7 +114,7 @@ fn step(args: &Args, config: &DesignConfig) -> Result<LayerStep> {
         let (layer, layers) = (args.layer.unwrap_or(0) as usize, model.layers.len());
         ensure!(layer < layers, "layer = {layer} must be in 0..={}", layers - 1);
         if !args.scaling.dimms.is_empty() {
-            check_model(&model)?;
+            check_model(&model, args.scaling.activity)?;
         }
         model.config.check_positions(context).context("--context")?;
         HeadCut::new(config, model.config.num_attention_heads(), model.config.head_width())?;
@@ -138,6 +142,7 @@ fn step(args: &Args, config: &DesignConfig) -> Result<LayerStep> {
         kv_heads: size(kv_heads),
         ffn: size(ffn),
         gated: args.gated,
+        activation: args.activation,
         active: args.active,
     };
     LayerStep::random(&sizes, context, batch, seed)
@@ -215,6 +220,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> Result<Report
         "kv_heads" "key and value heads" {Count} Verbose: "heads with keys and values of their own" = shape.kv_heads;
         "gated" "gated" {Text} Verbose: "whether a third matrix of the feed-forward block multiplies the outputs of the activation"
             = step.layer().up.is_some();
+        "activation" "activation" {Text} Verbose: "function of the feed-forward block" = shape.activation;
         "ffn" "FFN" {Count} Verbose: "width of the feed-forward block" = step.ffn();
         "context" "context" {Count} Verbose: "tokens that attention sees, the new one included" = *context;
         "batch" "batch" {Count} Verbose: "sequences" = *batch;

@@ -8,7 +8,9 @@
 use common::Outcome;
 use common::check::Checks;
 use ndp_config::DesignConfig;
-use ndp_model::{AttentionOp, AttentionSpan, GemvBackend, GemvClass, LayerCache, SoftwareBackend};
+use ndp_model::{
+    Activation, AttentionOp, AttentionSpan, GemvBackend, GemvClass, LayerCache, SoftwareBackend,
+};
 use ndp_sim::core::{Backend, CoreOptions, NdpCore};
 use ndp_sim::gemv::{GemvOptions, GemvUnit};
 use ndp_sim::layer::{LayerSizes, LayerStep};
@@ -151,7 +153,15 @@ fn short_heads_of_long_contexts_reach_the_roofline() -> Outcome {
 fn grouped_queries_reach_the_roofline() -> Outcome {
     let options = GemvOptions::from(CoreOptions { backend: Backend::Cycles, ..CoreOptions::default() });
     for (hidden, context) in [(4096, 512), (4096, 1024), (2048, 512)] {
-        let sizes = LayerSizes { hidden, heads: 32, kv_heads: 8, ffn: 64, gated: false, active: None };
+        let sizes = LayerSizes {
+            hidden,
+            heads: 32,
+            kv_heads: 8,
+            ffn: 64,
+            gated: false,
+            activation: Activation::Relu,
+            active: None,
+        };
         let step = LayerStep::random(&sizes, context, 1, 3)?;
         let mut core = LoneCore::open(&DesignConfig::preset("hermes")?, &options)?;
         step.run(&mut core)?;

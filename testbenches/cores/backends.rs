@@ -5,6 +5,7 @@ use common::check::Checks;
 use common::{Outcome, amount};
 use ndp_config::DesignConfig;
 use ndp_energy::{DramUse, RankActivity};
+use ndp_model::Activation;
 use ndp_sim::core::{Backend, CoreOptions, HostStalls, NdpCore, ProgramRun};
 use ndp_sim::ffi::WaveOptions;
 use ndp_sim::gemv::GemvOptions;
@@ -71,7 +72,15 @@ fn random_programs_take_the_same_cycles() -> Outcome {
 #[test]
 fn a_layer_takes_the_same_cycles() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
-    let sizes = LayerSizes { hidden: 96, heads: 3, kv_heads: 3, ffn: 256, gated: false, active: None };
+    let sizes = LayerSizes {
+        hidden: 96,
+        heads: 3,
+        kv_heads: 3,
+        ffn: 256,
+        gated: false,
+        activation: Activation::Relu,
+        active: None,
+    };
     for (neurons, batch, stall_percent) in
         [(Neurons::Active, 1, 0), (Neurons::All, 3, 0), (Neurons::Active, 2, 10)]
     {

@@ -7,7 +7,7 @@
 use common::Outcome;
 use ndp_config::DesignConfig;
 use ndp_isa::Opcode;
-use ndp_model::{GemvClass, SoftwareBackend};
+use ndp_model::{Activation, GemvClass, SoftwareBackend};
 use ndp_numerics::f16;
 use ndp_sim::core::{CoreOptions, HostStalls};
 use ndp_sim::error::Mismatches;
@@ -77,7 +77,15 @@ fn layers_of_all_shapes_equal_the_software_model() -> Outcome {
         (72, 3, 33, 1, 5, 5),
         (80, 5, 64, 4, 2, 4),
     ] {
-        let sizes = LayerSizes { hidden, heads, kv_heads: heads, ffn, gated: false, active: None };
+        let sizes = LayerSizes {
+            hidden,
+            heads,
+            kv_heads: heads,
+            ffn,
+            gated: false,
+            activation: Activation::Relu,
+            active: None,
+        };
         assert_eq!(HeadCut::new(&config, heads, hidden / heads)?.segments, segments);
         let [all, active] = [Neurons::All, Neurons::Active].map(|n| agrees(&sizes, context, batch, n));
         let (all, active) = (all?, active?);
@@ -97,10 +105,19 @@ fn layers_with_grouped_queries_and_gates_equal_the_software_model() -> Outcome {
     for (hidden, heads, kv_heads, ffn, gated, context, batch) in
         [(128, 4, 2, 100, true, 33, 2), (64, 8, 2, 40, false, 70, 1), (96, 3, 1, 70, true, 9, 3)]
     {
-        let sizes = LayerSizes { hidden, heads, kv_heads, ffn, gated, active: None };
+        let sizes =
+            LayerSizes { hidden, heads, kv_heads, ffn, gated, activation: Activation::Relu, active: None };
         agrees(&sizes, context, batch, Neurons::Active)?;
     }
-    let refused = LayerSizes { hidden: 64, heads: 8, kv_heads: 3, ffn: 40, gated: false, active: None };
+    let refused = LayerSizes {
+        hidden: 64,
+        heads: 8,
+        kv_heads: 3,
+        ffn: 40,
+        gated: false,
+        activation: Activation::Relu,
+        active: None,
+    };
     let refused = LayerStep::random(&refused, 2, 1, 1).map_err(|error| error.to_string());
     assert_eq!(refused.err().as_deref(), Some("3 key and value heads, expected a divisor of the 8 heads"));
     Ok(())
@@ -108,8 +125,24 @@ fn layers_with_grouped_queries_and_gates_equal_the_software_model() -> Outcome {
 
 #[test]
 fn a_long_context_fills_the_buffer_and_a_longer_one_is_refused() -> Outcome {
-    let sizes = LayerSizes { hidden: 16, heads: 2, kv_heads: 2, ffn: 8, gated: false, active: None };
-    let fits = LayerSizes { hidden: 64, heads: 8, kv_heads: 8, ffn: 8, gated: false, active: None };
+    let sizes = LayerSizes {
+        hidden: 16,
+        heads: 2,
+        kv_heads: 2,
+        ffn: 8,
+        gated: false,
+        activation: Activation::Relu,
+        active: None,
+    };
+    let fits = LayerSizes {
+        hidden: 64,
+        heads: 8,
+        kv_heads: 8,
+        ffn: 8,
+        gated: false,
+        activation: Activation::Relu,
+        active: None,
+    };
     agrees(&fits, 700, 1, Neurons::Active)?;
     let step = LayerStep::random(&fits, 900, 1, 1)?;
     let error = format!("{:?}", step.run(&mut open(&GemvOptions::default(), Neurons::All)?));
@@ -120,7 +153,15 @@ fn a_long_context_fills_the_buffer_and_a_longer_one_is_refused() -> Outcome {
 
 #[test]
 fn one_wrong_bit_is_found_wherever_it_is() -> Outcome {
-    let sizes = LayerSizes { hidden: 64, heads: 8, kv_heads: 8, ffn: 40, gated: false, active: None };
+    let sizes = LayerSizes {
+        hidden: 64,
+        heads: 8,
+        kv_heads: 8,
+        ffn: 40,
+        gated: false,
+        activation: Activation::Relu,
+        active: None,
+    };
     let step = LayerStep::random(&sizes, 9, 2, 5)?;
     for (flip, expected) in [
         (BitFlip::Key { row: 3, col: 50, bit: 14 }, "layers.0.attention"),
@@ -143,7 +184,15 @@ fn one_wrong_bit_is_found_wherever_it_is() -> Outcome {
 #[test]
 fn a_wrong_weight_is_found_unless_its_input_is_zero() -> Outcome {
     let step = LayerStep::random(
-        &LayerSizes { hidden: 64, heads: 8, kv_heads: 8, ffn: 40, gated: false, active: None },
+        &LayerSizes {
+            hidden: 64,
+            heads: 8,
+            kv_heads: 8,
+            ffn: 40,
+            gated: false,
+            activation: Activation::Relu,
+            active: None,
+        },
         2,
         2,
         5,
@@ -170,7 +219,15 @@ fn a_wrong_weight_is_found_unless_its_input_is_zero() -> Outcome {
 #[test]
 fn heads_wider_than_a_stripe_are_refused() -> Outcome {
     let step = LayerStep::random(
-        &LayerSizes { hidden: 130, heads: 2, kv_heads: 2, ffn: 8, gated: false, active: None },
+        &LayerSizes {
+            hidden: 130,
+            heads: 2,
+            kv_heads: 2,
+            ffn: 8,
+            gated: false,
+            activation: Activation::Relu,
+            active: None,
+        },
         2,
         1,
         1,
@@ -179,7 +236,15 @@ fn heads_wider_than_a_stripe_are_refused() -> Outcome {
     assert!(error.contains("elements of an attention head") && error.contains("1..=64"), "{error}");
     assert!(
         LayerStep::random(
-            &LayerSizes { hidden: 10, heads: 3, kv_heads: 3, ffn: 8, gated: false, active: None },
+            &LayerSizes {
+                hidden: 10,
+                heads: 3,
+                kv_heads: 3,
+                ffn: 8,
+                gated: false,
+                activation: Activation::Relu,
+                active: None
+            },
             2,
             1,
             1

@@ -5,14 +5,14 @@ use common::{Outcome, some, whole};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_hermes::scheduler::Policy;
 use ndp_isa::{Opcode, decode_fields};
-use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
-use ndp_numerics::f16;
+use ndp_model::{Decoder, GenerateOptions, Generation, Model, SoftwareBackend, generate, logits_digest};
 use ndp_sim::core::{Backend, CoreOptions, HostStalls};
 use ndp_sim::error::Mismatches;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
-    ActivitySource, Device, Event, Fault, GpuNumerics, Load, NeuronMap, OnlinePredictor, Operation,
-    PredictedSoftware, Resource, Setup, StaticPlaces, SystemBackend, SystemOptions, check_model, perplexity,
+    ActivitySource, Device, Event, Fault, GpuNumerics, LinkOptions, Load, NeuronMap, OnlinePredictor,
+    Operation, PredictedSoftware, Resource, Setup, StaticPlaces, SystemBackend, SystemOptions, check_model,
+    perplexity,
 };
 use ndp_traces::capture::{Capture, shape_of};
 use std::error::Error;
@@ -519,13 +519,50 @@ fn text_and_logits_do_not_depend_on_the_policy() -> Outcome {
     Ok(())
 }
 
+/// Rotated heads, shared keys, a gate, biases (of `up_proj` too), heads that are together wider than the hidden state,
+/// blocks in parallel; SiLU, GELU and ReLU.
 #[test]
-fn a_bias_behind_a_gate_is_refused() -> Outcome {
-    let mut model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model-llama"))?;
-    check_model(&model)?;
-    let up = model.layers[1].up.as_mut().ok_or("no gate")?;
-    up.bias = Some(vec![f16::ZERO; up.weight.rows()]);
-    let error = check_model(&model).err().ok_or("accepted")?.to_string();
-    assert_eq!(error, "the model's bias of up_proj = given: systems of DIMMs run models with none");
+fn checkpoints_give_the_logits_of_the_reference_on_several_dimms() -> Outcome {
+    for (name, backend, (dimms, gpu_percent, linked)) in [
+        ("llama", Backend::Rtl, (2, 20, false)),
+        ("llama", Backend::Cycles, (4, 0, true)),
+        ("llama-bias", Backend::Cycles, (2, 30, false)),
+        ("llama-bias", Backend::Rtl, (2, 0, true)),
+        ("mistral", Backend::Cycles, (3, 20, true)),
+        ("falcon-new", Backend::Cycles, (4, 20, true)),
+        ("falcon-mq", Backend::Cycles, (2, 20, false)),
+        ("opt", Backend::Cycles, (4, 20, true)),
+    ] {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/checkpoints").join(name);
+        let expected: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(dir.join("expected.json"))?)?;
+        let numbers = expected["tokens"].as_array().ok_or("tokens")?.iter();
+        let tokens: Vec<u32> = numbers.filter_map(|token| Some(token.as_u64()? as u32)).collect();
+        let model = Model::load(&dir)?;
+        let options = SystemOptions { load: Load::Backdoor, ..SystemOptions::new(&system(dimms)?) };
+        let mut system = open_on(backend, &model, &options, StaticPlaces::new(dimms, gpu_percent, 7))?;
+        if linked {
+            system = system.with_links(&LinkOptions::default())?;
+        }
+        let mut decoder = Decoder::new(&model);
+        let mut logits = decoder.prefill_all_logits(&mut system, &tokens[..4])?;
+        logits.extend(decoder.step(&mut system, tokens[4])?);
+        let digests = logits.chunks(model.config.vocab_size()).map(logits_digest);
+        let digests: Vec<String> = digests.map(|digest| format!("{digest:016x}")).collect();
+        assert_eq!(digests, expected["logits_fnv1a64"].as_array().ok_or("digests")?[..5], "{name}");
+        let figures = system.figures();
+        assert_eq!((figures.mismatches, system.protocol_violations()), (0, 0), "{name}");
+        assert!(figures.outputs_checked > 1000, "{name}: {}", figures.outputs_checked);
+        assert!(figures.dimms.iter().all(|dimm| dimm.neurons > 20), "{name}: {:?}", figures.dimms);
+    }
+    Ok(())
+}
+
+#[test]
+fn neurons_that_are_all_active_are_not_predicted() -> Outcome {
+    let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/checkpoints/llama"))?;
+    check_model(&model, ActivitySource::Causal)?;
+    let error = check_model(&model, ActivitySource::Predicted).err().ok_or("accepted")?.to_string();
+    assert!(error.starts_with("the model's activation = silu: all its neurons are active"), "{error}");
     Ok(())
 }

@@ -2,9 +2,9 @@
 //! of every program, bytes, times.
 
 use common::{Outcome, energy, some};
-use ndp_config::{DesignConfig, LlmShape, Ssd, SystemConfig, WeightFormat};
+use ndp_config::{DesignConfig, LlmFamily, LlmShape, Ssd, SystemConfig, WeightFormat};
 use ndp_hermes::scheduler::Policy;
-use ndp_model::{GenerateOptions, Model, generate};
+use ndp_model::{Activation, GenerateOptions, Model, generate};
 use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::layer::{LayerSizes, LayerStep};
@@ -316,11 +316,22 @@ fn layer_and_trace(
     config: &str,
     (dimms, linked, batch): (u32, bool, u32),
     context: usize,
+    (gated, activation): (bool, Activation),
 ) -> Result<[SystemFigures; 2], Box<dyn Error>> {
     let config = DesignConfig::preset(config)?;
-    let sizes = LayerSizes { hidden: 256, heads: 4, kv_heads: 4, ffn: 768, gated: false, active: Some(1.0) };
+    let active = Some(1.0);
+    let sizes = LayerSizes { hidden: 256, heads: 4, kv_heads: 4, ffn: 768, gated, activation, active };
     let step = LayerStep::random(&sizes, context, batch as usize, 1)?.alone();
-    let model = LlmShape::opt_like("layer", 1, 256, 4, 768, 1)?;
+    let family = LlmFamily {
+        kv_heads: 4,
+        head_width: None,
+        gated,
+        activation,
+        biased: true,
+        tied_embeddings: true,
+        rotary: false,
+    };
+    let model = LlmShape::opt_like("layer", 1, 256, 4, 768, 1)?.of_family(family)?;
     let system = SystemConfig::preset("small")?.with_dimms(dimms)?.with_gpu_percent(&model, 0)?;
     let options = SystemOptions {
         activity: ActivitySource::Oracle,
@@ -348,8 +359,20 @@ fn layer_and_trace(
 
 #[test]
 fn a_layer_takes_the_cycles_of_a_token_in_a_trace() -> Outcome {
-    for (case, context) in [((1, false, 1), 40), ((3, true, 1), 40), ((3, false, 2), 65), ((4, true, 4), 9)] {
-        let [layer, token] = layer_and_trace("tiny", case, context)?;
+    let relu = (false, Activation::Relu);
+    for (case, context, block) in [
+        ((1, false, 1), 40, relu),
+        ((3, true, 1), 40, relu),
+        ((3, false, 2), 65, relu),
+        ((4, true, 4), 9, relu),
+        ((2, false, 2), 9, (true, Activation::Relu)),
+        ((3, true, 1), 40, (true, Activation::Silu)),
+        ((2, false, 3), 9, (true, Activation::Silu)),
+        // Outputs of four vectors do not stay in the buffer.
+        ((2, true, 16), 9, (true, Activation::Silu)),
+        ((4, true, 2), 9, (false, Activation::Gelu)),
+    ] {
+        let [layer, token] = layer_and_trace("tiny", case, context, block)?;
         assert!(layer.mismatches == 0 && layer.operation_cycles.len() > 5, "{layer:?}");
         for (operation, cycles) in &layer.operation_cycles {
             assert_eq!(token.operation_cycles.get(operation), Some(cycles), "{operation:?} {case:?}");

@@ -842,14 +842,6 @@ fn a_layer_says_where_its_time_goes() -> Outcome {
 }
 
 #[test]
-fn models_that_dimms_cannot_compute_are_refused() -> Outcome {
-    let of =
-        |model: &str| format!("layer --config tiny --dimms 2 --context 4 --model golden/checkpoints/{model}");
-    refused(&of("llama"), "the model's activation = Silu: systems of DIMMs run models with Relu")?;
-    refused(&of("llama-bias"), "the model's width of all heads = 96: systems of DIMMs")
-}
-
-#[test]
 fn diagrams_that_cannot_be_drawn_are_explained() -> Outcome {
     let out = std::env::temp_dir().join(format!("ndp-cosim-{}.svg", std::process::id()));
     let to = |rest: &str| format!("generate pim-diagram {rest} --out {}", out.display());

@@ -80,6 +80,8 @@ checked! {
         hidden: u32, in_range(1, 1 << 20);
         heads: u32, in_range(1, 1 << 20);
         kv_heads: u32, in_range(1, 1 << 20);
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        head_width: Option<u32>;
         ffn: u32, in_range(1, 1 << 20);
         mlp_matrices: u32, in_range(2, 3);
         // Files from before this key count as dense: nobody gets sparsity without asking for it.
@@ -100,6 +102,8 @@ checked! {
 pub struct LlmFamily {
     /// Fewer than heads of Q where several share one.
     pub kv_heads: u32,
+    /// Width of a head; `None` for the hidden width divided by the number of heads.
+    pub head_width: Option<u32>,
     /// Whether the MLP has a gate, a third matrix.
     pub gated: bool,
     /// Function of the MLP.
@@ -237,6 +241,7 @@ impl LlmShape {
             hidden,
             heads,
             kv_heads,
+            head_width: None,
             ffn,
             mlp_matrices,
             activation,
@@ -264,9 +269,11 @@ impl LlmShape {
 
     /// This shape in another family; an error unless the heads of K and V divide the heads of Q.
     pub fn of_family(self, family: LlmFamily) -> Result<Self> {
-        let LlmFamily { kv_heads, gated, activation, biased, tied_embeddings, rotary } = family;
+        let LlmFamily { kv_heads, head_width, gated, activation, biased, tied_embeddings, rotary } = family;
         let mlp_matrices = if gated { 3 } else { 2 };
-        Self { kv_heads, mlp_matrices, activation, biased, tied_embeddings, rotary, ..self }.checked()
+        let head_width = head_width.filter(|width| width.checked_mul(self.heads) != Some(self.hidden));
+        Self { kv_heads, head_width, mlp_matrices, activation, biased, tied_embeddings, rotary, ..self }
+            .checked()
     }
 
     /// Changes the format of the layers' weights.
@@ -298,7 +305,12 @@ impl LlmShape {
     fn checked(self) -> Result<Self> {
         self.check_keys()?;
         let Self { hidden, heads, kv_heads, .. } = self;
-        require(hidden.is_multiple_of(heads), "heads", heads, format!("divide hidden = {hidden}"))?;
+        match self.head_width {
+            Some(width) => in_range("head_width", width, 1, (1 << 20) / heads)?,
+            None => {
+                require(hidden.is_multiple_of(heads), "heads", heads, format!("divide hidden = {hidden}"))?
+            }
+        }
         require(heads.is_multiple_of(kv_heads), "kv_heads", kv_heads, format!("divide heads = {heads}"))?;
         Ok(self)
     }
@@ -331,9 +343,14 @@ impl LlmShape {
         Self { name, activation, ..other.clone() } == *self
     }
 
-    /// Width of a head.
+    /// Width of a head: the hidden width divided by the number of heads unless the model says otherwise.
     pub fn head_width(&self) -> u32 {
-        self.hidden / self.heads
+        self.head_width.unwrap_or(self.hidden / self.heads)
+    }
+
+    /// Width of a token's queries in one layer.
+    pub fn query_width(&self) -> u32 {
+        self.heads * self.head_width()
     }
 
     /// Width of a token's keys, or values, in one layer.
@@ -362,7 +379,7 @@ impl LlmShape {
     /// Bytes of the weights of one neuron.
     pub fn neuron_bytes(&self, kind: BlockKind) -> u64 {
         let weights = match kind {
-            BlockKind::Attention => self.hidden + 2 * self.kv_width(),
+            BlockKind::Attention => self.query_width() + 2 * self.kv_width(),
             BlockKind::Mlp => self.mlp_matrices * self.hidden,
         };
         self.weight_bytes(u64::from(weights))
@@ -374,9 +391,9 @@ impl LlmShape {
         u64::from(self.layers) * (block(BlockKind::Attention) + block(BlockKind::Mlp))
     }
 
-    /// A layer's dense projection after attention: `hidden x hidden`.
+    /// A layer's dense projection after attention: `hidden x query width`.
     pub fn projection_bytes(&self) -> u64 {
-        self.weight_bytes(u64::from(self.hidden) * u64::from(self.hidden))
+        self.weight_bytes(u64::from(self.hidden) * u64::from(self.query_width()))
     }
 
     /// Embeddings, and the head if it is separate.

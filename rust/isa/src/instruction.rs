@@ -282,6 +282,16 @@ impl Transfer {
     }
 }
 
+impl From<ndp_config::Activation> for Activation {
+    fn from(function: ndp_config::Activation) -> Self {
+        match function {
+            ndp_config::Activation::Relu => Self::Relu,
+            ndp_config::Activation::Gelu => Self::Gelu,
+            ndp_config::Activation::Silu => Self::Silu,
+        }
+    }
+}
+
 impl Activation {
     /// Of the block (cols, batch) at a word, which the result replaces.
     pub fn in_place(self, at: u32, cols: u32, batch: u32) -> Instruction {

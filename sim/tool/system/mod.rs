@@ -86,7 +86,7 @@ fn choices(args: &Args, model: &Model) -> Result<(Vec<Choice>, Option<Placement>
         "--neurons all is not available with --dimms: only active or predicted neurons are computed there"
     );
     run::check_links(args)?;
-    check_model(model)?;
+    check_model(model, args.activity)?;
     let policies = PolicyChoice::policies(&args.policy);
     args.placement.check(&policies)?;
     let (mut choices, mut placement) = (Vec::new(), None);

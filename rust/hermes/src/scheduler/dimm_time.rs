@@ -84,30 +84,38 @@ impl DimmTimes {
     }
 
     /// Cycles for `active` neurons of a block, from the cycle model. Attention is one AXPY over the rows of Q, K and V
-    /// of each neuron; the MLP a DOT with ReLU (two and their product, with a gate) and an AXPY.
+    /// of each neuron; the MLP a DOT with its function (two and their product, with a gate) and an AXPY.
     pub fn measure(&self, kind: BlockKind, active: u32) -> Result<Cycles> {
-        let hidden = self.model.hidden();
+        let (hidden, query) = (self.model.hidden(), self.model.query_width());
         match kind {
             _ if active == 0 => Ok(0),
             BlockKind::Attention => {
-                self.product(Mode::Axpy, kind, active, hidden + 2 * self.model.kv_width(), false)
+                self.product(Mode::Axpy, kind, active, query + 2 * self.model.kv_width(), None)
             }
             BlockKind::Mlp => {
-                let gate = self.product(Mode::Dot, kind, active, hidden, true)?;
+                let function = Some(self.model.activation().into());
+                let gate = self.product(Mode::Dot, kind, active, hidden, function)?;
                 let up = if self.model.mlp_matrices() == 3 {
-                    self.product(Mode::Dot, kind, active, hidden, false)? + self.multiply(active)?
+                    self.product(Mode::Dot, kind, active, hidden, None)? + self.multiply(active)?
                 } else {
                     0
                 };
-                Ok(gate + up + self.product(Mode::Axpy, kind, active, hidden, false)?)
+                Ok(gate + up + self.product(Mode::Axpy, kind, active, hidden, None)?)
             }
         }
     }
 
-    fn product(&self, mode: Mode, kind: BlockKind, active: u32, cols: u32, relu: bool) -> Result<Cycles> {
+    fn product(
+        &self,
+        mode: Mode,
+        kind: BlockKind,
+        active: u32,
+        cols: u32,
+        activation: Option<Activation>,
+    ) -> Result<Cycles> {
         let rows = self.stored(kind).max(active);
         let sizes = Sizes { rows, cols, count: active, batch: self.batch, listed: true };
-        let epilogue = Epilogue { activation: relu.then_some(Activation::Relu), ..Epilogue::default() };
+        let epilogue = Epilogue { activation, ..Epilogue::default() };
         let mut map = DimmMap::new(&self.design);
         let weights = self.model.weights();
         let plan = match mode {

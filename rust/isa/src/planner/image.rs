@@ -54,7 +54,8 @@ impl WeightMatrix {
     pub fn cols(self, model: &LlmShape) -> Option<u32> {
         match self {
             Self::K | Self::V => Some(model.kv_width()),
-            Self::Q | Self::Fc1 | Self::Up | Self::Fc2 => Some(model.hidden()),
+            Self::Q => Some(model.query_width()),
+            Self::Fc1 | Self::Up | Self::Fc2 => Some(model.hidden()),
             Self::Predictor => None,
             Self::Bias => Some(1),
         }

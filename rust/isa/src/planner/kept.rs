@@ -1,6 +1,6 @@
-//! FC1 and FC2 without the host in between: results of a listed DOT stay in the buffer, and an AXPY takes the positive
-//! ones with the rows of the same numbers. Results of a gate are first multiplied by the products of another matrix,
-//! whose rows are read only for positive ones.
+//! FC1 and FC2 without the host in between: results of a listed DOT stay in the buffer, and an AXPY takes them with the
+//! rows of the same numbers: after a ReLU only positive ones. Results of a gate are first multiplied by the products of
+//! another matrix, whose rows are read only for results that are taken.
 
 use crate::layout::MatrixLayout;
 use crate::planner::product::{Chunk, buffer_words, list_piece, longest, operands};
@@ -9,6 +9,15 @@ use ndp_config::{DesignConfig, require};
 use ndp_files::Result;
 use std::ops::Range;
 
+/// Results that the AXPY takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Those that are positive in some vector: all others are zero after a ReLU.
+    Positive,
+    /// All, after another function.
+    All,
+}
+
 /// Results of a DOT that stay in the buffer, chunk by chunk at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptOutputs {
@@ -16,8 +25,8 @@ pub struct KeptOutputs {
     batch: u32,
     /// Columns of the AXPY.
     cols: u32,
-    /// First words of two places, used in turn by selected values.
-    factors: [u32; 2],
+    /// First words of two places, used in turn by selected values; `None` if all are taken where they are.
+    factors: Option<[u32; 2]>,
     /// First word of the vectors.
     pub(crate) source: u32,
     /// First words of two places for products that a gate multiplies.
@@ -31,7 +40,7 @@ impl KeptOutputs {
         config: &DesignConfig,
         (inputs, count, batch): (u32, u32, u32),
         cols: u32,
-        is_gate: bool,
+        (is_gate, taken): (bool, Taken),
     ) -> Option<Self> {
         let (words, most) = (buffer_words(config), list_piece(config).min(longest(config)));
         if batch > config.gemv().max_batch() || inputs.max(cols) > longest(config) {
@@ -44,12 +53,15 @@ impl KeptOutputs {
         let mut dst = words.checked_sub(results)?;
         // Besides: two places for biases, then selected values; with a gate two more.
         let (vectors, sums) = (block_words(config, inputs, batch), accumulator_words(config, cols, batch));
-        let mut needed = vectors.max(sums) + 2 * largest;
+        let factors = (taken == Taken::Positive).then_some([sums, sums + largest]);
+        let selected = factors.map_or(0, |_| 2 * largest);
+        let mut needed = (vectors + 2 * largest).max(sums + selected);
         let (mut source, mut products, mut others) = (0, None, vectors);
         if is_gate {
-            products = Some([sums + 2 * largest, sums + 3 * largest]);
+            let first = sums + selected;
+            products = Some([first, first + largest]);
             (source, others) = (dst.saturating_sub(vectors), sums);
-            needed = sums + 4 * largest + vectors;
+            needed = first + 2 * largest + vectors;
         }
         if needed > dst {
             return None;
@@ -60,12 +72,13 @@ impl KeptOutputs {
             chunks.push(Chunk { first: index * most, count, half, dst, other: others + half * largest });
             dst += block_words(config, count, batch);
         }
-        Some(Self { chunks, batch, cols, factors: [sums, sums + largest], source, products })
+        Some(Self { chunks, batch, cols, factors, source, products })
     }
 
-    /// Ranges of the list whose results each selection takes.
+    /// Ranges of the list whose results each selection takes; none if nothing is selected.
     pub fn selections(&self) -> impl Iterator<Item = Range<usize>> {
-        self.chunks.iter().map(|chunk| chunk.first as usize..(chunk.first + chunk.count) as usize)
+        let range = |chunk: &Chunk| chunk.first as usize..(chunk.first + chunk.count) as usize;
+        self.chunks.iter().filter(|_| self.factors.is_some()).map(range)
     }
 
     /// Words that the DOT does not use for vectors and results.
@@ -109,13 +122,17 @@ impl KeptOutputs {
         let mut program = vec![Instruction::Zero { dst: 0, count: accumulator_words(config, cols, batch) }];
         program.extend(lists.next());
         for chunk in &self.chunks {
-            let (dst, count, list) = (self.factors[chunk.half as usize], chunk.count, entry(chunk));
+            let (count, list) = (chunk.count, entry(chunk));
             let numbers = Numbers::Listed(list);
+            let selected = self.factors.map(|places| places[chunk.half as usize]);
+            let dst = selected.unwrap_or(chunk.dst);
             let product = |layout, (src, dst)| {
-                let list = Some(list);
-                Product { src, dst, batch, count, list, selected: true, ..operands(layout) }
+                let (list, selected) = (Some(list), selected.is_some());
+                Product { src, dst, batch, count, list, selected, ..operands(layout) }
             };
-            program.push(Instruction::Select { src: chunk.dst, dst, cols: count, batch, list, numbers });
+            if selected.is_some() {
+                program.push(Instruction::Select { src: chunk.dst, dst, cols: count, batch, list, numbers });
+            }
             if let (Some(up), Some(products)) = (up, self.products) {
                 let other = products[chunk.half as usize];
                 program.push(Instruction::Dot(product(up, (self.source, other))));

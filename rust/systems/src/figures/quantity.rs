@@ -110,6 +110,7 @@ impl Case {
         }
         let family = LlmFamily {
             kv_heads: 40,
+            head_width: None,
             gated: true,
             activation: Activation::Silu,
             biased: false,
