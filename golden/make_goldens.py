@@ -330,6 +330,14 @@ def samples(seed):
                 token, after = sampler.sample(row, temperature, state)
                 cases.append(sample_case(row, temperature, state, token, after))
                 state = after
+    for row in rows:
+        for top_k, top_p in ((1, 100), (2, 100), (3, 60), (40, 90), (0, 1), (0, 30), (0, 50), (0, 95)):
+            temperature, state = rng.choice((50, 100, 300)), rng.getrandbits(64)
+            for _ in range(2):
+                token, after = sampler.sample(row, temperature, state, top_k, top_p)
+                case = sample_case(row, temperature, state, token, after)
+                cases.append(case | {"top_k": top_k, "top_p_percent": top_p})
+                state = after
     return document("sampling from logits; state is SplitMix64's before the call, state_after after it", seed, cases=cases)
 
 

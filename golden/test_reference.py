@@ -641,6 +641,18 @@ class Sampler(unittest.TestCase):
         for count, p in zip(counts, (0.0900, 0.2447, 0.6652)):
             self.assertAlmostEqual(count / 6000, p, delta=0.02)
 
+    def test_only_likely_tokens_are_drawn(self):
+        # Logits 2, 0, 1, 2, 1: weights 1, 0.14, 0.37, 1, 0.37.
+        logits = [0x4000, 0x0000, 0x3C00, 0x4000, 0x3C00]
+        for top_k, top_p, expected in ((1, 100, {0}), (3, 100, {0, 2, 3}), (0, 34, {0}), (0, 35, {0, 3}), (0, 80, {0, 2, 3}), (3, 80, {0, 3})):
+            state, seen = 3, set()
+            for _ in range(300):
+                token, state = sampler.sample(logits, 100, state, top_k, top_p)
+                seen.add(token)
+            self.assertEqual(seen, expected)
+        with self.assertRaises(ValueError):
+            sampler.sample(logits, 100, 3, 0, 0)
+
     def test_low_temperature_is_greedy_and_a_special_value_is_named(self):
         self.assertEqual(sampler.sample([0x0000, 0x4400, 0x4000], 1, 3)[0], 1)
         with self.assertRaisesRegex(ValueError, "logit 1 "):

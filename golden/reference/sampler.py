@@ -15,8 +15,24 @@ def splitmix64(state):
     return state, z ^ (z >> 31)
 
 
-def sample(logits, temperature_percent, state):
+def likely(values, weights, top_k, top_p_percent):
+    """The weights, 0 for tokens that are not among the `top_k` largest (0: all) that reach the share `top_p_percent`."""
+    order = sorted(range(len(values)), key=lambda token: (-values[token], token))
+    order = order[: top_k or len(order)]
+    total = sum(weights[token] for token in order)
+    kept, reached = set(), 0
+    for token in order:
+        kept.add(token)
+        reached += weights[token]
+        if reached * 100 >= total * top_p_percent:
+            break
+    return [weight if token in kept else 0 for token, weight in enumerate(weights)]
+
+
+def sample(logits, temperature_percent, state, top_k=0, top_p_percent=100):
     """(token, next state). Temperature 0 takes the first largest logit and leaves the state alone."""
+    if not 1 <= top_p_percent <= 100:
+        raise ValueError(f"top-p {top_p_percent} % must be 1..100")
     if not 0 <= temperature_percent <= MAX_TEMPERATURE_PERCENT:
         raise ValueError(f"temperature {temperature_percent} % must be 0..{MAX_TEMPERATURE_PERCENT}")
     for position, logit in enumerate(logits):
@@ -27,6 +43,7 @@ def sample(logits, temperature_percent, state):
     if temperature_percent == 0:
         return values.index(largest), state
     weights = [exponential.exp_of_negative((largest - value) * 100 // temperature_percent) for value in values]
+    weights = likely(values, weights, top_k, top_p_percent)
     state, z = splitmix64(state)
     target = (z * sum(weights)) >> 64  # below sum(weights) because z < 2^64
     cumulated = 0

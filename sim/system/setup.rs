@@ -6,7 +6,7 @@ use ndp_files::{Context, Result, ensure, refusal};
 use ndp_hermes::placement::Placement;
 use ndp_hermes::predictor::PredictorRules;
 use ndp_hermes::scheduler::{Policy, WINDOW_TOKENS};
-use ndp_model::{Decoder, GemvBackend, GenerateOptions, Model, SoftwareBackend, generate};
+use ndp_model::{Decoder, GemvBackend, GenerateOptions, Model, SoftwareBackend, generate_tokens};
 use ndp_numerics::{f16, fp16};
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, NeuronShape};
@@ -22,21 +22,32 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// For a model whose neurons are all active.
+    ///
+    /// # Errors
+    /// A model that is too large.
+    pub fn dense(model: &Model) -> Result<Self> {
+        let shape = llm_shape(model)?;
+        let neurons = NeuronShape::of(&shape);
+        let mut all = Activity::new(&neurons);
+        (0..neurons.blocks().len()).for_each(|block| all.fill(&neurons, block));
+        Ok(Self { shape, profile: vec![all], placement: None })
+    }
+
     /// Generates another text in software and notes its activity: `text` continues the same prompt with its own seed
     /// and temperature, as far as the model has positions.
     ///
     /// # Errors
     /// A model that is too large or cannot be run.
-    pub fn profile(model: &Model, prompt: &[u8], text: &GenerateOptions) -> Result<Self> {
+    pub fn profile(model: &Model, prompt: &[u32], text: &GenerateOptions) -> Result<Self> {
         let mut profile = Vec::new();
         let mut observed = Capture::new(SoftwareBackend::new(), shape_of(&model.config), |activity| {
             profile.push(activity.clone());
             Ok(())
         });
-        let tokens = model.vocabulary.tokens(prompt)?.len();
-        let room = model.config.max_position_embeddings().saturating_sub(tokens);
+        let room = model.config.max_position_embeddings().saturating_sub(prompt.len());
         let text = GenerateOptions { tokens: text.tokens.min(room), ..text.clone() };
-        generate(model, &mut observed, prompt, &text, |_| {}).context("cannot profile the model")?;
+        generate_tokens(model, &mut observed, prompt, &text, |_| {}).context("cannot profile the model")?;
         Ok(Self { shape: llm_shape(model)?, profile, placement: None })
     }
 

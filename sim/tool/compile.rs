@@ -5,7 +5,7 @@
 
 use crate::prelude::*;
 use ndp_hermes::scheduler::Policy;
-use ndp_model::{GenerateOptions, Model, generate};
+use ndp_model::{GenerateOptions, Model, generate_tokens};
 use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::{GemvOptions, LoggedProgram, MergeFormat};
 use ndp_sim::system::{ImageMap, Setup, SystemBackend, SystemOptions};
@@ -123,12 +123,12 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
 fn compile(args: &Args, config: &DesignConfig, model: &Model) -> Result<(ImageMap, Vec<Vec<LoggedProgram>>)> {
     let text = args.text.as_bytes();
     ensure!(!text.is_empty(), "--text \"\" has no tokens; at least one is needed");
-    let profile = GenerateOptions { tokens: PROFILE_TOKENS, temperature_percent: 100, seed: args.seed };
-    let setup = Setup::profile(model, text, &profile)?;
+    let profile = GenerateOptions::new(PROFILE_TOKENS, 100, args.seed);
+    let tokens = model.vocabulary.tokens(text)?;
+    let setup = Setup::profile(model, &tokens, &profile)?;
     let system = SystemConfig::load(&args.system)?.having_dimms()?.with_dimms(args.dimms)?;
     let system = system.with_gpu_percent(&setup.shape, args.gpu_percent)?;
-    let tokens = model.vocabulary.tokens(text)?.len();
-    let places = setup.online(config, &system, Policy::Partition, (tokens, args.seed))?;
+    let places = setup.online(config, &system, Policy::Partition, (tokens.len(), args.seed))?;
     // No results are compared here, so old ones may stay.
     let unit = GemvOptions {
         log_programs: true,
@@ -139,7 +139,7 @@ fn compile(args: &Args, config: &DesignConfig, model: &Model) -> Result<(ImageMa
     let options = SystemOptions { merge: args.merge, ..SystemOptions::new(&system) };
     let mut backend = SystemBackend::open(config, &unit, &options, places, model)?;
     let image = backend.image_map();
-    generate(model, &mut backend, text, &GenerateOptions { tokens: 1, ..profile }, |_| {})?;
+    generate_tokens(model, &mut backend, &tokens, &GenerateOptions { tokens: 1, ..profile }, |_| {})?;
     Ok((image, backend.take_programs()))
 }
 

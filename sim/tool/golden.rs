@@ -6,6 +6,7 @@
 use crate::prelude::*;
 use ndp_config::WeightFormat;
 use ndp_model::{GenerateOptions, Generation};
+use ndp_numerics::Sampling;
 use serde::{Deserialize, Serialize};
 
 const MAX_BYTES: u64 = 16 << 20;
@@ -75,7 +76,12 @@ pub fn find(
     let Ok(entries) = std::fs::read_dir(&dir) else { return Ok(None) };
     let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let is_json = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
-    let GenerateOptions { tokens, temperature_percent, seed } = *options;
+    let GenerateOptions { tokens, sampling, seed, .. } = *options;
+    let temperature_percent = sampling.temperature_percent;
+    // The stored texts are drawn from all tokens.
+    if temperature_percent != 0 && sampling != Sampling::at(temperature_percent) {
+        return Ok(None);
+    }
     for file in files.filter(is_json).sorted() {
         let golden = read(&file)?;
         let same_seed = golden.seed == seed || temperature_percent == 0;

@@ -4,7 +4,7 @@
 //! goes directly to standard output. With JSON, only the bar is shown.
 
 use crate::prelude::*;
-use ndp_model::{Continuation, Vocabulary};
+use ndp_model::Continuation;
 use std::io::IsTerminal;
 
 #[derive(Debug)]
@@ -17,12 +17,10 @@ pub struct TextStream {
 }
 
 impl TextStream {
-    /// Starts with the prompt.
-    pub fn new(prompt: &str, vocabulary: &Vocabulary, progress: Progress, json: bool) -> Self {
+    /// Starts with the prompt, or another text to show before the continuation.
+    pub fn new(prompt: &str, continuation: Continuation, progress: Progress, json: bool) -> Self {
         let shared = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
         let direct = !(json || shared);
-        let tokens = vocabulary.tokens(prompt.as_bytes()).unwrap_or_default();
-        let continuation = Continuation::new(vocabulary, tokens);
         let mut stream = Self { progress, continuation, text: String::new(), direct, json };
         stream.show(prompt);
         stream

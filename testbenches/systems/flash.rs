@@ -28,7 +28,7 @@ fn model(path: &str) -> Result<Model, Box<dyn Error>> {
 }
 
 fn text(tokens: usize) -> GenerateOptions {
-    GenerateOptions { tokens, temperature_percent: 0, seed: 0 }
+    GenerateOptions::new(tokens, 0, 0)
 }
 
 #[derive(Clone, Copy)]
@@ -306,7 +306,7 @@ fn a_token_reads_what_the_last_ones_did_not_need() -> Outcome {
 fn predicted_neurons_are_read_before_they_are_computed() -> Outcome {
     let model = model("golden/model")?;
     let shape = shape_of(&model.config);
-    let profile = Setup::profile(&model, PROMPT.as_bytes(), &text(40))?.profile;
+    let profile = Setup::profile(&model, &model.vocabulary.tokens(PROMPT.as_bytes())?, &text(40))?.profile;
     let live = || OnlinePredictor::new(&shape, &profile, PROMPT.len());
     let case = Case { activity: ActivitySource::Predicted, ..CASE };
     let mut software = PredictedSoftware::new(live()?);

@@ -180,7 +180,7 @@ fn one_wrong_bit_ends_the_generation() -> Outcome {
     let flip = Some(BitFlip::Result { row: 100, batch: 0, bit: 0 });
     let mut backend =
         LoneCore::open(&DesignConfig::preset("tiny")?, &GemvOptions { flip, ..GemvOptions::default() })?;
-    let options = GenerateOptions { tokens: 1, temperature_percent: 0, seed: 0 };
+    let options = GenerateOptions::new(1, 0, 0);
     let failed = generate(&model()?, &mut backend, b"E", &options, |_| {});
     let Err(source) = failed else {
         return Err("the bit was not found".into());

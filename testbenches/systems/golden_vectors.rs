@@ -7,8 +7,8 @@ use common::Outcome;
 use ndp_config::WeightFormat;
 use ndp_model::{Decoder, GenerateOptions, Model, Remarks, SoftwareBackend, generate, logits_digest};
 use ndp_numerics::{
-    Epsilon, OF_TWO, Rotary, SplitMix64, dequantise, dot, exp, exp_q30, f16, gelu, layer_norm, quantise,
-    rms_norm, sample, silu, softmax,
+    Epsilon, OF_TWO, Rotary, Sampling, SplitMix64, dequantise, dot, exp, exp_q30, f16, gelu, layer_norm,
+    quantise, rms_norm, sample, silu, softmax,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -165,8 +165,14 @@ fn functions_of_one_number_are_those_of_the_reference() -> Outcome {
 fn samples_are_those_of_the_reference() -> Outcome {
     for case in cases("sample")? {
         let temperature = u32::try_from(case["temperature_percent"].as_u64().ok_or("temperature")?)?;
+        let number = |key: &str, default: u64| case[key].as_u64().unwrap_or(default) as u32;
+        let sampling = Sampling {
+            top_k: number("top_k", 0),
+            top_p_percent: number("top_p_percent", 100),
+            ..Sampling::at(temperature)
+        };
         let mut random = SplitMix64::new(quad(&case["state"])?);
-        let token = sample(&halves(&case["logits"])?, temperature, &mut random)?;
+        let token = sample(&halves(&case["logits"])?, sampling, &mut random)?;
         assert_eq!(Some(token as u64), case["token"].as_u64(), "{case}");
         assert_eq!(random, SplitMix64::new(quad(&case["state_after"])?), "{case}");
     }
@@ -191,11 +197,11 @@ fn texts_and_all_logits_are_those_of_the_reference() -> Outcome {
         let (model, _) = model.quantised(weights.ok_or("weights")?)?;
         let number = |key: &str| golden[key].as_u64().ok_or_else(|| format!("{name}: {key}"));
         let prompt = golden["prompt"].as_str().ok_or("prompt")?;
-        let options = GenerateOptions {
-            tokens: number("tokens")? as usize,
-            temperature_percent: number("temperature_percent")? as u32,
-            seed: number("seed")?,
-        };
+        let options = GenerateOptions::new(
+            number("tokens")? as usize,
+            number("temperature_percent")? as u32,
+            number("seed")?,
+        );
         let mut backend = SoftwareBackend::new();
         let generation = generate(&model, &mut backend, prompt.as_bytes(), &options, |_| {})?;
         assert_eq!(Some(generation.text.as_str()), golden["text"].as_str(), "{name}");

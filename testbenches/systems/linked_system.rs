@@ -17,7 +17,7 @@ use std::error::Error;
 use std::path::Path;
 
 const PROMPT: &str = "She";
-const OPTIONS: GenerateOptions = GenerateOptions { tokens: 3, temperature_percent: 0, seed: 0 };
+const OPTIONS: GenerateOptions = GenerateOptions::new(3, 0, 0);
 
 fn model() -> Result<Model, Box<dyn Error>> {
     Ok(Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model"))?)

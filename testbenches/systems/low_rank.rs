@@ -20,7 +20,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 /// Options of the text that Hermes' parents come from.
-const PROFILE: GenerateOptions = GenerateOptions { tokens: 128, temperature_percent: 70, seed: 9 };
+const PROFILE: GenerateOptions = GenerateOptions::new(128, 70, 9);
 /// LLM in a flash: rates among active, and among inactive neurons.
 const FALSE_NEGATIVES: f64 = 0.05;
 const FALSE_POSITIVES: f64 = 0.07;
@@ -103,7 +103,7 @@ fn compare(name: &str, text: &[u8], prompt: &[u8]) -> Result<(Perplexity, Found,
         Ok(Found { perplexity, live: software.live().clone() })
     };
     let exact = perplexity(&model, &mut SoftwareBackend::new(), text, prompt_tokens)?;
-    let profile = Setup::profile(&model, prompt, &PROFILE)?.profile;
+    let profile = Setup::profile(&model, &model.vocabulary.tokens(prompt)?, &PROFILE)?.profile;
     let found = with(OnlinePredictor::of_low_rank(&shape, low_rank(name, &model)?, prompt_tokens))?;
     let hermes = with(OnlinePredictor::new(&shape, &profile, prompt_tokens)?)?;
     let told = OnlinePredictor::new(&shape, &profile, prompt_tokens)?.with_knowledge(Knowledge::Everything);
@@ -159,7 +159,7 @@ fn a_text_with_low_rank_predictions_has_another_digest_and_the_same_prompt() -> 
     for name in MODELS {
         let model = Model::load(&golden(name))?;
         let shape = shape_of(&model.config);
-        let options = GenerateOptions { tokens: 4, temperature_percent: 0, seed: 0 };
+        let options = GenerateOptions::new(4, 0, 0);
         let exact = generate(&model, &mut SoftwareBackend::new(), b"She was", &options, |_| {})?;
         let prompt_tokens = model.vocabulary.tokens(b"She was")?.len();
         let live = OnlinePredictor::of_low_rank(&shape, low_rank(name, &model)?, prompt_tokens);
@@ -192,7 +192,7 @@ struct Job {
 }
 
 const PROMPT: &[u8] = b"She was";
-const TOKENS: GenerateOptions = GenerateOptions { tokens: 3, temperature_percent: 0, seed: 0 };
+const TOKENS: GenerateOptions = GenerateOptions::new(3, 0, 0);
 
 impl Job {
     fn new(name: &str, weights: WeightFormat) -> Result<Self, Box<dyn Error>> {

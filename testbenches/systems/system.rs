@@ -19,8 +19,8 @@ use std::error::Error;
 use std::path::Path;
 
 const PROMPT: &str = "She";
-const OPTIONS: GenerateOptions = GenerateOptions { tokens: 2, temperature_percent: 0, seed: 0 };
-const OTHER: GenerateOptions = GenerateOptions { tokens: 24, temperature_percent: 70, seed: 9 };
+const OPTIONS: GenerateOptions = GenerateOptions::new(2, 0, 0);
+const OTHER: GenerateOptions = GenerateOptions::new(24, 70, 9);
 
 fn model() -> Result<Model, Box<dyn Error>> {
     Ok(Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model"))?)
@@ -349,7 +349,7 @@ fn rounding_on_the_way_is_checked_to_the_bit_and_its_differences_are_counted() -
 #[test]
 fn a_live_predictor_decides_what_is_computed() -> Outcome {
     let model = model()?;
-    let setup = Setup::profile(&model, PROMPT.as_bytes(), &OTHER)?;
+    let setup = Setup::profile(&model, &model.vocabulary.tokens(PROMPT.as_bytes())?, &OTHER)?;
     let live = OnlinePredictor::new(&shape_of(&model.config), &setup.profile, PROMPT.len())?;
     let tokens = GenerateOptions { tokens: 4, ..OPTIONS };
     let exact = reference(&model, &tokens)?;
@@ -469,7 +469,7 @@ fn systems_that_do_not_exist_are_refused() -> Outcome {
 }
 
 /// Long enough for a window of remapping, and for its moves.
-const LONGER: GenerateOptions = GenerateOptions { tokens: 8, temperature_percent: 0, seed: 0 };
+const LONGER: GenerateOptions = GenerateOptions::new(8, 0, 0);
 
 /// The text under a policy of the scheduler; how many neurons it has moved to the GPU and between DIMMs.
 fn under(
@@ -505,7 +505,7 @@ fn under(
 #[test]
 fn text_and_logits_do_not_depend_on_the_policy() -> Outcome {
     let model = model()?;
-    let setup = Setup::profile(&model, PROMPT.as_bytes(), &OTHER)?;
+    let setup = Setup::profile(&model, &model.vocabulary.tokens(PROMPT.as_bytes())?, &OTHER)?;
     // Which neurons move. If none does, the text needs no window of remapping.
     for &(policy, tokens, moves) in some(&[
         (Policy::Hermes, &LONGER, [true, true]),

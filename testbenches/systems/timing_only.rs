@@ -64,8 +64,8 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     let (model, _) = model.quantised(case.weights)?;
     let prompt_tokens = model.vocabulary.tokens(PROMPT.as_bytes())?.len();
     let config = DesignConfig::preset(case.config)?;
-    let text = GenerateOptions { tokens: 24, temperature_percent: 0, seed: 3 };
-    let setup = Setup::profile(&model, PROMPT.as_bytes(), &text)?;
+    let text = GenerateOptions::new(24, 0, 3);
+    let setup = Setup::profile(&model, &model.vocabulary.tokens(PROMPT.as_bytes())?, &text)?;
     let system = system_of(case)?.with_dimms(case.dimms)?.with_gpu_percent(&setup.shape, 20)?;
     let system = system.with_ssd(Ssd::preset("nvme-pcie4")?);
     let options = SystemOptions {
@@ -98,7 +98,7 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
         failed = host.token(activity).err().or(failed.take());
         Ok(())
     });
-    let text = GenerateOptions { tokens: case.tokens, temperature_percent: 0, seed: 0 };
+    let text = GenerateOptions::new(case.tokens, 0, 0);
     generate(&model, &mut capture, PROMPT.as_bytes(), &text, |_| {})?;
     let mut with_data = capture.into_inner();
     failed.map_or(Ok(()), Err)?;

@@ -3,7 +3,7 @@
 //! Model, prompt and options determine the result, whatever the backend.
 
 use ndp_files::{Context, Result, ensure};
-use ndp_numerics::{SplitMix64, f16, sample};
+use ndp_numerics::{Sampling, SplitMix64, f16, sample};
 
 use crate::sparsity::LayerSparsity;
 use crate::{Decoder, GemvBackend, Model};
@@ -11,12 +11,21 @@ use crate::{Decoder, GemvBackend, Model};
 /// Options of a generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenerateOptions {
-    /// Number of tokens; 0 runs nothing.
+    /// Most tokens; 0 runs nothing.
     pub tokens: usize,
-    /// In hundredths, 1..=1000, or 0 for greedy.
-    pub temperature_percent: u32,
+    /// How tokens are drawn.
+    pub sampling: Sampling,
     /// Initial state of the random generator; unused if greedy.
     pub seed: u64,
+    /// Each of these tokens ends the text; it is the last of the generated ones.
+    pub end_tokens: Vec<u32>,
+}
+
+impl GenerateOptions {
+    /// All tokens can be drawn, and none ends the text.
+    pub const fn new(tokens: usize, temperature_percent: u32, seed: u64) -> Self {
+        Self { tokens, sampling: Sampling::at(temperature_percent), seed, end_tokens: Vec::new() }
+    }
 }
 
 /// A token as it is drawn, for the progress callback.
@@ -65,7 +74,7 @@ pub fn generate<B: GemvBackend + ?Sized>(
     generate_tokens(model, backend, &prompt, options, progress)
 }
 
-/// Continues `prompt` with `options.tokens` tokens. Fails, before anything runs, for an empty prompt, a token outside
+/// Continues `prompt` with `options.tokens` tokens, or fewer if a token ends the text. Fails, before anything runs, for an empty prompt, a token outside
 /// the vocabulary and too many positions; later as the backend, and as the sampler (logits that are not finite, a
 /// temperature out of range).
 pub fn generate_tokens<B: GemvBackend + ?Sized>(
@@ -86,13 +95,16 @@ pub fn generate_tokens<B: GemvBackend + ?Sized>(
             None => decoder.prefill(backend, prompt)?,
             Some(&token) => decoder.step(backend, token)?,
         };
-        let drawn = sample(&logits, options.temperature_percent, &mut rng)
+        let drawn = sample(&logits, options.sampling, &mut rng)
             .with_context(|| format!("generated token {index}"))?;
         let token = drawn as u32; // below vocab_size, which is below 2^32
         let logits_digest = logits_digest(&logits);
         progress(GeneratedToken { index, token, logits: &logits, logits_digest });
         tokens.push(token);
         logits_digests.push(logits_digest);
+        if options.end_tokens.contains(&token) {
+            break;
+        }
     }
     Ok(Generation {
         text: model.vocabulary.continuation(prompt, &tokens)?,

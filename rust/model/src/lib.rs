@@ -5,11 +5,12 @@
 //!
 //! Reading order: [`config`], [`weights`], [`loader`], `gguf` and [`quantised`] (a model in memory), [`backend`] and
 //! [`operations`] (work of hardware), [`kv_cache`], [`layer`] and [`decoder`] (one forward pass),
-//! [`generate`](mod@generate) (a text).
+//! [`generate`](mod@generate) (a text), `chat` (a conversation as a prompt).
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod backend;
+mod chat;
 pub mod config;
 mod damage;
 pub mod decoder;
@@ -26,6 +27,7 @@ pub mod vocabulary;
 pub mod weights;
 
 pub use backend::{GemvBackend, GemvClass, GemvOp, SoftwareBackend};
+pub use chat::{Chat, Message};
 pub use config::{Architecture, DecoderConfig};
 pub use decoder::Decoder;
 pub use generate::{GenerateOptions, GeneratedToken, Generation, generate, generate_tokens, logits_digest};
@@ -37,5 +39,5 @@ pub use ndp_config::Activation;
 pub use operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 pub use quantised::{QuantisationError, QuantisedMatrix, RowOf};
 pub use sparsity::{LayerSparsity, ZeroCount};
-pub use vocabulary::{Chat, Continuation, Vocabulary};
+pub use vocabulary::{Continuation, Vocabulary};
 pub use weights::Model;

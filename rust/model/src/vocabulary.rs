@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
+use crate::chat::{Chat, Message};
 use serde::de::IgnoredAny;
 use tokenizers::{Decoder, Encoding, ModelWrapper, Tokenizer};
 
@@ -36,16 +37,7 @@ pub struct Subwords {
     tokenizer: Tokenizer,
     /// Above all tokens.
     end: usize,
-    chat: Option<Chat>,
-}
-
-/// A GGUF file's description of conversations; nothing interprets it yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chat {
-    /// Token that ends a text.
-    pub last_token: Option<u32>,
-    /// Jinja template of a conversation.
-    pub template: Option<String>,
+    chat: Chat,
 }
 
 impl PartialEq for Vocabulary {
@@ -72,11 +64,11 @@ impl Vocabulary {
         if path.symlink_metadata().is_err() {
             return Ok(Self::of_size(vocab_size));
         }
-        Self::from_json(&path, crate::loader::read_json(&path, MAX_BYTES)?, None)
+        Self::from_json(&path, crate::loader::read_json(&path, MAX_BYTES)?, Chat::load(dir)?)
     }
 
     /// From the text of a `tokenizer.json`; `path` names its source in messages.
-    pub(crate) fn from_json(path: &Path, json: String, chat: Option<Chat>) -> Result<Self> {
+    pub(crate) fn from_json(path: &Path, json: String, chat: Chat) -> Result<Self> {
         let failed = |reason: String| refusal!("{}: {reason}", path.display());
         let tokenizer = tokenizer(&json).map_err(|e| failed(format!("not a tokenizer: {e}")))?;
         let end = tokenizer.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1);
@@ -84,12 +76,25 @@ impl Vocabulary {
         Ok(Self::Subwords(Arc::new(Subwords { path, json, tokenizer, end, chat })))
     }
 
-    /// Description of conversations, from a GGUF file only.
-    pub fn chat(&self) -> Option<&Chat> {
+    /// Tokens that end a text, each by itself; none without sub-words.
+    pub fn end_tokens(&self) -> &[u32] {
         match self {
-            Self::Subwords(subwords) => subwords.chat.as_ref(),
-            Self::Bytes | Self::Unknown(_) => None,
+            Self::Subwords(subwords) => &subwords.chat.end_tokens,
+            Self::Bytes | Self::Unknown(_) => &[],
         }
+    }
+
+    /// Text and tokens of a conversation to which the model gives the next answer. The template has the tokenizer's
+    /// prefix, so none is added. Fails as [`Chat::prompt`] and [`Vocabulary::tokens`].
+    pub fn conversation(&self, messages: &[Message]) -> Result<(String, Vec<u32>)> {
+        let none = Chat::default();
+        let chat = if let Self::Subwords(subwords) = self { &subwords.chat } else { &none };
+        let text = chat.prompt(messages)?;
+        let tokens = match self {
+            Self::Subwords(subwords) => subwords.tokens(&text, false),
+            Self::Bytes | Self::Unknown(_) => self.tokens(text.as_bytes()),
+        };
+        tokens.map(|tokens| (text, tokens))
     }
 
     /// Warning about tokens beyond a model's `vocab_size`.
@@ -109,7 +114,7 @@ impl Vocabulary {
             Self::Subwords(subwords) => {
                 let text =
                     std::str::from_utf8(text).map_err(|e| subwords.failed(format!("the text: {e}")))?;
-                subwords.tokens(text)
+                subwords.tokens(text, true)
             }
             Self::Unknown(vocab_size) => Err(refusal!(
                 "text needs a tokenizer.json in the folder of the weights, tokens in the GGUF file, or bytes as tokens: vocab_size = {}, expected 256",
@@ -244,9 +249,10 @@ fn caught<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> 
 const LISTED: usize = 8;
 
 impl Subwords {
-    /// Tokens of a text, which have to cover each character: the library drops unknown ones without a token for them.
-    fn tokens(&self, text: &str) -> Result<Vec<u32>> {
-        let encoding = caught(|| self.tokenizer.encode(text, true))
+    /// Tokens of a text, with or without the tokenizer's prefix, which have to cover each character: the library drops
+    /// unknown ones without a token for them.
+    fn tokens(&self, text: &str, prefix: bool) -> Result<Vec<u32>> {
+        let encoding = caught(|| self.tokenizer.encode(text, prefix))
             .map_err(|e| self.failed(format!("cannot be used: encoding the text fails: {e}")))?;
         let tokens = encoding.get_ids().to_vec();
         if tokens.is_empty() && !text.is_empty() {

@@ -8,7 +8,9 @@ use ndp_model::{
     Activation, Decoder, Finish, GemvBackend, GemvClass, GemvOp, GenerateOptions, LinearOp, Model,
     SoftwareBackend, generate, generate_tokens, logits_digest,
 };
-use ndp_numerics::{Epsilon, ExactSum, SerialSteps, add, f16, layer_norm, mul, relu, rne_ratio, softmax};
+use ndp_numerics::{
+    Epsilon, ExactSum, Sampling, SerialSteps, add, f16, layer_norm, mul, relu, rne_ratio, softmax,
+};
 
 const VOCAB: usize = 29;
 
@@ -275,14 +277,14 @@ fn bad_requests_are_refused() {
     says(&decoder.prefill(&mut backend, &tokens(49)).map(drop), too_long);
     decoder.prefill(&mut backend, &tokens(48)).unwrap();
     says(&decoder.step(&mut backend, 0).map(drop), too_long);
-    let options = GenerateOptions { tokens: 9, temperature_percent: 0, seed: 0 };
+    let options = GenerateOptions::new(9, 0, 0);
     let run = |prompt: &[u32], options: &GenerateOptions| {
         generate_tokens(&model, &mut SoftwareBackend::new(), prompt, options, |_| ()).map(|g| g.tokens.len())
     };
     says(&run(&[], &options).map(drop), "the prompt is empty");
     says(&run(&tokens(40), &options).map(drop), too_long);
     assert_eq!(run(&tokens(39), &options).unwrap(), 9);
-    let hot = GenerateOptions { temperature_percent: 1001, ..options.clone() };
+    let hot = GenerateOptions { sampling: Sampling::at(1001), ..options.clone() };
     says(&run(&tokens(3), &hot).map(drop), "temperature = 1001 percent");
     let bytes = generate(&model, &mut backend, b"a", &options, |_| ()).map(drop);
     says(&bytes, "vocab_size = 29, expected 256");
@@ -292,7 +294,7 @@ fn bad_requests_are_refused() {
 fn logits_that_are_not_finite_stop_the_sampler() {
     let mut model = model(VOCAB, false, 14);
     model.final_norm.bias.as_mut().unwrap()[3] = f16::from_bits(0x7C00);
-    let options = GenerateOptions { tokens: 2, temperature_percent: 100, seed: 0 };
+    let options = GenerateOptions::new(2, 100, 0);
     let error =
         generate_tokens(&model, &mut SoftwareBackend::new(), &tokens(2), &options, |_| ()).unwrap_err();
     let expected =
@@ -304,7 +306,7 @@ fn logits_that_are_not_finite_stop_the_sampler() {
 fn generation_is_determined_by_its_options() {
     let model = model(256, true, 15);
     let run = |temperature_percent, seed| {
-        let options = GenerateOptions { tokens: 20, temperature_percent, seed };
+        let options = GenerateOptions::new(20, temperature_percent, seed);
         let mut events = Vec::new();
         let generation = generate(&model, &mut SoftwareBackend::new(), b"Hermes", &options, |t| {
             assert_eq!(t.logits_digest, logits_digest(t.logits));
@@ -332,7 +334,7 @@ fn generation_is_determined_by_its_options() {
     let digests: Vec<u64> = all.chunks(256).skip(5).map(logits_digest).collect();
     assert_eq!(digests, first.logits_digests);
 
-    let none = GenerateOptions { tokens: 0, temperature_percent: 0, seed: 0 };
+    let none = GenerateOptions::new(0, 0, 0);
     let empty = generate(&model, &mut SoftwareBackend::new(), b"x", &none, |_| ()).unwrap();
     assert!(empty.tokens.is_empty() && empty.text.is_empty());
 }

@@ -111,7 +111,7 @@ fn a_generated_text_is_decoded_with_its_prompt() {
     for json in [llama_2(), metaspace()] {
         let mut model = model(9, true, 5);
         model.vocabulary = loaded(&json);
-        let options = GenerateOptions { tokens: 30, temperature_percent: 300, seed: 3 };
+        let options = GenerateOptions::new(30, 300, 3);
         let generation = generate(&model, &mut SoftwareBackend::default(), b"a b", &options, |_| {}).unwrap();
         let all = [model.vocabulary.tokens(b"a b").unwrap(), generation.tokens].concat();
         assert_eq!(format!("a b{}", generation.text), model.vocabulary.text(&all).unwrap());

@@ -45,7 +45,7 @@ pub use quantised::{QuantisedRow, SCALED, dequantise, quantise};
 pub use rms_norm::rms_norm;
 pub use rotary::{Rotary, Rotation};
 pub use rounding::{rne_ratio, rne_rsqrt, round_f64, round_fixed, round_scaled};
-pub use sampling::{SplitMix64, sample};
+pub use sampling::{Sampling, SplitMix64, sample};
 pub use softmax::softmax;
 pub use special_flags::SpecialFlags;
 pub use sum_format::SumFormat;

@@ -33,30 +33,79 @@ impl SplitMix64 {
     }
 }
 
-/// Draws the index of a token from `logits` (`[V]`, V >= 1) at `temperature_percent / 100`. Temperature 0 is greedy:
-/// the smallest index with the largest logit, without a step of `rng`; else `rng` steps once. Fails, before any step,
-/// without logits, above 1000 percent, and for NaN or infinite logits (naming the first).
-pub fn sample(logits: &[f16], temperature_percent: u32, rng: &mut SplitMix64) -> Result<usize> {
+/// How the next token is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampling {
+    /// In hundredths, 1..=1000, or 0 for greedy.
+    pub temperature_percent: u32,
+    /// Number of tokens with the largest logits that can be drawn; 0 for all. The smaller index is first among equals.
+    pub top_k: u32,
+    /// Share of the probability, 1..=100, that the most probable tokens together reach: only they can be drawn.
+    pub top_p_percent: u32,
+}
+
+impl Sampling {
+    /// All tokens can be drawn.
+    pub const fn at(temperature_percent: u32) -> Self {
+        Self { temperature_percent, top_k: 0, top_p_percent: 100 }
+    }
+
+    /// Fails for values out of range.
+    pub fn check(self) -> Result<()> {
+        let Self { temperature_percent, top_p_percent, .. } = self;
+        if temperature_percent > MAX_TEMPERATURE_PERCENT {
+            bail!("temperature = {temperature_percent} percent must be 0 (greedy) or 1..=1000");
+        }
+        if !(1..=100).contains(&top_p_percent) {
+            bail!("top-p = {top_p_percent} percent must be 1..=100");
+        }
+        Ok(())
+    }
+
+    /// Makes the weights of all other tokens 0.
+    fn keep_likely(self, fixed: &[i64], weights: &mut [u64]) {
+        if self.top_k == 0 && self.top_p_percent == 100 {
+            return;
+        }
+        let mut order: Vec<usize> = (0..weights.len()).collect();
+        // The sort is stable.
+        order.sort_by_key(|&token| std::cmp::Reverse(fixed[token]));
+        let kept = if self.top_k == 0 { weights.len() } else { weights.len().min(self.top_k as usize) };
+        let total: u64 = order[..kept].iter().map(|&token| weights[token]).sum();
+        let mut cumulative = 0;
+        // A weight is at most 2^30.
+        let is_reached = |&token: &usize| {
+            cumulative += weights[token];
+            u128::from(cumulative) * 100 >= u128::from(total) * u128::from(self.top_p_percent)
+        };
+        let last = order[..kept].iter().position(is_reached).unwrap_or(kept - 1);
+        order[last + 1..].iter().for_each(|&token| weights[token] = 0);
+    }
+}
+
+/// Draws the index of a token from `logits` (`[V]`, V >= 1). Temperature 0 is greedy: the smallest index with the
+/// largest logit, without a step of `rng`; else `rng` steps once. Fails, before any step, without logits, as
+/// [`Sampling::check`], and for NaN or infinite logits (naming the first).
+pub fn sample(logits: &[f16], sampling: Sampling, rng: &mut SplitMix64) -> Result<usize> {
     if logits.is_empty() {
         bail!("sampling over 0 elements: must be 1..={}", usize::MAX);
     }
-    if temperature_percent > MAX_TEMPERATURE_PERCENT {
-        bail!("temperature = {temperature_percent} percent must be 0 (greedy) or 1..=1000");
-    }
+    sampling.check()?;
     if let Some(position) = logits.iter().position(|&l| !is_finite(l)) {
         bail!(
             "logit {position} is not finite: {:#06x}; weights or activations of the model overflow FP16",
             logits[position].to_bits()
         );
     }
-    if temperature_percent == 0 {
+    if sampling.temperature_percent == 0 {
         return Ok(greedy(logits));
     }
     // A difference is below 2^41, times 100 below 2^48.
     let fixed: Vec<i64> = logits.iter().map(|l| fixed_of_finite(l.to_bits())).collect();
     let max = fixed.iter().copied().max().unwrap_or(0);
-    let weight = |&l: &i64| exp_q30(max.abs_diff(l) * 100 / u64::from(temperature_percent));
-    let weights: Vec<u64> = fixed.iter().map(weight).collect();
+    let weight = |&l: &i64| exp_q30(max.abs_diff(l) * 100 / u64::from(sampling.temperature_percent));
+    let mut weights: Vec<u64> = fixed.iter().map(weight).collect();
+    sampling.keep_likely(&fixed, &mut weights);
     let total: u64 = weights.iter().sum();
     // z < 2^64, so r < total and the walk ends inside the slice; the maximum's weight makes total > 0.
     let r = ((u128::from(rng.next_u64()) * u128::from(total)) >> 64) as u64;
@@ -100,8 +149,8 @@ mod tests {
         let mut rng = SplitMix64::new(9);
         let before = rng.clone();
         let l = logits(&[0xBC00, 0x8000, 0x0000, 0x3C00, 0x3C00]);
-        assert_eq!(sample(&l, 0, &mut rng).unwrap(), 3);
-        assert_eq!(sample(&l[..3], 0, &mut rng).unwrap(), 1); // -0 and +0 are equal
+        assert_eq!(sample(&l, Sampling::at(0), &mut rng).unwrap(), 3);
+        assert_eq!(sample(&l[..3], Sampling::at(0), &mut rng).unwrap(), 1); // -0 and +0 are equal
         assert_eq!(rng, before);
     }
 
@@ -111,15 +160,19 @@ mod tests {
         let before = rng.clone();
         for temperature in [0, 100] {
             for bits in [0x7C00, 0xFC00, 0x7E00] {
-                let text = ndp_files::said(&sample(&logits(&[0, 0x3C00, bits, bits]), temperature, &mut rng));
+                let text = ndp_files::said(&sample(
+                    &logits(&[0, 0x3C00, bits, bits]),
+                    Sampling::at(temperature),
+                    &mut rng,
+                ));
                 assert!(text.starts_with(&format!("logit 2 is not finite: {bits:#06x};")), "{text}");
             }
         }
         assert!(
-            ndp_files::said(&sample(&logits(&[0]), 1001, &mut rng))
+            ndp_files::said(&sample(&logits(&[0]), Sampling::at(1001), &mut rng))
                 .starts_with("temperature = 1001 percent must be")
         );
-        assert!(sample(&[], 100, &mut rng).is_err());
+        assert!(sample(&[], Sampling::at(100), &mut rng).is_err());
         assert_eq!(rng, before);
     }
 
@@ -128,7 +181,7 @@ mod tests {
         let l: Vec<f16> = (0..64u16).map(|i| f16::from_bits(0x3000 + 37 * i)).collect();
         let run = |seed| {
             let mut rng = SplitMix64::new(seed);
-            (0..200).map(|_| sample(&l, 80, &mut rng).unwrap()).collect::<Vec<_>>()
+            (0..200).map(|_| sample(&l, Sampling::at(80), &mut rng).unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(run(7), run(7));
         assert_ne!(run(7), run(8));
@@ -144,7 +197,7 @@ mod tests {
         let mut rng = SplitMix64::new(42);
         let draws = 200_000;
         for _ in 0..draws {
-            counts[sample(&l, 200, &mut rng).unwrap()] += 1;
+            counts[sample(&l, Sampling::at(200), &mut rng).unwrap()] += 1;
         }
         for (count, weight) in counts.iter().zip(weights) {
             let expected = weight / total;
@@ -155,10 +208,42 @@ mod tests {
     }
 
     #[test]
+    fn only_likely_tokens_are_drawn() {
+        // Logits 2, 0, 1, 2, 1: weights 1, 0.14, 0.37, 1, 0.37, together 2.87.
+        let l = logits(&[0x4000, 0x0000, 0x3C00, 0x4000, 0x3C00]);
+        let drawn = |top_k, top_p_percent| {
+            let sampling = Sampling { top_k, top_p_percent, ..Sampling::at(100) };
+            let mut rng = SplitMix64::new(3);
+            let mut seen = [false; 5];
+            (0..500).for_each(|_| seen[sample(&l, sampling, &mut rng).unwrap()] = true);
+            (0..5).filter(|token| seen[*token]).collect::<Vec<_>>()
+        };
+        for (top_k, top_p_percent, expected) in [
+            (0, 100, vec![0, 1, 2, 3, 4]),
+            (9, 100, vec![0, 1, 2, 3, 4]),
+            (1, 100, vec![0]),
+            (3, 100, vec![0, 2, 3]),
+            (0, 34, vec![0]),
+            (0, 35, vec![0, 3]),
+            (0, 80, vec![0, 2, 3]),
+            (0, 95, vec![0, 2, 3, 4]),
+            // The share is one of the three that top-k leaves: 42 % each of two.
+            (3, 80, vec![0, 3]),
+        ] {
+            assert_eq!(drawn(top_k, top_p_percent), expected, "{top_k} {top_p_percent}");
+        }
+        for top_p_percent in [0, 101] {
+            let sampling = Sampling { top_p_percent, ..Sampling::at(100) };
+            let text = ndp_files::said(&sample(&l, sampling, &mut SplitMix64::new(3)));
+            assert_eq!(text, format!("top-p = {top_p_percent} percent must be 1..=100"));
+        }
+    }
+
+    #[test]
     fn a_low_temperature_is_nearly_greedy() {
         let l = logits(&[0x4400, 0x4600, 0x4500]);
         let mut rng = SplitMix64::new(1);
-        assert!((0..100).all(|_| matches!(sample(&l, 1, &mut rng), Ok(1))));
+        assert!((0..100).all(|_| matches!(sample(&l, Sampling::at(1), &mut rng), Ok(1))));
     }
 
     #[test]
@@ -172,7 +257,7 @@ mod tests {
             (0x3162_8AF6_7B21_31AB, u64::MAX, 1),
         ] {
             assert_eq!(SplitMix64::new(seed).next_u64(), output);
-            assert_eq!(sample(&l, 100, &mut SplitMix64::new(seed)).unwrap(), token);
+            assert_eq!(sample(&l, Sampling::at(100), &mut SplitMix64::new(seed)).unwrap(), token);
         }
     }
 }

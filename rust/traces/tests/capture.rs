@@ -13,7 +13,7 @@ fn a_captured_run_is_the_same_run_and_has_its_zeros() {
     let shape = shape_of(&model.config);
     // More than one batch of the prefill, and single tokens.
     let prompt = b"It is a truth universally acknowledged";
-    let options = GenerateOptions { tokens: 5, temperature_percent: 50, seed: 2 };
+    let options = GenerateOptions::new(5, 50, 2);
     let plain = generate(&model, &mut SoftwareBackend::new(), prompt, &options, |_| {}).unwrap();
     let mut tokens: Vec<Activity> = Vec::new();
     let mut backend = Capture::new(SoftwareBackend::new(), shape.clone(), |activity| {

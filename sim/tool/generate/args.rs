@@ -9,7 +9,8 @@ use crate::system::args::{
 };
 use crate::temperature::temperature_percent;
 use ndp_config::WeightFormat;
-use ndp_model::GenerateOptions;
+use ndp_model::{GenerateOptions, Message, Vocabulary};
+use ndp_numerics::Sampling;
 use ndp_sim::gemv::MergeFormat;
 use ndp_sim::system::{ActivitySource, GpuNumerics, LinkFault, Load, Neurons};
 
@@ -21,6 +22,7 @@ use ndp_sim::system::{ActivitySource, GpuNumerics, LinkFault, Load, Neurons};
         ndp generate --model golden/model-llama --tokens 24\n  \
         ndp generate --model golden/model-llama --weights int4 --config tiny --tokens 8\n  \
         ndp generate --prompt \"Emma could not\" --temperature 0 --tokens 32 --json\n  \
+        ndp generate --model SmolLM2-135M-Instruct.Q4_1.gguf --backend cycles --chat \"What is the capital of France?\"\n  \
         ndp generate --tokens 8 --html core.html --timeline core.json\n  \
         ndp generate --dimms 4 --tokens 8 --html system.html --timeline system.json\n  \
         ndp generate --config tiny --dimms 1,2,4,8 --policy all --tokens 8\n  \
@@ -39,8 +41,16 @@ pub struct Args {
     /// Text to continue [default: the prompt in golden/generate/default.json]
     #[arg(long)]
     pub prompt: Option<String>,
+    /// Question to the model: its chat template makes the prompt, and only the answer is shown. The defaults of
+    /// --temperature and --seed are then 0 and 1
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompt")]
+    pub chat: Option<String>,
+    /// Numbers of the tokens to continue, instead of a text
+    #[arg(long, value_name = "TOKEN,...", value_delimiter = ',', conflicts_with_all = ["prompt", "chat"])]
+    pub prompt_ids: Vec<u32>,
     /// Number of tokens to generate (1 or more); a token is a byte for golden/model, a sub-word for models with a
-    /// tokenizer.json or a GGUF file. Prompt and generated tokens must fit the model's positions
+    /// tokenizer.json or a GGUF file. Prompt and generated tokens must fit the model's positions. A text ends earlier
+    /// with a token that the model's files call its end (eos_token_id, tokenizer.ggml.eos_token_id)
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub tokens: u32,
     /// Directory with config.json, model.safetensors (whole or in shards) and, for models with sub-words,
@@ -52,6 +62,15 @@ pub struct Args {
     /// golden/generate/default.json]
     #[arg(long, value_name = "T", value_parser = temperature_percent)]
     pub temperature: Option<u32>,
+    /// Draw only from this number of tokens with the largest logits (0: from all)
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub top_k: u32,
+    /// Draw only from the most probable tokens that together reach this probability, in percent (1..=100)
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub top_p: u32,
+    /// Continue after a token that ends a text
+    #[arg(long)]
+    pub ignore_end: bool,
     /// Seed of the sampler and the stalls [default: the seed in golden/generate/default.json]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -166,17 +185,25 @@ const OWN_MODELS: [&str; 2] = ["golden/model", "golden/model-llama"];
 
 pub struct Job {
     pub prompt: String,
-    /// Number of tokens, temperature and seed.
+    pub prompt_ids: Vec<u32>,
+    /// Number of tokens, sampling and seed.
     pub options: GenerateOptions,
     pub model: PathBuf,
     /// Name in stored texts, for the repository's models.
     pub stored_as: Option<&'static str>,
 }
 
+/// Folder or file of the model.
+pub fn model_path(args: &Args) -> PathBuf {
+    args.model.clone().unwrap_or_else(|| workspace_path("golden/model"))
+}
+
 impl Job {
-    pub fn new(args: &Args) -> Result<Self> {
+    pub fn new(args: &Args, vocabulary: &Vocabulary) -> Result<Self> {
         let default = workspace_path("golden/generate/default.json");
-        let needed = args.prompt.is_none() || args.temperature.is_none() || args.seed.is_none();
+        let has_prompt = args.prompt.is_some() || !args.prompt_ids.is_empty();
+        let needed =
+            args.chat.is_none() && (!has_prompt || args.temperature.is_none() || args.seed.is_none());
         let stored = if needed {
             let context = || "cannot load the defaults of --prompt, --temperature and --seed (give all three to do without the file)";
             Some(golden::read(&default).with_context(context)?)
@@ -184,20 +211,28 @@ impl Job {
             None
         };
         let stored = stored.as_ref();
-        let prompt = args.prompt.clone().or(stored.map(|stored| stored.prompt.clone())).unwrap_or_default();
+        let (prompt, prompt_ids) = if let Some(question) = &args.chat {
+            vocabulary.conversation(&[Message::of_user(question)]).context("--chat")?
+        } else if args.prompt_ids.is_empty() {
+            let prompt = args.prompt.clone().or(stored.map(|s| s.prompt.clone())).unwrap_or_default();
+            let tokens = vocabulary.tokens(prompt.as_bytes())?;
+            (prompt, tokens)
+        } else {
+            (vocabulary.text(&args.prompt_ids)?, args.prompt_ids.clone())
+        };
+        let temperature = args.temperature.or(stored.map(|s| s.temperature_percent)).unwrap_or(0);
+        let sampling =
+            Sampling { temperature_percent: temperature, top_k: args.top_k, top_p_percent: args.top_p };
         let options = GenerateOptions {
             tokens: args.tokens as usize,
-            temperature_percent: args
-                .temperature
-                .or(stored.map(|s| s.temperature_percent))
-                .unwrap_or_default(),
-            seed: args.seed.or(stored.map(|stored| stored.seed)).unwrap_or_default(),
+            sampling,
+            seed: args.seed.or(stored.map(|stored| stored.seed)).unwrap_or(1),
+            end_tokens: if args.ignore_end { Vec::new() } else { vocabulary.end_tokens().to_vec() },
         };
-        let own = workspace_path("golden/model");
-        let model = args.model.clone().unwrap_or_else(|| own.clone());
+        let model = model_path(args);
         let canonical = |path: &Path| path.canonicalize().ok();
         let is = |own: &Path| canonical(&model).is_some() && canonical(&model) == canonical(own);
         let stored_as = OWN_MODELS.into_iter().find(|name| is(&workspace_path(name)));
-        Ok(Self { prompt, options, stored_as, model })
+        Ok(Self { prompt, prompt_ids, options, stored_as, model })
     }
 }

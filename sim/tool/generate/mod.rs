@@ -5,7 +5,7 @@ pub mod args;
 
 pub use self::args::Args;
 
-use self::args::Job;
+use self::args::{Job, model_path};
 use crate::args::check_weights;
 use crate::prelude::*;
 use crate::system;
@@ -15,15 +15,15 @@ pub fn run(args: &Args) -> Result<u8> {
     args.check_effects()?;
     let unit = &args.unit;
     let files = unit.files_with(&args.records)?.optional("--chart", args.chart.as_ref());
-    let own = workspace_path("golden/model");
     let files = files.optional("--trace", args.trace.as_ref());
     let files = args.placement.files(args.flash.files(files.configuration("the system", &args.system)));
-    let files = files.input_folder("part of the model", args.model.as_ref().unwrap_or(&own));
+    let files = files.input_folder("part of the model", model_path(args));
     files.input_folder("a stored text", workspace_path("golden/generate")).check()?;
     let config = DesignConfig::load(&unit.config)?;
-    let job = Job::new(args)?;
     check_weights(args.weights, &config)?;
-    let (model, quantisation) = load_model(&job.model)?.quantised(args.weights)?;
+    let model = load_model(&model_path(args))?;
+    let job = Job::new(args, &model.vocabulary)?;
+    let (model, quantisation) = model.quantised(args.weights)?;
     quantisation.inspect(|error| note!("{}", quantisation_text(args.weights, error)));
     unit.form.show(|| system::run(args, &job, (&model, quantisation), &config))
 }

@@ -212,11 +212,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     }
     let mut alone = Vec::new();
     for (text, prompt) in args.prompt.iter().zip(&prompts) {
-        let options = GenerateOptions {
-            tokens: prompt.generate,
-            temperature_percent: prompt.temperature_percent,
-            seed: prompt.seed,
-        };
+        let options = GenerateOptions::new(prompt.generate, prompt.temperature_percent, prompt.seed);
         let mut software = SoftwareBackend::new();
         let generation = generate(&model, &mut software, text.as_bytes(), &options, |_| {})
             .with_context(|| format!("cannot continue '{text}'"))?;

@@ -66,7 +66,7 @@ fn iterations(
 fn alone(model: &Model, prompts: &[Prompt]) -> Result<Vec<Text>> {
     let text = |(number, prompt): (usize, &Prompt)| {
         let Prompt { generate: tokens, temperature_percent, seed, .. } = *prompt;
-        let options = GenerateOptions { tokens, temperature_percent, seed };
+        let options = GenerateOptions::new(tokens, temperature_percent, seed);
         let software = &mut SoftwareBackend::new();
         let text = generate_tokens(model, software, &prompt.tokens, &options, |_| {})
             .with_context(|| format!("request {}", number + 1))?;

@@ -16,7 +16,9 @@ use crate::phases;
 use crate::prelude::*;
 use crate::stream::TextStream;
 use ndp_hermes::placement::Placement;
-use ndp_model::{GenerateOptions, Model, QuantisationError, SoftwareBackend, generate};
+use ndp_model::{
+    Activation, Continuation, GenerateOptions, Model, QuantisationError, SoftwareBackend, generate_tokens,
+};
 use ndp_sim::expected::Expected;
 use ndp_sim::progress;
 use ndp_sim::recordings::write_system_timeline;
@@ -38,28 +40,30 @@ pub fn run(
     crate::ignored::warn("generate", &args.system, &crate::ignored::HOST)?;
     let system = args.flash.with_ssd(SystemConfig::load(&args.system)?.having_dimms()?)?;
     let is_alone = choices == [Choice::ALONE];
-    let (prompt, options) = (&job.prompt, &job.options);
+    let (prompt, options) = (job.prompt_ids.as_slice(), &job.options);
     let other = GenerateOptions {
-        tokens: PROFILE_TOKENS,
-        seed: options.seed.wrapping_add(1),
-        temperature_percent: options.temperature_percent,
+        sampling: options.sampling,
+        ..GenerateOptions::new(PROFILE_TOKENS, 0, options.seed.wrapping_add(1))
     };
-    // Without a GPU, only the trace needs the profile.
-    let setup = match is_alone && args.trace.is_none() {
-        true => None,
-        false => Some(Setup { placement, ..Setup::profile(model, prompt.as_bytes(), &other)? }),
+    let setup = match (is_alone, &args.trace) {
+        // Without a GPU, only the trace needs the profile.
+        (true, None) => None,
+        // All neurons are active in any text.
+        (false, None) if model.config.activation() != Activation::Relu => Some(Setup::dense(model)?),
+        _ => Some(Setup::profile(model, prompt, &other)?),
     };
+    let setup = setup.map(|setup| Setup { placement, ..setup });
     let mut expected = Expected::new(config, args.neurons);
     let exact = match is_alone {
-        true => generate(model, &mut expected, prompt.as_bytes(), options, |_| {})?,
-        false => generate(model, &mut SoftwareBackend::new(), prompt.as_bytes(), options, |_| {})?,
+        true => generate_tokens(model, &mut expected, prompt, options, |_| {})?,
+        false => generate_tokens(model, &mut SoftwareBackend::new(), prompt, options, |_| {})?,
     };
     let threads = match args.threads {
         _ if is_alone => 1,
         Some(threads) => threads as usize,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let prompt_tokens = model.vocabulary.tokens(prompt.as_bytes())?.len();
+    let prompt_tokens = prompt.len();
     let host = Host {
         args,
         job,
@@ -109,8 +113,9 @@ fn one(host: &Host<'_>, choice: Choice) -> Result<Report> {
         None => Progress::watch(host.work, "cycles at the roofline", progress::work),
         Some(_) => Progress::new(u64::from(args.tokens - 1).max(1), "tokens"),
     };
-    let vocabulary = &host.model.vocabulary;
-    let mut stream = TextStream::new(&host.job.prompt, vocabulary, progress, args.unit.form.prints_json());
+    let prompt = if args.chat.is_some() { "" } else { &host.job.prompt };
+    let continuation = Continuation::new(&host.model.vocabulary, host.job.prompt_ids.clone());
+    let mut stream = TextStream::new(prompt, continuation, progress, args.unit.form.prints_json());
     let outcome = simulate(host, choice, |token| stream.push(token));
     stream.finish();
     let mut outcome = outcome?;

@@ -247,7 +247,7 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
             "neurons" "neurons" {Text} Verbose: "neurons that take part: active or all" = args.neurons;
             "weights" "weights" {Text} Verbose: "format of the weights" = args.weights;
             "quantisation" "" {Data} Json: "distance of quantised weights from the given ones" = host.quantisation;
-            "temperature_percent" "temperature" {Real("%", 0)} Verbose: "sampling temperature times 100" = host.job.options.temperature_percent;
+            "temperature_percent" "temperature" {Real("%", 0)} Verbose: "sampling temperature times 100" = host.job.options.sampling.temperature_percent;
             "dimms" "DIMMs" {Count} Verbose: "DIMMs";
             "policy" "policy" {Text} Verbose: "policy of the scheduler; null without a GPU";
             "merge" "partial results travel" {Text} Verbose: "form of partial results: exact or fp16";
@@ -261,7 +261,12 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
             "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready" = args.unit.stalls;
             "tokens" "tokens" {Count} Verbose: "tokens generated" = outcome.generation.tokens.len();
             "prompt" "prompt" {Text} Verbose: "text that is continued" = &host.job.prompt;
+            "prompt_ids" "" {Data} Json: "tokens of the prompt" = &host.job.prompt_ids;
             "text" "text" {Text} Verbose: "text that was generated" = &outcome.generation.text;
+            "text_ids" "" {Data} Json: "generated tokens; the last one may be one that ends a text" = &outcome.generation.tokens;
+            "top_k" "top-k" {Count} Verbose: "number of tokens that can be drawn; 0 for all" = host.job.options.sampling.top_k;
+            "top_p_percent" "top-p" {Real("%", 0)} Verbose: "probability that the tokens which can be drawn reach"
+                = host.job.options.sampling.top_p_percent;
             "links" "" {Data} Json: "links in RTL: messages, bytes, cycles, repeats, migrations, uploads, wrong bits; null if they were not simulated"
                 = figures.links.as_ref();
             "links.messages" "messages over links" {Count} Verbose: "messages with partial sums, Q, K and V that arrived";
@@ -434,12 +439,11 @@ fn programs(host: &Host<'_>, outcome: &Outcome) -> Folds {
     let begin = outcome.ran.figures.prompt_ns;
     let events = outcome.ran.events.iter().filter(|event| event.begin_ns >= begin);
     let events = events.sorted_by_key(|event| (event.position, event.begin_ns)).collect_vec();
-    let prompt = host.model.vocabulary.tokens(host.job.prompt.as_bytes()).unwrap_or_default();
     let fold = |token: &TokenFigures| {
         let of_text = token.position.checked_sub(host.prompt_tokens);
         let spelt = of_text.and_then(|index| Some((index, outcome.generation.tokens.get(index)?)));
         let text = spelt.and_then(|(index, token)| {
-            let before = [&prompt[..], &outcome.generation.tokens[..index]].concat();
+            let before = [&host.job.prompt_ids[..], &outcome.generation.tokens[..index]].concat();
             host.model.vocabulary.continuation(&before, std::slice::from_ref(token)).ok()
         });
         let shown = text.map_or_else(String::new, |text| format!("{text:?}"));

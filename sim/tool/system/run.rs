@@ -11,7 +11,7 @@ use crate::report::{Summary, listed};
 use ndp_files::Result;
 use ndp_hermes::predictor::{Confusion, Evaluation, LowRank};
 use ndp_hermes::scheduler::{Policy, TokenRecord};
-use ndp_model::{GemvBackend, Generation, Model, QuantisationError, SoftwareBackend, generate};
+use ndp_model::{GemvBackend, Generation, Model, QuantisationError, SoftwareBackend, generate_tokens};
 use ndp_numerics::SerialSteps;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::recordings::{Moves, SystemTimeline};
@@ -492,7 +492,7 @@ impl Decoded {
             learn(activity);
             Ok(())
         });
-        let generation = generate(model, &mut backend, job.prompt.as_bytes(), &job.options, |token| {
+        let generation = generate_tokens(model, &mut backend, &job.prompt_ids, &job.options, |token| {
             tokens.push((token.token, token.logits_digest));
             show(token.token);
         });
@@ -513,8 +513,7 @@ impl Decoded {
         }
         let (tokens, logits_digests): (Vec<u32>, Vec<u64>) = tokens.into_iter().unzip();
         let vocabulary = &host.model.vocabulary;
-        let prompt = vocabulary.tokens(host.job.prompt.as_bytes())?;
-        let text = vocabulary.continuation(&prompt, &tokens)?;
+        let text = vocabulary.continuation(&host.job.prompt_ids, &tokens)?;
         let generation = Generation { tokens, text, logits_digests, sparsity: Vec::new() };
         Ok((generation, Some(format!("{:#}", error)), activities))
     }

@@ -81,11 +81,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let tokens = header.tokens;
     let mut writer = TraceFileWriter::create(&args.out, header.clone())?;
     let mut texts = Vec::new();
-    let options = GenerateOptions {
-        tokens: args.tokens as usize,
-        temperature_percent: args.temperature,
-        seed: args.seed,
-    };
+    let options = GenerateOptions::new(args.tokens as usize, args.temperature, args.seed);
     for (prompt, own) in args.prompt.iter().zip(lengths) {
         let position = Cell::new(0);
         let mut backend = Capture::new(SoftwareBackend::new(), shape.clone(), |activity| {

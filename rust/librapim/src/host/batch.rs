@@ -17,7 +17,7 @@ use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmActivity;
 use ndp_files::{Result, bail, in_range, refusal};
 use ndp_model::{Architecture, Decoder, Matrix, Model, logits_digest};
-use ndp_numerics::{SplitMix64, f16, sample};
+use ndp_numerics::{Sampling, SplitMix64, f16, sample};
 use serde::Serialize;
 
 /// A text to be continued.
@@ -296,7 +296,7 @@ impl<'a> Sequence<'a> {
     }
 
     fn draw(&mut self, logits: &[f16]) -> Result<()> {
-        let token = sample(logits, self.prompt.temperature_percent, &mut self.rng)?;
+        let token = sample(logits, Sampling::at(self.prompt.temperature_percent), &mut self.rng)?;
         self.text.tokens.push(token as u32);
         self.text.logits_digests.push(logits_digest(logits));
         Ok(())

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use ndp_files::{Result, bail, ensure};
+use ndp_files::{Error, Result, bail, ensure};
 use serde_json::{Map, Value as Json, json};
 
 use super::reader::{File, shown};
 use super::value::Value;
 use crate::Vocabulary;
-use crate::vocabulary::Chat;
+use crate::chat::Chat;
 
 const MODEL: &str = "tokenizer.ggml.model";
 const PRE: &str = "tokenizer.ggml.pre";
@@ -18,7 +18,9 @@ const TYPES: &str = "tokenizer.ggml.token_type";
 const MERGES: &str = "tokenizer.ggml.merges";
 const SCORES: &str = "tokenizer.ggml.scores";
 const FIRST: &str = "tokenizer.ggml.bos_token_id";
-const LAST: &str = "tokenizer.ggml.eos_token_id";
+/// Tokens that end a text, a turn and a message.
+const ENDS: [&str; 3] =
+    ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"];
 const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
 const ADD_FIRST: &str = "tokenizer.ggml.add_bos_token";
 const ADD_LAST: &str = "tokenizer.ggml.add_eos_token";
@@ -76,9 +78,16 @@ pub(super) fn vocabulary(path: &Path, file: &File<'_>, vocab_size: usize) -> Res
         _ => bail!("metadata {MODEL} = {}, expected gpt2 or llama", shown(model)),
     };
     let template = file.metadata.get(TEMPLATE).map(|value| value.text(TEMPLATE)).transpose()?;
-    let last = token(file, LAST, vocab_size)?;
-    let chat = Chat { last_token: last.map(|last| last as u32), template: template.map(str::to_owned) };
-    Vocabulary::from_json(path, json.to_string(), Some(chat))
+    let number = |key: &'static str| token(file, key, vocab_size);
+    let mut end_tokens: Vec<u32> = Vec::new();
+    for key in ENDS {
+        end_tokens.extend(number(key)?.map(|token| token as u32).filter(|token| !end_tokens.contains(token)));
+    }
+    let texts = file.metadata.get(TOKENS).map(|tokens| tokens.texts(TOKENS)).transpose()?.unwrap_or_default();
+    let mark = |key| Ok::<_, Error>(number(key)?.and_then(|token| Some((*texts.get(token)?).to_owned())));
+    let marks = [mark(FIRST)?, mark(ENDS[0])?];
+    let chat = Chat { end_tokens, template: template.map(str::to_owned), marks };
+    Vocabulary::from_json(path, json.to_string(), chat)
 }
 
 /// A token that the metadata names by its number.

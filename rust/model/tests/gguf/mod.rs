@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::common::gguf::{self as write, File, boolean, f32s, i32s, text, texts};
 use crate::common::{Stored, model_and_tensors, serialize};
 use ndp_files::{Result, said};
-use ndp_model::{Chat, DecoderConfig, Model, Remarks, RoundedWeights, Vocabulary};
+use ndp_model::{DecoderConfig, Model, Remarks, RoundedWeights, Vocabulary};
 use ndp_numerics::{SplitMix64, f16, round_f64};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -245,5 +245,5 @@ fn a_real_file_loads() {
     let tokens = model.vocabulary.tokens(prompt.as_bytes()).unwrap();
     assert_eq!((tokens[0], tokens.iter().filter(|token| **token == 2).count()), (1, 1));
     assert_eq!(model.vocabulary.text(&tokens).unwrap(), "user\nWhat is 12?\n");
-    assert_eq!(model.vocabulary.chat().unwrap().last_token, Some(2));
+    assert_eq!(model.vocabulary.end_tokens(), [2]);
 }

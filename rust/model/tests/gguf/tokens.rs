@@ -1,6 +1,7 @@
 //! Tokens of GGUF files: words split as each kind of tokenizer does, and pieces merged by their scores.
 
 use super::*;
+use ndp_model::Message;
 
 /// The character that stands for a byte in byte-level vocabularies: itself if it is printable, or one above 255.
 fn character(byte: u8) -> char {
@@ -81,15 +82,16 @@ fn byte_level_tokens_split_words_as_the_file_s_kind_does() {
         let found = split(&vocabulary, &tokens, "1234 the's'S!\nx= 12  ");
         let expected = if begins { format!("<s>|{expected}") } else { expected.to_owned() };
         assert_eq!(found, expected, "{pre}");
-        let chat = Chat { last_token: Some(1), template: None };
-        assert_eq!(vocabulary.chat(), Some(&chat));
+        assert_eq!(vocabulary.end_tokens(), [1]);
         // Tokens stand for themselves, and an option adds the first one or leaves it out.
         file.set("tokenizer.ggml.add_bos_token", boolean(!begins));
-        file.set("tokenizer.chat_template", text("{{ x }}"));
+        file.set("tokenizer.chat_template", text("{{ eos_token }}{{ messages[0].content }}"));
         let vocabulary = load_file(&file).unwrap().0.vocabulary;
         let first = if begins { "" } else { "<s>|" };
         assert_eq!(split(&vocabulary, &tokens, "<s>the</s><mark>"), format!("{first}<s>|t|h|e|</s>|<mark>"));
-        assert_eq!(vocabulary.chat().unwrap().template.as_deref(), Some("{{ x }}"));
+        let (prompt, conversation) = vocabulary.conversation(&[Message::of_user("ab")]).unwrap();
+        // The template has no first token, so there is none.
+        assert_eq!((prompt.as_str(), conversation.len()), ("</s>ab", 3));
     }
     // LLaMA 3 takes a word that is a token as a whole, even if no merges build it.
     for (pre, expected) in [("llama-bpe", "<s>|abcd"), ("qwen2", "a|b|c|d")] {

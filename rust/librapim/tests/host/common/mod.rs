@@ -46,11 +46,7 @@ pub fn assert_texts(model: &Model, prompts: &[Prompt], outcome: &Outcome) {
 }
 
 pub fn assert_text(model: &Model, prompt: &Prompt, text: &Text) {
-    let options = GenerateOptions {
-        tokens: prompt.generate,
-        temperature_percent: prompt.temperature_percent,
-        seed: prompt.seed,
-    };
+    let options = GenerateOptions::new(prompt.generate, prompt.temperature_percent, prompt.seed);
     let alone =
         generate_tokens(model, &mut SoftwareBackend::new(), &prompt.tokens, &options, |_| {}).unwrap();
     assert_eq!((&text.tokens, &text.logits_digests), (&alone.tokens, &alone.logits_digests));
