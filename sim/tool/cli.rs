@@ -127,10 +127,9 @@ pub enum Command {
     Gemv(crate::gemv::Args),
     Run(Run),
     Bench(Bench),
-    #[cfg(feature = "rtl")]
     #[command(
         subcommand,
-        after_help = "Example:\n  ndp model compile --config tiny --dimms 4 --out compiled"
+        after_help = "Examples:\n  ndp model get smollm2\n  ndp model compile --config tiny --dimms 4 --out compiled"
     )]
     Model(Model),
     Trace(crate::trace::Args),
@@ -205,10 +204,11 @@ enum BenchBelow {
     Pim(Shown<crate::pim_times::Args>),
 }
 
-/// Prepare models for the core
-#[cfg(feature = "rtl")]
+/// Get public models, and prepare models for the core
 #[derive(Subcommand, Debug)]
 pub enum Model {
+    Get(Shown<crate::get::Args>),
+    #[cfg(feature = "rtl")]
     Compile(Shown<crate::compile::Args>),
 }
 
@@ -285,6 +285,7 @@ impl Command {
             Self::Bench(Bench { args, .. }) => args.show(crate::bench::run),
             #[cfg(not(feature = "rtl"))]
             Self::Run(_) | Self::Bench(_) => bail!("this tool was built without RTL"),
+            Self::Model(Model::Get(args)) => args.show(crate::get::run),
             #[cfg(feature = "rtl")]
             Self::Model(Model::Compile(args)) => args.show(crate::compile::run),
             Self::Trace(args) => crate::trace::run(args),
@@ -318,8 +319,8 @@ fn rtl(args: &ndp_hdl::emit::Args) -> Result<u8> {
     }
 }
 
-/// Options with a value for each prompt, in which values may repeat.
-const FOR_EACH: [&str; 1] = ["tokens"];
+/// Options with a value for each prompt or position, in which values may repeat.
+const FOR_EACH: [&str; 2] = ["prompt_ids", "tokens"];
 
 /// Refuses a repeated value in a list.
 pub fn check_lists() -> Result<()> {

@@ -74,13 +74,18 @@ impl Kept {
     }
 }
 
-/// The folder `results` in `NDP_CACHE`, else in the user's cache folder, if there is one.
-#[cfg(feature = "rtl")]
-pub fn cache() -> Option<PathBuf> {
+/// A folder in `NDP_CACHE`, else in the user's cache folder, if there is one.
+pub fn folder(name: &str) -> Option<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let own =
         || Some(named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")))?.join("ndp-cosim"));
-    Some(named("NDP_CACHE").or_else(own)?.join("results"))
+    Some(named("NDP_CACHE").or_else(own)?.join(name))
+}
+
+/// The folder of results.
+#[cfg(feature = "rtl")]
+pub fn cache() -> Option<PathBuf> {
+    folder("results")
 }
 
 /// SHA-256 of a result's name and text, so that a file that somebody has changed is ignored.

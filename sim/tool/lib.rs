@@ -24,6 +24,7 @@ mod cli;
 mod coverage;
 mod cycles;
 mod fpga;
+mod get;
 mod given;
 mod ignored;
 mod kept;

@@ -1,5 +1,6 @@
 //! Versions, models and numbers in text.
 
+use crate::get::Published;
 use anyhow::Context;
 use itertools::Itertools;
 use ndp_config::{HbmConfig, LlmShape};
@@ -44,6 +45,8 @@ impl Tools {
 
 /// Loads a model, and prints how many of its weights FP16 cannot represent.
 pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
+    let kept = Published::named(dir).map(Published::kept).transpose()?;
+    let dir = kept.as_deref().unwrap_or(dir);
     let (model, Remarks { rounded, warnings }) = Model::load_with_remarks(dir).with_context(|| {
         format!(
             "cannot load model {} (--model names a folder with config.json and model.safetensors, or a GGUF file)",

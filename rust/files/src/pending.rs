@@ -91,8 +91,13 @@ pub struct TemporaryFolder {
 impl TemporaryFolder {
     /// Makes a folder in the system's temporary directory.
     pub fn create(prefix: &str) -> io::Result<Self> {
+        Self::within(&std::env::temp_dir(), prefix)
+    }
+
+    /// Makes a folder in another one.
+    pub fn within(parent: &Path, prefix: &str) -> io::Result<Self> {
         let mut list = pending();
-        let folder = tempfile::Builder::new().prefix(prefix).tempdir()?;
+        let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
         let path = folder.path().to_owned();
         list.folders.push(path.clone());
         Ok(Self { folder: Some(folder), path })
