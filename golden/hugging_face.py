@@ -31,7 +31,16 @@ COMMON = {
     "pad_token_id": None,
 }
 LLAMA = {**COMMON, "intermediate_size": 96, "num_key_value_heads": 2}
+SMALL = {**LLAMA, "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48}
 FALCON = {**COMMON, "ffn_hidden_size": 96, "alibi": False}
+
+
+def small(kind, dtype=torch.float16, **own):
+    """A configuration of half the width; its own values replace the common ones, and None removes one."""
+    values = {key: value for key, value in {**SMALL, **own}.items() if value is not None}
+    return kind(**values), dtype, "1GB"
+
+
 # Name -> configuration, type of the stored numbers, largest file.
 CHECKPOINTS = {
     "opt": (
@@ -87,6 +96,26 @@ CHECKPOINTS = {
         torch.float32,
         "1GB",
     ),
+    "llama3-rope": small(
+        transformers.LlamaConfig,
+        head_dim=16,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 10000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32,
+        },
+    ),
+    "yarn": small(
+        transformers.LlamaConfig,
+        head_dim=16,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16},
+    ),
+    "linear-rope": small(
+        transformers.LlamaConfig, rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
+    ),
 }
 
 
@@ -132,12 +161,17 @@ def make(name, seed, root):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="checkpoints to write; by default all")
     parser.add_argument("--to", type=pathlib.Path, default=HERE / "checkpoints", help="another directory to write to")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    contents = {name: make(name, 200 + index, arguments.to) for index, name in enumerate(CHECKPOINTS)}
+    seeds = {name: 200 + index for index, name in enumerate(CHECKPOINTS)}
+    unknown = set(arguments.names) - set(seeds)
+    if unknown:
+        parser.error(f"{', '.join(sorted(unknown))}: expected names among {', '.join(seeds)}")
+    contents = {name: make(name, seeds[name], arguments.to) for name in arguments.names or seeds}
     for name, content in contents.items():
         size = sum(file.stat().st_size for file in (arguments.to / name).iterdir())
         print(

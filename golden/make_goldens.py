@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 
-from reference import activations, checkpoint, dot, exp, exponential, fp16, layernorm, quantised, rmsnorm, rotary, sampler
+from reference import activations, checkpoint, config, dot, exp, exponential, fp16, layernorm, quantised, rmsnorm, rotary, sampler
 from reference import softmax
 from reference import tokenizer as byte_level_bpe
 from reference.decoder import Decoder, Session, generate
@@ -236,6 +236,33 @@ def rotations(seed):
         for theta, width, position, x in cases
     ]
     return document("rotate(x, position) = y with base theta", seed, cases=listed)
+
+
+# Scalings as a configuration states them; the numbers are decimals.
+SCALINGS = [
+    {"rope_type": "linear", "factor": 2.5},
+    {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original": 8192},
+    {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 0.75, "high_freq_factor": 4.5, "original": 64},
+    {"rope_type": "yarn", "factor": 4.0, "original": 32768},
+    {"rope_type": "yarn", "factor": 40.0, "original": 4096, "mscale": 1.0, "mscale_all_dim": 0.707},
+    {"rope_type": "yarn", "factor": 3.2, "original": 100, "beta_fast": 16.0, "beta_slow": 1.5, "attention_factor": 1.00048828125},
+]
+
+
+def scaled_rotations(seed):
+    """`rotary_scaled.json`."""
+    rng = random.Random(seed)
+    cases = []
+    for number, stated in enumerate(SCALINGS):
+        given = {key: value for key, value in stated.items() if key != "original"}
+        given["original_max_position_embeddings"] = stated.get("original")
+        scaling = config.Reader({}).scaling("scaling", given, 1)
+        for theta, width, rotated in ((10000, 64, 64), (500000, 128, 128), (1000000, 80, 20)):
+            for position in (0, 1, 13, 200, 8191, 131071):
+                x = [finite_bits(rng, rng.choice((range(0, 31), range(10, 17)))) for _ in range(width)]
+                y = digits(rotary.rotate(x, theta, position, scaling, rotated))
+                cases.append({"scaling": number, "theta": theta, "rotated": rotated, "position": position, "x": digits(x), "y": y})
+    return document("rotate(x, position) = y of scaled frequencies", seed, scalings=SCALINGS, cases=cases)
 
 
 MASKED = 0xFC00
@@ -523,6 +550,7 @@ def vector_documents():
         "vectors/sample.json": samples(107),
         "vectors/rms_norm.json": rms_norms(112),
         "vectors/rotary.json": rotations(113),
+        "vectors/rotary_scaled.json": scaled_rotations(117),
         "vectors/silu.json": every_input("silu", activations.silu, SILU_EDGES, 114),
         "vectors/quantise.json": quantisations(116),
         "vectors/gelu.json": every_input("gelu", activations.gelu, GELU_EDGES, 115),

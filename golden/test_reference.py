@@ -1059,8 +1059,8 @@ class Config(unittest.TestCase):
     def test_what_the_contract_does_not_define_is_refused_with_its_key_and_value(self):
         refusals = [
             (LLAMA, {"model_type": "gpt2"}, "model_type is 'gpt2', expected 'opt' or 'llama' or 'mistral' or 'falcon'"),
-            (LLAMA, {"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling is .*linear.*, expected null or"),
-            (LLAMA, {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}}, "rope_parameters is .*llama3"),
+            (LLAMA, {"rope_scaling": {"type": "longrope", "factor": 2.0}}, "rope_scaling is .*longrope.*, expected null or"),
+            (LLAMA, {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}}, "rope_parameters.factor is None"),
             (LLAMA, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5, expected 1"),
             (LLAMA, {"rope_theta": 10000.5}, "rope_theta is 10000.5, expected a whole number from 2 to 4294967296"),
             (LLAMA, {"rope_theta": 1.0}, "rope_theta is 1.0"),
@@ -1342,8 +1342,9 @@ class Goldens(unittest.TestCase):
 
 
 def load_tests(loader, tests, _):
-    """Those of test_quantised.py too."""
+    """Those of test_quantised.py and test_architectures.py too."""
     tests.addTests(loader.loadTestsFromName("test_quantised"))
+    tests.addTests(loader.loadTestsFromName("test_architectures"))
     return tests
 
 

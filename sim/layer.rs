@@ -10,7 +10,7 @@ use ndp_model::weights::{Layer, Linear, Norm};
 use ndp_model::{
     Activation, GemvBackend, LayerCache, LayerShape, LayerSpan, LayerSparsity, Matrix, Model, run_layer,
 };
-use ndp_numerics::{Epsilon, Rotary, Rotation, f16};
+use ndp_numerics::{Epsilon, Rotation, f16};
 
 /// Sizes of a layer with random weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,7 +65,7 @@ impl LayerStep {
     pub fn of_model(model: &Model, index: usize, context: usize, batch: usize, seed: u64) -> Self {
         let shape = LayerShape { positions: context, ..LayerShape::of(&model.config) };
         // The configuration was validated.
-        let rotary = model.config.rotary_base().and_then(|base| Rotary::new(base, shape.head_width).ok());
+        let rotary = model.config.rotary().ok().flatten();
         let rotation = rotary.map(|rotary| rotary.at(context.saturating_sub(1) as u32));
         Self::new((index, model.layers[index].clone()), shape, rotation, batch, seed)
     }

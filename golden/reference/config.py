@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from fractions import Fraction
 from typing import Optional
 
 import numpy as np
@@ -88,6 +89,8 @@ class Description:
     rms: bool = False  # RMSNorm instead of LayerNorm
     parallel: bool = False  # the FFN reads the same residual stream as attention
     theta: Optional[int] = None  # of the rotary embedding, if there is one
+    scaling: Optional[rotary.Scaling] = None
+    rotated: Optional[int] = None  # elements of a head that are rotated; None: all
 
 
 def describe(config):
@@ -152,22 +155,73 @@ class Reader:
             self.refuse(key, value, "a multiple of 1e-12")
         return int(eps)
 
-    def theta(self, default=10000):
-        """The base of the rotary embedding in either spelling: `rope_theta`, or `rope_parameters` of transformers 5."""
-        for key in ("rope_scaling", "rope_parameters"):
-            scaling = self.get(key, {})
-            kind = scaling.get("rope_type", scaling.get("type", "default"))
-            if kind not in ("default", None):
-                self.refuse(key, scaling, "null or of rope_type 'default'")
+    def decimal(self, key, given, default=None):
+        """A number as JSON prints it, exactly: 0, or from 10^-6 to 10^6; `given` has the keys after the last point of `key`."""
+        value = given.get(key.rpartition(".")[2])
+        value = default if value is None else value
+        if type(value) not in (int, float) or not (value == 0 or 1e-6 <= value <= 1e6):
+            self.refuse(key, value, "0 or a number from 1e-6 to 1e6")
+        return Fraction(Decimal(repr(value)))
+
+    def rotation(self, context, any_part=False):
+        """(theta, scaling, rotated share) in either spelling: `rope_theta` and `rope_scaling`, or `rope_parameters`."""
+        scaling = None
+        for key in ("rope_parameters", "rope_scaling"):
+            scaling = scaling or self.scaling(key, self.get(key, {}), context)
         parameters = self.get("rope_parameters", {})
-        if parameters.get("partial_rotary_factor", self.get("partial_rotary_factor", 1)) != 1:
-            self.refuse("partial_rotary_factor", self.get("partial_rotary_factor", parameters), "1")
+        share = parameters.get("partial_rotary_factor", self.get("partial_rotary_factor", 1))
+        if share != 1 and not (any_part and type(share) is float and 0 < share < 1):
+            expected = "a number above 0, at most 1" if any_part else "1"
+            self.refuse("partial_rotary_factor", self.get("partial_rotary_factor", parameters), expected)
         key = "rope_parameters.rope_theta" if "rope_theta" in parameters else "rope_theta"
-        value = parameters.get("rope_theta", self.get("rope_theta", default))
+        return self.base(key, parameters.get("rope_theta", self.get("rope_theta", 10000))), scaling, share
+
+    def base(self, key, value):
+        """The base of a rotary embedding."""
         smallest, largest = rotary.SMALLEST_THETA, rotary.LARGEST_THETA
         if type(value) not in (int, float) or not smallest <= value <= largest or value != int(value):
             self.refuse(key, value, f"a whole number from {smallest} to {largest}")
         return int(value)
+
+    def scaling(self, name, given, context):
+        """The scaling that a field of the configuration describes; None for none."""
+        kind = given.get("rope_type", given.get("type")) or "default"
+        allowed = {"default": set(), "dynamic": {"factor"}, "linear": {"factor"}}
+        allowed["llama3"] = {"factor", "low_freq_factor", "high_freq_factor"}
+        allowed["yarn"] = {"factor", "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"}
+        if kind not in allowed:
+            self.refuse(name, given, f"null or of rope_type {' or '.join(map(repr, allowed))}")
+        common = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "original_max_position_embeddings"}
+        others = {key for key, value in given.items() if value is not None} - common - allowed[kind]
+        if others - ({"factor"} if given.get("factor") == 1 else set()):
+            self.refuse(name, given, f"nothing but {', '.join(sorted(common | allowed[kind]))}")
+        if kind in ("default", "dynamic"):  # within the context a dynamic scaling does nothing
+            return None
+        read = lambda key, default=None: self.decimal(f"{name}.{key}", given, default)
+        factor = read("factor")
+        if factor < 1:
+            self.refuse(f"{name}.factor", given["factor"], "a number from 1")
+        if kind == "linear":
+            return rotary.Scaling(kind, factor)
+        positions = self.get("original_max_position_embeddings", given.get("original_max_position_embeddings", context))
+        if type(positions) is not int or positions < 1:
+            self.refuse(f"{name}.original_max_position_embeddings", positions, "a whole number from 1")
+        keys = ("low_freq_factor", "high_freq_factor") if kind == "llama3" else ("beta_slow", "beta_fast")
+        low, high = (read(key, default) for key, default in zip(keys, (None, None) if kind == "llama3" else (1, 32)))
+        if low >= high or (kind == "yarn" and low == 0):
+            self.refuse(f"{name}.{keys[0]}", given.get(keys[0]), f"less than {keys[1]}, and not 0 in yarn")
+        if kind == "llama3":
+            return rotary.Scaling(kind, factor, low, high, positions)
+        if given.get("truncate") not in (None, True):
+            self.refuse(f"{name}.truncate", given["truncate"], "True")
+        attention = None
+        if given.get("attention_factor") is not None:
+            attention = read("attention_factor")
+            if not 0 < attention <= 16:
+                self.refuse(f"{name}.attention_factor", given["attention_factor"], "a number above 0, at most 16")
+        mscales = read("mscale", 0), read("mscale_all_dim", 0)
+        mscales = mscales if all(mscales) else (Fraction(1), Fraction(0))
+        return rotary.Scaling(kind, factor, low, high, positions, attention, mscales)
 
     def shape(self):
         """What all architectures call alike."""
@@ -216,6 +270,7 @@ def _llama(read):
     head_width = read.count("head_dim", None if read.get("head_dim", None) else read.width_of_heads())
     if head_width % 2:
         read.refuse("head_dim", head_width, "an even number")
+    theta, scaling, _ = read.rotation(context)
     return Description(
         **read.shape(),
         names=replace(LLAMA, head=None) if read.flag("tie_word_embeddings", False) else LLAMA,
@@ -228,7 +283,8 @@ def _llama(read):
         attention_bias=read.flag("attention_bias", False),
         mlp_bias=read.flag("mlp_bias", False),
         rms=True,
-        theta=read.theta(),
+        theta=theta,
+        scaling=scaling,
     )
 
 
@@ -249,10 +305,12 @@ def _falcon(read):
         groups = 1 if read.flag("multi_query", True) else heads
     width = read.count("hidden_size")
     bias = read.flag("bias", False)
+    context = read.count("max_position_embeddings", 2048)
+    theta, scaling, _ = read.rotation(context)
     return Description(
         **read.shape(),
         names=names,
-        context=read.count("max_position_embeddings", 2048),
+        context=context,
         groups=groups,
         head_width=head_width,
         ffn_width=read.count("ffn_hidden_size", 4 * width),
@@ -261,5 +319,6 @@ def _falcon(read):
         attention_bias=bias,
         mlp_bias=bias,
         parallel=True,
-        theta=read.theta(),
+        theta=theta,
+        scaling=scaling,
     )

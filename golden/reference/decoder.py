@@ -128,8 +128,10 @@ class Decoder:
 
     def rotate(self, x, position):
         """The heads of q or k turned by the position, if the architecture does so."""
-        theta = self.description.theta
-        return x if theta is None else vector.rotate(x, self.description.head_width, theta, position)
+        described = self.description
+        if described.theta is None:
+            return x
+        return vector.rotate(x, described.head_width, described.theta, position, described.scaling, described.rotated)
 
     def neurons(self, layer, b, stage):
         """What the FFN's last matrix multiplies: `act(up)`, or `act(gate) * up`."""

@@ -6,6 +6,7 @@ rounds the low end down and the high end up, or widens both by what its comment 
 
 import functools
 import math
+from fractions import Fraction
 
 from . import fp16
 
@@ -67,6 +68,27 @@ def pi(bits):
     (a, error_a), (b, error_b) = arctan_of_reciprocal(5), arctan_of_reciprocal(239)
     middle, error = 16 * a - 4 * b, 16 * error_a + 4 * error_b
     return (middle - error) >> (work - bits), up(middle + error, 1 << (work - bits))
+
+
+def ln(value, bits):
+    """The natural logarithm of a Fraction >= 1."""
+    work, doublings = bits + 32, 0
+    while value >= 2:
+        value, doublings = value / 2, doublings + 1
+
+    def artanh(z):
+        """(sum, error) of z + z^3 / 3 + ... for 0 <= z <= 1/3: each term is cut off by less than 2."""
+        power, total, odd, count = (z.numerator << work) // z.denominator, 0, 1, 0
+        while power:
+            total += power // odd
+            power = power * z.numerator**2 // z.denominator**2
+            odd, count = odd + 2, count + 1
+        # what follows the last term is less than 1
+        return total, 2 * count + 1
+
+    (rest, rest_error), (two, two_error) = artanh((value - 1) / (value + 1)), artanh(Fraction(1, 3))
+    low = 2 * (rest + doublings * two)
+    return low >> (work - bits), up(low + 2 * (rest_error + doublings * two_error), 1 << (work - bits))
 
 
 def half_normal(numerator, unit_bits, bits):

@@ -67,11 +67,13 @@ def gelu(a):
     return np.array([activations.gelu(bits) for bits in a.tolist()], np.uint16)
 
 
-def rotate(x, width, theta, position):
-    """The heads of `width`, side by side in x, turned by the angles of the position."""
-    c, s = (np.array(row, np.uint16) for row in rotary.table(theta, width, position))
-    low, high = np.split(x.reshape(-1, width), 2, axis=1)
-    return np.concatenate([sub(mul(low, c), mul(high, s)), add(mul(high, c), mul(low, s))], axis=1).ravel()
+def rotate(x, width, theta, position, scaling=None, rotated=None):
+    """The heads of `width`, side by side in x, turned by the angles of the position: their first elements, by default all."""
+    rotated = width if rotated is None else rotated
+    c, s = (np.array(row, np.uint16) for row in rotary.table(theta, rotated, position, scaling))
+    heads = x.reshape(-1, width)
+    (low, high), rest = np.split(heads[:, :rotated], 2, axis=1), heads[:, rotated:]
+    return np.concatenate([sub(mul(low, c), mul(high, s)), add(mul(high, c), mul(low, s)), rest], axis=1).ravel()
 
 
 def limbs(bits):

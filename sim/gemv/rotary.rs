@@ -28,7 +28,8 @@ impl GemvUnit {
             unit.fetch_blocks(pieces.iter().flat_map(|piece| piece.outputs)).await?;
             Ok(figures)
         })?;
-        let mut bits = vec![0; op.states().len()];
+        // The core sees only the elements that are rotated.
+        let mut bits: Vec<u16> = op.states().iter().map(|state| state.to_bits()).collect();
         for piece in &pieces {
             for (half, block) in piece.outputs.iter().enumerate() {
                 for element in 0..block.elements() {

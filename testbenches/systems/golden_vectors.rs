@@ -1,6 +1,6 @@
 //! The software numerics and the software model against the Python reference's vectors and texts.
 //!
-//! Reads every file of `golden/vectors` and `golden/generate`. No hardware takes part: this shows that the golden is
+//! Reads the files of `golden/vectors` and `golden/generate`; `rust/model/tests/golden.rs` reads the others. No hardware takes part: this shows that the golden is
 //! right. A file without cases fails.
 
 use common::Outcome;

@@ -40,8 +40,8 @@ impl<'m> Decoder<'m> {
     pub fn new(model: &'m Model) -> Self {
         let config = &model.config;
         let (heads, width) = (config.num_key_value_heads(), config.head_width());
-        // A configuration only has valid bases and widths.
-        let rotary = config.rotary_base().and_then(|base| Rotary::new(base, width).ok());
+        // A configuration only has valid bases, widths and scalings.
+        let rotary = config.rotary().ok().flatten();
         Self {
             model,
             caches: vec![LayerCache::new(heads, width); model.layers.len()],

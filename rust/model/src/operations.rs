@@ -96,7 +96,7 @@ impl<'a> LinearOp<'a> {
     }
 }
 
-/// Rotary embedding of a batch's queries or keys: each head by its token's position.
+/// Rotary embedding of a batch's queries or keys: the first elements of each head, by its token's position.
 #[derive(Debug, Clone)]
 pub struct RotaryOp<'a> {
     label: &'a str,
@@ -121,8 +121,10 @@ impl<'a> RotaryOp<'a> {
         rotations: Vec<&'a Rotation>,
     ) -> Result<Self> {
         let check = |part: &str, found, expected| same_length(|| format!("{label}: {part}"), found, expected);
+        let rotated = rotations.first().map_or(0, |rotation| 2 * rotation.angles()[0].len());
         for rotation in &rotations {
-            check("elements of a rotated head", 2 * rotation.angles()[0].len(), head_width)?;
+            let own = 2 * rotation.angles()[0].len();
+            check("elements of a rotated head", own, rotated.min(head_width))?;
         }
         let unit = rotations.len().max(1) * head_width.max(1);
         check("states", states.len(), (states.len() / unit).max(1) * unit)?;
@@ -136,7 +138,8 @@ impl<'a> RotaryOp<'a> {
 
     /// Pairs of rotated elements, by token and head: both indices in the states, cosine and sine.
     pub fn pairs(&self) -> impl Iterator<Item = ([usize; 2], [f16; 2])> {
-        let (width, half) = (self.width(), self.head_width / 2);
+        let width = self.width();
+        let half = self.rotations.first().map_or(0, |rotation| rotation.angles()[0].len());
         (0..self.states.len()).filter(move |at| at % self.head_width < half).map(move |at| {
             let angles = self.rotations[at / width].angles();
             ([at, at + half], angles.map(|values| values[at % self.head_width]))

@@ -5,5 +5,6 @@
 mod common;
 mod decoding;
 mod gguf;
+mod golden;
 mod loading;
 mod tokenizers;

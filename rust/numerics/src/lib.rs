@@ -15,6 +15,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod activations;
+mod decimal;
 pub mod dot;
 pub mod elementwise;
 pub mod exact_sum;
@@ -25,6 +26,7 @@ pub mod layer_norm;
 pub mod quantised;
 pub mod rms_norm;
 pub mod rotary;
+mod rotary_scaling;
 pub mod rounding;
 pub mod sampling;
 pub mod softmax;
@@ -34,6 +36,7 @@ pub mod sum_format;
 pub use half::f16;
 
 pub use activations::{gelu, silu};
+pub use decimal::Decimal;
 pub use dot::{Decoded, SerialSteps, dot, dot_decoded, dot_truncated};
 pub use elementwise::*;
 pub use exact_sum::ExactSum;
@@ -44,6 +47,7 @@ pub use layer_norm::{Epsilon, layer_norm};
 pub use quantised::{QuantisedRow, SCALED, dequantise, quantise};
 pub use rms_norm::rms_norm;
 pub use rotary::{Rotary, Rotation};
+pub use rotary_scaling::{RotaryScaling, YarnAttention};
 pub use rounding::{rne_ratio, rne_rsqrt, round_f64, round_fixed, round_scaled};
 pub use sampling::{Sampling, SplitMix64, sample};
 pub use softmax::softmax;

@@ -2,15 +2,15 @@
 //! are enclosed in integers whose precision doubles until both ends round alike; frequencies are integer roots.
 
 use half::f16;
-use ndp_files::{Result, bail};
+use ndp_files::{Result, bail, ensure};
 use num_bigint::{BigInt, BigUint};
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
+use crate::Decimal;
 use crate::elementwise::{add, mul, sub};
 use crate::fp16::POS_ZERO;
+use crate::rotary_scaling::{Enclosure, Frequencies, RotaryScaling, YarnAttention};
 use crate::rounding::rne_ratio;
-
-const ONE: f16 = f16::from_bits(0x3C00);
 
 /// First precision: an angle of 2^20 keeps 100 bits.
 const FIRST_BITS: u32 = 128;
@@ -21,13 +21,17 @@ const GUARD_BITS: u32 = 64;
 /// Largest base.
 pub const MAX_BASE: u64 = 1 << 32;
 
+/// Largest explicit factor of cosines and sines.
+const MAX_MAGNITUDE: Decimal = Decimal::whole(16);
+
 /// Rotations of heads of one width.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotary {
     base: u64,
     width: usize,
-    /// `floor(base^(-2i / width) * 2^FIRST_BITS)`.
-    frequencies: Vec<BigUint>,
+    of_pairs: Frequencies,
+    /// Frequency of each pair with `FIRST_BITS`.
+    frequencies: Vec<Enclosure>,
 }
 
 /// Cosine and sine of each pair at one position.
@@ -40,11 +44,37 @@ pub struct Rotation {
 impl Rotary {
     /// For an even `width` and a `base` from 2 to 2^32; others are an error.
     pub fn new(base: u64, width: usize) -> Result<Self> {
+        Self::scaled(base, width, RotaryScaling::Default)
+    }
+
+    /// With scaled frequencies. Also fails for parameters outside the limits of [`RotaryScaling`].
+    pub fn scaled(base: u64, width: usize, scaling: RotaryScaling) -> Result<Self> {
         if !(2..=MAX_BASE).contains(&base) || width == 0 || !width.is_multiple_of(2) || width > 1 << 12 {
             bail!("rotary embedding of base {base} and width {width}: must be 2..=2^32 and even, 2..=4096");
         }
-        let frequencies = (0..width as u32 / 2).map(|i| frequency(base, i, width as u32 / 2, FIRST_BITS));
-        Ok(Self { base, width, frequencies: frequencies.collect() })
+        let is_valid = |factor: Decimal, [low, high]: [Decimal; 2], positions: u32| {
+            factor >= Decimal::ONE && low < high && positions > 0
+        };
+        let valid = match scaling {
+            RotaryScaling::Default => true,
+            RotaryScaling::Linear { factor } => factor >= Decimal::ONE,
+            RotaryScaling::Llama3 { factor, low, high, positions } => {
+                is_valid(factor, [low, high], positions)
+            }
+            RotaryScaling::Yarn { factor, fast, slow, positions, attention } => {
+                let has_factor =
+                    !matches!(attention, YarnAttention::Factor(own) if own.is_zero() || own > MAX_MAGNITUDE);
+                is_valid(factor, [slow, fast], positions) && !slow.is_zero() && has_factor
+            }
+        };
+        ensure!(
+            valid,
+            "rotary scaling {scaling:?}: must have a factor of at least 1, a low limit below the high one, positions, \
+             and an attention factor above 0, at most {MAX_MAGNITUDE}"
+        );
+        let of_pairs = Frequencies::new(base, width as u32 / 2, scaling);
+        let frequencies = (0..width as u32 / 2).map(|i| of_pairs.at(i, FIRST_BITS)).collect();
+        Ok(Self { base, width, of_pairs, frequencies })
     }
 
     /// The base.
@@ -52,26 +82,53 @@ impl Rotary {
         self.base
     }
 
-    /// Elements of a head.
+    /// Rotated elements of a head, its first ones.
     pub fn width(&self) -> usize {
         self.width
     }
 
     /// At a position: each `RNE16` of the real number.
     pub fn at(&self, position: u32) -> Rotation {
+        let first = self.of_pairs.magnitude(FIRST_BITS);
         let pairs = self.frequencies.iter().enumerate().map(|(i, frequency)| {
-            let mut bits = FIRST_BITS;
-            let mut frequency = frequency.clone();
+            if position == 0 {
+                return (self.unturned(), POS_ZERO);
+            }
+            if let Some(pair) = enclosed(position, frequency, first.as_ref(), FIRST_BITS) {
+                return pair;
+            }
+            let mut bits = 2 * FIRST_BITS;
             loop {
-                if let Some(pair) = enclosed(position, frequency, bits) {
+                let magnitude = self.of_pairs.magnitude(bits);
+                let frequency = self.of_pairs.at(i as u32, bits);
+                if let Some(pair) = enclosed(position, &frequency, magnitude.as_ref(), bits) {
                     return pair;
                 }
                 bits *= 2;
-                frequency = self::frequency(self.base, i as u32, self.width as u32 / 2, bits);
             }
         });
         let (cosines, sines) = pairs.unzip();
         Rotation { cosines, sines }
+    }
+
+    /// Cosine at position 0: the factor of cosines, which may be a rational half-way point.
+    fn unturned(&self) -> f16 {
+        if let Some(exact) = self.of_pairs.exact_magnitude() {
+            return exact.rounded();
+        }
+        let mut bits = FIRST_BITS;
+        loop {
+            let ends = self
+                .of_pairs
+                .magnitude(bits)
+                .map(|own| [own.low, own.high].map(|end| rounded(BigInt::from(end), bits)));
+            if let Some([low, high]) = ends
+                && low == high
+            {
+                return low;
+            }
+            bits *= 2;
+        }
     }
 }
 
@@ -81,10 +138,12 @@ impl Rotation {
         [&self.cosines, &self.sines]
     }
 
-    /// Rotates a head in place: element `i` with element `i + width / 2`. Panics if the head has another width.
+    /// Rotates the first `width` elements of a head in place: element `i` with element `i + width / 2`. Panics if the
+    /// head has fewer.
     pub fn rotate(&self, head: &mut [f16]) {
-        assert_eq!(head.len(), 2 * self.cosines.len(), "elements of a head that is rotated");
-        let (first, second) = head.split_at_mut(self.cosines.len());
+        let width = 2 * self.cosines.len();
+        assert!(head.len() >= width, "elements of a head that is rotated");
+        let (first, second) = head[..width].split_at_mut(width / 2);
         let angles = self.cosines.iter().zip(&self.sines);
         for ((a, b), (&cosine, &sine)) in first.iter_mut().zip(second).zip(angles) {
             let (x, y) = (*a, *b);
@@ -96,7 +155,7 @@ impl Rotation {
 
 /// `floor(base^(-i / n) * 2^bits)`: the root of `2^(bits n) / base^i` and the root of its floor have the same floor.
 /// Newton's steps from a double end next to it; the last ones are single.
-fn frequency(base: u64, i: u32, n: u32, bits: u32) -> BigUint {
+pub(crate) fn frequency(base: u64, i: u32, n: u32, bits: u32) -> BigUint {
     let divisor = gcd(i, n);
     let (i, n) = (i / divisor, n / divisor);
     let power = (BigUint::one() << (bits as usize * n as usize)) / BigUint::from(base).pow(i);
@@ -119,17 +178,22 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Cosine and sine of `position` times a frequency cut off after `bits` bits, if known well enough.
+/// Cosine and sine, times `magnitude`, of `position` times a frequency, if known well enough; both are enclosed in units
+/// of `2^-bits`.
 ///
-/// In units of `2^-(bits + GUARD_BITS)`: the angle is too small by less than `position * 2^GUARD_BITS`; fewer than
-/// twice `position` turns lose two units each by pi's; each of fewer than `bits` terms of the series loses one.
-fn enclosed(position: u32, frequency: BigUint, bits: u32) -> Option<(f16, f16)> {
-    if position == 0 {
-        return Some((ONE, POS_ZERO));
-    }
+/// In units of `2^-(bits + GUARD_BITS)`: the angle is too small by at most `position * 2^GUARD_BITS` times the width of
+/// the enclosure; fewer than twice `position` turns lose two units each by pi's; each of fewer than `bits` terms of the
+/// series loses one.
+fn enclosed(
+    position: u32,
+    frequency: &Enclosure,
+    magnitude: Option<&Enclosure>,
+    bits: u32,
+) -> Option<(f16, f16)> {
     let precision = bits + GUARD_BITS;
-    let angle = BigInt::from(frequency * position) << GUARD_BITS;
-    let error = (BigInt::from(position) << GUARD_BITS) + 4 * BigInt::from(position) + 2 * bits;
+    let angle = BigInt::from(&frequency.low * position) << GUARD_BITS;
+    let width = BigInt::from(&frequency.high - &frequency.low);
+    let error = ((width * position) << GUARD_BITS) + 4 * BigInt::from(position) + 2 * bits;
     let right_angle = half_pi(precision);
     let turns = &angle / &right_angle;
     let rest = &angle - &turns * &right_angle;
@@ -141,13 +205,22 @@ fn enclosed(position: u32, frequency: BigUint, bits: u32) -> Option<(f16, f16)> 
         _ => (sine, -cosine),
     };
     let round = |value: BigInt| {
-        let ends = [&value - &error, &value + &error].map(|end| rounded(end, precision));
+        let mut ends: [BigInt; 2] = [&value - &error, &value + &error];
+        if let Some(Enclosure { low, high }) = magnitude {
+            // The low end of a positive number takes the low end of the factor. Shifts round down.
+            let factors = ends.clone().map(|end| end.is_negative());
+            let [first, last] = [factors[0], !factors[1]];
+            let factor = |is_high: bool| BigInt::from(if is_high { high.clone() } else { low.clone() });
+            ends[0] = (&ends[0] * factor(first)) >> bits;
+            ends[1] = ((&ends[1] * factor(last)) >> bits) + 1;
+        }
+        let ends = ends.map(|end| rounded(end, precision));
         (ends[0].to_bits() == ends[1].to_bits()).then_some(ends[0])
     };
     Some((round(cosine)?, round(sine)?))
 }
 
-/// `RNE16(value * 2^-precision)` for a magnitude of at most about one; bits below 2^-100 are sticky.
+/// `RNE16(value * 2^-precision)` for a magnitude of at most about 2^4; bits below 2^-100 are sticky.
 fn rounded(value: BigInt, precision: u32) -> f16 {
     let shift = precision - 100;
     let magnitude = value.magnitude();
@@ -173,7 +246,7 @@ fn series(angle: &BigInt, precision: u32) -> (BigInt, BigInt) {
 }
 
 /// `pi / 2` in units of `2^-precision`, to less than a unit: Machin's formula with guard bits.
-fn half_pi(precision: u32) -> BigInt {
+pub(crate) fn half_pi(precision: u32) -> BigInt {
     let unit = BigInt::one() << (precision + 16);
     let arctangent = |x: u32| {
         let mut power = &unit / x;
@@ -228,11 +301,12 @@ mod tests {
         for position in [1, 50, 4095] {
             let mut open = 0;
             for i in 0..pairs {
+                let of = Frequencies::new(base, pairs, RotaryScaling::Default);
                 let [low, high] = [FIRST_BITS, 4 * FIRST_BITS]
-                    .map(|bits| enclosed(position, frequency(base, i, pairs, bits), bits).unwrap());
+                    .map(|bits| enclosed(position, &of.at(i, bits), None, bits).unwrap());
                 assert_eq!(low, high);
                 // At low precision most enclosures are open; the others are right.
-                match enclosed(position, frequency(base, i, pairs, 40), 40) {
+                match enclosed(position, &of.at(i, 40), None, 40) {
                     None => open += 1,
                     Some(pair) => assert_eq!(pair, low),
                 }

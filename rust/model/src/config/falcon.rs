@@ -40,11 +40,13 @@ pub(super) fn read(raw: Raw) -> Result<DecoderConfig> {
     let ffn_dim = raw.ffn_hidden_size.unwrap_or(raw.hidden_size.saturating_mul(4));
     let positions = raw.max_position_embeddings.unwrap_or(2048);
     let decoder = raw.decoder(Architecture::Falcon, [ffn_dim, positions])?;
+    let angles = raw.rotary.angles(positions)?;
     Ok(DecoderConfig {
         num_key_value_heads: kv_heads,
         activation: activation("activation", raw.activation.as_deref().unwrap_or("gelu"), &known)?,
         norm_eps: eps("layer_norm_epsilon", raw.layer_norm_epsilon.unwrap_or(1e-5))?,
-        rotary_base: Some(raw.rotary.base()?),
+        rotary_base: Some(angles.base),
+        rotary_scaling: angles.scaling,
         attention_bias: biased,
         ffn_bias: biased,
         norms_per_layer,

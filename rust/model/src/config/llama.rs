@@ -28,6 +28,7 @@ pub(super) fn read(raw: Raw) -> Result<DecoderConfig> {
     let known = [("silu", Activation::Silu), ("relu", Activation::Relu)];
     let activation = activation("hidden_act", raw.hidden_act.as_deref().unwrap_or("silu"), &known)?;
     let decoder = raw.decoder(Architecture::Llama, [raw.intermediate_size, max_position_embeddings])?;
+    let angles = raw.rotary.angles(positions.0)?;
     Ok(DecoderConfig {
         num_key_value_heads: raw.num_key_value_heads.unwrap_or(raw.num_attention_heads),
         head_width: raw.head_dim.unwrap_or(0),
@@ -35,7 +36,8 @@ pub(super) fn read(raw: Raw) -> Result<DecoderConfig> {
         activation,
         rms_norm: true,
         norm_eps: eps("rms_norm_eps", raw.rms_norm_eps.unwrap_or(1e-6))?,
-        rotary_base: Some(raw.rotary.base()?),
+        rotary_base: Some(angles.base),
+        rotary_scaling: angles.scaling,
         attention_bias: raw.attention_bias.unwrap_or(false),
         ffn_bias: raw.mlp_bias.unwrap_or(false),
         tied_head: raw.tie_word_embeddings.unwrap_or(false),

@@ -42,6 +42,7 @@ macro_rules! fields {
                     rms_norm: false,
                     norm_eps: ndp_numerics::Epsilon::OPT.units(),
                     rotary_base: None,
+                    rotary_scaling: ndp_numerics::RotaryScaling::Default,
                     attention_bias: false,
                     ffn_bias: false,
                     norms_per_layer: 2,
@@ -64,8 +65,8 @@ use std::fmt::Display;
 use std::path::Path;
 
 use ndp_config::Activation;
-use ndp_numerics::Epsilon;
 use ndp_numerics::layer_norm::MAX_LEN;
+use ndp_numerics::{Epsilon, RotaryScaling};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Value, json};
@@ -112,6 +113,8 @@ pub struct DecoderConfig {
     /// In units of 10^-12.
     norm_eps: u64,
     rotary_base: Option<u64>,
+    #[serde(skip)]
+    rotary_scaling: RotaryScaling,
     attention_bias: bool,
     ffn_bias: bool,
     norms_per_layer: usize,
@@ -310,6 +313,12 @@ impl DecoderConfig {
     /// Whether attention and feed-forward block share their input, the state before the layer.
     pub fn is_parallel(&self) -> bool {
         self.architecture == Architecture::Falcon
+    }
+
+    /// Rotations of the heads of Q and K; `None` for embedded positions.
+    pub fn rotary(&self) -> Result<Option<ndp_numerics::Rotary>> {
+        let of = |base| ndp_numerics::Rotary::scaled(base, self.head_width, self.rotary_scaling);
+        self.rotary_base.map(of).transpose()
     }
 
     /// Addend of a normalisation's variance.

@@ -1,7 +1,8 @@
-//! Base of the rotary embedding, from earlier and later fields of `transformers`. Scaled angles, angles that differ
-//! between layers, and partly rotated heads are refused.
+//! Rotary embedding, from earlier and later fields of `transformers`: base, scaling and rotated part of a head. Angles
+//! that depend on the length of the text are refused.
 
-use ndp_files::Result;
+use ndp_files::{Error, Result, ensure, refusal};
+use ndp_numerics::{Decimal, RotaryScaling, YarnAttention};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -10,39 +11,175 @@ use super::{require, unsupported};
 /// Base without a field.
 const BASE: f64 = 10_000.0;
 
+/// Turns that bound YaRN's interpolation, without a field.
+const YARN_TURNS: [u32; 2] = [32, 1];
+
 #[derive(Debug, Deserialize)]
 pub(super) struct Rotary {
     rope_theta: Option<f64>,
     rope_scaling: Option<Map<String, Value>>,
     rope_parameters: Option<Map<String, Value>>,
     partial_rotary_factor: Option<f64>,
+    original_max_position_embeddings: Option<u32>,
+}
+
+/// Angles of all layers, or of those of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Angles {
+    pub(super) base: u64,
+    pub(super) scaling: RotaryScaling,
+}
+
+/// Types with the keys that each requires or allows.
+const TYPES: [(&str, &[&str]); 5] = [
+    ("default", &[]),
+    ("linear", &["factor"]),
+    // Within the model's positions it equals the default.
+    ("dynamic", &["factor"]),
+    ("llama3", &["factor", "low_freq_factor", "high_freq_factor"]),
+    (
+        "yarn",
+        &["factor", "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"],
+    ),
+];
+
+/// Parameters in one field.
+struct Parameters<'a> {
+    field: &'static str,
+    given: &'a Map<String, Value>,
+    /// Positions in training, unless the parameters say otherwise.
+    positions: u32,
+}
+
+impl Parameters<'_> {
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.given.get(key).filter(|value| !value.is_null())
+    }
+
+    fn refused(&self, key: &str, expected: &str) -> Error {
+        let found = self.get(key).map_or_else(|| "(absent)".to_owned(), Value::to_string);
+        refusal!("config: {}.{key} = {found}, expected {expected}", self.field)
+    }
+
+    fn decimal(&self, key: &str, default: Option<Decimal>) -> Result<Decimal> {
+        let found = match self.get(key) {
+            None => default,
+            Some(value) => value.as_f64().and_then(Decimal::from_f64),
+        };
+        found.ok_or_else(|| self.refused(key, "0, or a number from 10^-6 to 10^6"))
+    }
+
+    fn positions(&self) -> Result<u32> {
+        let key = "original_max_position_embeddings";
+        let Some(value) = self.get(key) else { return Ok(self.positions) };
+        let positions = value.as_u64().and_then(|positions| u32::try_from(positions).ok());
+        positions.filter(|positions| *positions > 0).ok_or_else(|| self.refused(key, "1..=2^32-1"))
+    }
+
+    fn kind(&self) -> Result<&'static str> {
+        let named = self
+            .given
+            .iter()
+            .filter(|(key, kind)| matches!(key.as_str(), "rope_type" | "type") && !kind.is_null());
+        let mut found = "default";
+        for (_, kind) in named {
+            let known = TYPES.iter().find(|(name, _)| kind.as_str() == Some(name));
+            let Some((name, _)) = known else {
+                let kinds = TYPES.map(|(name, _)| name).join(", ");
+                return Err(unsupported(self.field, kind.as_str().unwrap_or(&kind.to_string()), kinds));
+            };
+            ensure!(
+                found == "default" || found == *name,
+                "config: {} = {found} and {name}, expected one type",
+                self.field
+            );
+            found = name;
+        }
+        Ok(found)
+    }
+
+    fn scaling(&self) -> Result<RotaryScaling> {
+        let kind = self.kind()?;
+        let own = TYPES.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, keys)| keys);
+        let is_default = matches!(kind, "default");
+        let known = |(key, value): (&String, &Value)| match key.as_str() {
+            "rope_type" | "type" | "original_max_position_embeddings" => true,
+            "rope_theta" => value.is_number(),
+            "partial_rotary_factor" => value.as_f64() == Some(1.0),
+            "factor" if is_default => value.as_f64() == Some(1.0),
+            key => own.contains(&key),
+        };
+        if !self.given.iter().filter(|(_, value)| !value.is_null()).all(known) {
+            let keys = own.iter().fold("rope_theta".to_owned(), |all, key| format!("{all}, {key}"));
+            let expected = format!("no other keys than {keys} and rope_type = {kind}, for all layers alike");
+            return Err(unsupported(self.field, Value::Object(self.given.clone()), expected));
+        }
+        if matches!(kind, "default" | "dynamic") {
+            return Ok(RotaryScaling::Default);
+        }
+        let at_least_1 = |factor: Decimal| factor >= Decimal::ONE;
+        let factor = self.decimal("factor", None).ok().filter(|factor| at_least_1(*factor));
+        let factor = factor.ok_or_else(|| self.refused("factor", "a number from 1 to 10^6"))?;
+        let above = |key: &str, limit: Decimal, default| {
+            let value = self.decimal(key, default)?;
+            let expected = format!("a number above {limit}, at most 10^6");
+            if value > limit { Ok(value) } else { Err(self.refused(key, &expected)) }
+        };
+        Ok(match kind {
+            "linear" => RotaryScaling::Linear { factor },
+            "llama3" => {
+                let low = self.decimal("low_freq_factor", None)?;
+                let high = above("high_freq_factor", low, None)?;
+                RotaryScaling::Llama3 { factor, low, high, positions: self.positions()? }
+            }
+            _ => {
+                if self.get("truncate").is_some_and(|value| *value != Value::Bool(true)) {
+                    return Err(self.refused("truncate", "true"));
+                }
+                let [fast, slow] = YARN_TURNS.map(|turns| Some(Decimal::whole(turns)));
+                let slow = above("beta_slow", Decimal::ZERO, slow)?;
+                let fast = above("beta_fast", slow, fast)?;
+                let attention = self.yarn_attention()?;
+                RotaryScaling::Yarn { factor, fast, slow, positions: self.positions()?, attention }
+            }
+        })
+    }
+
+    fn yarn_attention(&self) -> Result<YarnAttention> {
+        if self.get("attention_factor").is_some() {
+            let own = self.decimal("attention_factor", None).ok();
+            let own = own.filter(|own| !own.is_zero() && *own <= Decimal::whole(16));
+            let expected = "a number from 10^-6 to 16";
+            return Ok(YarnAttention::Factor(own.ok_or_else(|| self.refused("attention_factor", expected))?));
+        }
+        let above = self.decimal("mscale", Some(Decimal::ZERO))?;
+        let below = self.decimal("mscale_all_dim", Some(Decimal::ZERO))?;
+        let both = !above.is_zero() && !below.is_zero();
+        Ok(YarnAttention::Logarithm(if both { [above, below] } else { [Decimal::ONE, Decimal::ZERO] }))
+    }
 }
 
 impl Rotary {
-    /// The base, from any field; contradictions are refused.
-    pub(super) fn base(self) -> Result<u64> {
+    /// Base and scaling, from any field; contradictions are refused. `positions` are the model's.
+    pub(super) fn angles(self, positions: usize) -> Result<Angles> {
         require("partial_rotary_factor", self.partial_rotary_factor, 1.0)?;
+        let positions = u32::try_from(positions).unwrap_or(u32::MAX);
+        let positions = self.original_max_position_embeddings.unwrap_or(positions);
         let mut theta = self.rope_theta;
+        let mut scaling = RotaryScaling::Default;
         let fields = [("rope_parameters", self.rope_parameters), ("rope_scaling", self.rope_scaling)];
-        for (field, parameters) in fields {
-            let parameters = parameters.unwrap_or_default();
-            let given = || parameters.iter().filter(|(_, value)| !value.is_null());
-            if let Some((_, kind)) =
-                given().find(|(key, kind)| matches!(key.as_str(), "rope_type" | "type") && *kind != "default")
-            {
-                return Err(unsupported(field, kind.as_str().unwrap_or(&kind.to_string()), "default"));
+        for (field, given) in fields {
+            let given = &given.unwrap_or_default();
+            let own = Parameters { field, given, positions }.scaling()?;
+            if own != RotaryScaling::Default {
+                ensure!(
+                    scaling == RotaryScaling::Default || scaling == own,
+                    "config: {field} = {}, expected the scaling in rope_parameters",
+                    Value::Object(given.clone())
+                );
+                scaling = own;
             }
-            let known = |(key, value): (&String, &Value)| match key.as_str() {
-                "rope_type" | "type" | "original_max_position_embeddings" => true,
-                "rope_theta" => value.is_number(),
-                "factor" | "partial_rotary_factor" => value.as_f64() == Some(1.0),
-                _ => false,
-            };
-            if !given().all(known) {
-                let expected = "no other keys than rope_theta and rope_type = default, for all layers alike";
-                return Err(unsupported(field, Value::Object(parameters), expected));
-            }
-            let own = parameters.get("rope_theta").and_then(Value::as_f64);
+            let own = given.get("rope_theta").and_then(Value::as_f64);
             if let (Some(own), Some(other)) = (own, theta.filter(|other| Some(*other) != own)) {
                 return Err(unsupported("rope_theta", other, format!("{own} as in {field}")));
             }
@@ -52,6 +189,6 @@ impl Rotary {
         if theta.fract() != 0.0 || !(2.0..=2f64.powi(32)).contains(&theta) {
             return Err(unsupported("rope_theta", theta, "a whole number from 2 to 2^32"));
         }
-        Ok(theta as u64)
+        Ok(Angles { base: theta as u64, scaling })
     }
 }

@@ -1,0 +1,130 @@
+"""Tests of what architectures beyond OPT, LLaMA, Mistral and Falcon need; `test_reference.py` runs them too."""
+
+import json
+import math
+import pathlib
+import random
+import shutil
+import tempfile
+import unittest
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+
+import make_goldens
+from reference import config, enclosure, fp16, rotary, vector
+
+CHECKPOINTS = make_goldens.HERE / "checkpoints"
+
+
+def stored(name):
+    """(config, expected) of a checkpoint."""
+    read = lambda file: json.loads((CHECKPOINTS / name / file).read_text(encoding="utf-8"))
+    return read("config.json"), read("expected.json")
+
+
+def changed(name, changes):
+    """The comparison with transformers of a checkpoint whose configuration has other values."""
+    c, expected = stored(name)
+    with tempfile.TemporaryDirectory() as copy:
+        (pathlib.Path(copy) / "config.json").write_text(json.dumps({**c, **changes}))
+        shutil.copy(CHECKPOINTS / name / "model.safetensors", copy)
+        given = (expected[key] for key in ("made_with", "tokens", "transformers_logits"))
+        return make_goldens.comparison(pathlib.Path(copy), *given)
+
+
+class ScaledRotation(unittest.TestCase):
+    LLAMA3 = rotary.Scaling("llama3", Fraction(8), Fraction(1), Fraction(4), 8192)
+    YARN = rotary.Scaling("yarn", Fraction(4), Fraction(1), Fraction(32), 32768)
+
+    def check(self, theta, width, scaling, expected, factor=1.0):
+        """`expected(i, w)` is the frequency in double precision; only positions where that suffices."""
+        for position in (1, 5, 100):
+            table = rotary.table(theta, width, position, scaling)
+            for i, (c, s) in enumerate(zip(*table)):
+                angle = position * expected(i, theta ** (-2 * i / width))
+                for found, exact in ((c, factor * math.cos(angle)), (s, factor * math.sin(angle))):
+                    number = np.array([found], np.uint16).view(np.float16)[0]
+                    unit = 2.0 ** (max(math.floor(math.log2(abs(exact))), -14) - 10)
+                    self.assertLessEqual(abs(float(number) - exact), 0.5001 * unit, (position, i))
+
+    def test_linear(self):
+        self.check(10000, 64, rotary.Scaling("linear", Fraction(5, 2)), lambda i, w: w / 2.5)
+
+    def test_llama3_by_the_lengths_of_waves(self):
+        kinds = set()
+
+        def expected(i, w):
+            wave = 2 * math.pi / w
+            if wave < 8192 / 4 or wave > 8192 / 1:
+                kinds.add(wave < 8192)
+                return w if wave < 8192 else w / 8
+            kinds.add("between")
+            smooth = (8192 / wave - 1) / 3
+            return (1 - smooth) * w / 8 + smooth * w
+
+        self.check(500000, 128, self.LLAMA3, expected)
+        self.assertEqual(kinds, {True, False, "between"})
+
+    def test_yarn_by_the_pairs_that_turn_so_often(self):
+        pair = lambda turns: 128 * math.log(32768 / (turns * 2 * math.pi)) / (2 * math.log(1000000))
+        low, high = math.floor(pair(32)), math.ceil(pair(1))
+        self.assertEqual(rotary.ramp(1000000, 128, self.YARN), (low, high))
+        share = lambda i: min(max((i - low) / (high - low), 0), 1)
+        expected = lambda i, w: w / 4 * share(i) + w * (1 - share(i))
+        self.check(1000000, 128, self.YARN, expected, 0.1 * math.log(4) + 1)
+        self.check(1000000, 128, self.YARN._replace(attention=Fraction(1)), expected)
+
+    def test_a_factor_at_a_rounding_boundary_is_a_tie_at_position_zero(self):
+        for attention, expected in ((Fraction(2049, 2048), 0x3C00), (Fraction(2051, 2048), 0x3C02)):
+            scaling = self.YARN._replace(attention=attention)
+            self.assertEqual(rotary.cos_sin(10000, 1, 8, 0, scaling), (expected, 0))
+
+    def test_logarithms(self):
+        for value in (Fraction(1), Fraction(3, 2), Fraction(2), Fraction(40), Fraction(10**6)):
+            low, high = enclosure.ln(value, 96)
+            with localcontext(prec=60):
+                exact = (Decimal(value.numerator) / value.denominator).ln() * 2**96
+                self.assertTrue(low <= exact <= high and high - low <= 2, value)
+
+    def test_only_the_first_elements_of_a_head_turn(self):
+        rng = random.Random(40)
+        x = [rng.randrange(0x7C00) for _ in range(48)]
+        heads = [x[begin : begin + 16] for begin in (0, 16, 32)]
+        turned = [rotary.rotate(head[:12], 10000, 9, self.LLAMA3) + head[12:] for head in heads]
+        self.assertEqual([rotary.rotate(head, 10000, 9, self.LLAMA3, 12) for head in heads], turned)
+        found = vector.rotate(np.array(x, np.uint16), 16, 10000, 9, self.LLAMA3, 12)
+        self.assertEqual(found.tolist(), sum(turned, []))
+
+    def test_what_a_scaling_lacks_is_named(self):
+        refusals = [
+            ({"type": "linear"}, "rope_scaling.factor is None"),
+            ({"type": "linear", "factor": 0.5}, "rope_scaling.factor is 0.5, expected a number from 1"),
+            ({"type": "linear", "factor": 2, "beta_fast": 32}, "rope_scaling is .*expected nothing but factor,"),
+            ({"type": "llama3", "factor": 8}, "rope_scaling.low_freq_factor is None"),
+            ({"type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4}, "low_freq_factor is 4, expected less"),
+            ({"type": "yarn", "factor": 8, "truncate": False}, "rope_scaling.truncate is False, expected True"),
+            ({"type": "yarn", "factor": 8, "attention_factor": 17}, "attention_factor is 17, expected a number above 0"),
+        ]
+        for given, message in refusals:
+            with self.assertRaisesRegex(ValueError, message):
+                config.Reader({}).scaling("rope_scaling", given, 64)
+        self.assertIsNone(config.Reader({}).scaling("rope_scaling", {"type": "dynamic", "factor": 2.0}, 64))
+
+
+class Comparisons(unittest.TestCase):
+    CHANGES = {
+        "llama3-rope": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000}},
+        "yarn": {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000, "factor": 4.0}},
+        "linear-rope": {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000, "factor": 2.0}},
+    }
+
+    def test_the_bound_tells_other_models_apart(self):
+        for name, changes in self.CHANGES.items():
+            content, expected = changed(name, changes), stored(name)[1]
+            self.assertEqual(make_goldens.too_far({"changed": content, "stored": expected}), ["changed"], name)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,85 @@
+//! Stored results of the Python reference: checkpoints of `transformers` and rotations with scaled frequencies. Other
+//! vectors and checkpoints: `testbenches/systems/golden_vectors.rs`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use ndp_model::{Decoder, Model, SoftwareBackend, logits_digest};
+use ndp_numerics::{Decimal, Rotary, RotaryScaling, YarnAttention, f16};
+use serde_json::Value;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden")
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn halves(value: &Value) -> Vec<f16> {
+    let digits = value.as_str().unwrap().as_bytes();
+    let number = |four: &[u8]| u16::from_str_radix(std::str::from_utf8(four).unwrap(), 16).unwrap();
+    digits.chunks(4).map(|four| f16::from_bits(number(four))).collect()
+}
+
+fn bits(values: &[f16]) -> Vec<u16> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn checkpoints_give_the_logits_of_the_reference() {
+    let mut names = BTreeSet::new();
+    for entry in std::fs::read_dir(folder().join("checkpoints")).unwrap() {
+        let path = entry.unwrap().path();
+        let expected = json(&path.join("expected.json"));
+        let numbers = expected["tokens"].as_array().unwrap().iter();
+        let tokens: Vec<u32> = numbers.map(|token| token.as_u64().unwrap() as u32).collect();
+        let model = Model::load(&path).unwrap();
+        let mut decoder = Decoder::new(&model);
+        let logits = decoder.prefill_all_logits(&mut SoftwareBackend::new(), &tokens).unwrap();
+        let digests = logits.chunks(model.config.vocab_size()).map(logits_digest);
+        let digests: Vec<String> = digests.map(|digest| format!("{digest:016x}")).collect();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        assert_eq!(digests, *expected["logits_fnv1a64"].as_array().unwrap(), "{name}");
+        names.insert(name);
+    }
+    assert!(names.contains("opt") && names.len() >= 9, "{names:?}");
+}
+
+fn scaling(stated: &Value) -> RotaryScaling {
+    let get = |key: &str| stated[key].as_f64().map(|value| Decimal::from_f64(value).unwrap());
+    let factor = get("factor").unwrap();
+    let positions = stated["original"].as_u64().unwrap_or(0) as u32;
+    match stated["rope_type"].as_str().unwrap() {
+        "linear" => RotaryScaling::Linear { factor },
+        "llama3" => {
+            let [low, high] = ["low_freq_factor", "high_freq_factor"].map(|key| get(key).unwrap());
+            RotaryScaling::Llama3 { factor, low, high, positions }
+        }
+        _ => {
+            let of = |key, default| get(key).unwrap_or(Decimal::whole(default));
+            let attention = match get("attention_factor") {
+                Some(own) => YarnAttention::Factor(own),
+                None => YarnAttention::Logarithm([of("mscale", 1), of("mscale_all_dim", 0)]),
+            };
+            let [fast, slow] = [of("beta_fast", 32), of("beta_slow", 1)];
+            RotaryScaling::Yarn { factor, fast, slow, positions, attention }
+        }
+    }
+}
+
+#[test]
+fn scaled_rotations_are_those_of_the_reference() {
+    let file = json(&folder().join("vectors/rotary_scaled.json"));
+    let scalings: Vec<RotaryScaling> = file["scalings"].as_array().unwrap().iter().map(scaling).collect();
+    let cases = file["cases"].as_array().unwrap();
+    assert!(cases.len() >= 100);
+    for case in cases {
+        let number = |key: &str| case[key].as_u64().unwrap();
+        let scaling = scalings[number("scaling") as usize];
+        let rotary = Rotary::scaled(number("theta"), number("rotated") as usize, scaling).unwrap();
+        let mut head = halves(&case["x"]);
+        rotary.at(number("position") as u32).rotate(&mut head);
+        assert_eq!(bits(&head), bits(&halves(&case["y"])), "{case}");
+    }
+}
