@@ -116,6 +116,8 @@ CHECKPOINTS = {
     "linear-rope": small(
         transformers.LlamaConfig, rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
     ),
+    "qwen2": small(transformers.Qwen2Config, torch.bfloat16, rms_norm_eps=1e-6, tie_word_embeddings=True),
+    "qwen3": small(transformers.Qwen3Config, torch.bfloat16, head_dim=12),
 }
 
 

@@ -482,7 +482,7 @@ def roundings(description):
     norm = 2 if description.rms else 3
     rotation = 0 if description.theta is None else 3  # of the cosine, the product and the sum
     scale, score, weight, value, residual = 1, 1, 1, 1, 1
-    linear = 1 + description.attention_bias
+    linear = 1 + description.attention_bias + (0 if description.qk_norm is None else norm)
     attention = norm + linear + scale + rotation + score + weight + value + linear + residual
     gate = 0 if description.names.gate is None else 1
     act = 0 if description.act == "relu" else 1

@@ -113,11 +113,30 @@ class ScaledRotation(unittest.TestCase):
         self.assertIsNone(config.Reader({}).scaling("rope_scaling", {"type": "dynamic", "factor": 2.0}, 64))
 
 
+def described(name, **changes):
+    """The description of a checkpoint's configuration with changes."""
+    return config.describe({**stored(name)[0], **changes})
+
+
+class Configurations(unittest.TestCase):
+    def refused(self, name, message, **changes):
+        with self.assertRaisesRegex(ValueError, "^config.json: " + message):
+            described(name, **changes)
+
+    def test_qwen(self):
+        self.assertEqual((described("qwen2").attention_bias, described("qwen2").out_bias), (True, False))
+        self.assertEqual((described("qwen3").qk_norm, described("qwen3").head_width), ("heads", 12))
+        self.refused("qwen2", "attention_bias is False, expected True", attention_bias=False)
+        self.refused("qwen3", "hidden_act is 'gelu'", hidden_act="gelu")
+
+
 class Comparisons(unittest.TestCase):
     CHANGES = {
         "llama3-rope": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000}},
         "yarn": {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000, "factor": 4.0}},
         "linear-rope": {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000, "factor": 2.0}},
+        "qwen2": {"rope_parameters": {"rope_theta": 5000}},
+        "qwen3": {"rope_parameters": {"rope_theta": 5000}},
     }
 
     def test_the_bound_tells_other_models_apart(self):

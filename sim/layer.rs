@@ -100,6 +100,7 @@ impl LayerStep {
             q_proj: linear("q_proj", hidden, hidden, 0.0)?,
             k_proj: linear("k_proj", kv, hidden, 0.0)?,
             v_proj: linear("v_proj", kv, hidden, 0.0)?,
+            qk_norms: None,
             out_proj: linear("out_proj", hidden, hidden, 0.0)?,
             ffn_norm: Some(norm(0.0)),
             fc1: linear("fc1", ffn, hidden, inner)?,
@@ -118,6 +119,7 @@ impl LayerStep {
             relu_before_qkv: true,
             activation,
             parallel: false,
+            query_scale: None,
         };
         Ok(Self::new((0, layer), shape, None, batch, seed))
     }

@@ -84,8 +84,10 @@ class Description:
     act: str
     eps: int  # in units of 10^-12
     relu_before_qkv: bool
-    attention_bias: bool
+    attention_bias: bool  # of q, k and v
     mlp_bias: bool
+    out_bias: Optional[bool] = None  # after attention; None: as attention_bias
+    qk_norm: Optional[str] = None  # RMSNorm of q and k before rotation: of each of the "heads", or of the "whole" vector
     rms: bool = False  # RMSNorm instead of LayerNorm
     parallel: bool = False  # the FFN reads the same residual stream as attention
     theta: Optional[int] = None  # of the rotary embedding, if there is one
@@ -99,7 +101,7 @@ def describe(config):
     for key in ("dtype", "torch_dtype"):  # what the tensors are in is read from their file
         read.one_of(key, ["float16", "bfloat16", "float32"], "float16")
     read.one_of("quantization_config", [None])
-    architectures = {"opt": _opt, "llama": _llama, "mistral": _llama, "falcon": _falcon}
+    architectures = {"opt": _opt, "llama": _llama, "mistral": _llama, "falcon": _falcon, "qwen2": _qwen2, "qwen3": _qwen3}
     return architectures[read.one_of("model_type", list(architectures))](read)
 
 
@@ -120,6 +122,10 @@ class Reader:
         """The value; the default also where it is null."""
         value = self.config.get(key)
         return default if value is None else value
+
+    def default(self, **values):
+        """Values of keys that are missing; null stays."""
+        self.config = {**values, **self.config}
 
     def refuse(self, key, value, expected):
         """The error of a value that the contract does not define."""
@@ -286,6 +292,46 @@ def _llama(read):
         theta=theta,
         scaling=scaling,
     )
+
+
+def _like_llama(read, **own):
+    """LLaMA's tensors without the keys that not all such architectures have; `own` replaces what it says."""
+    heads, context = read.count("num_attention_heads"), own.pop("context", None) or read.count("max_position_embeddings")
+    head_width = read.count("head_dim", None if read.get("head_dim", None) else read.width_of_heads())
+    if head_width % 2:
+        read.refuse("head_dim", head_width, "an even number")
+    theta, scaling, _ = read.rotation(context)
+    described = {
+        "names": replace(LLAMA, head=None) if read.flag("tie_word_embeddings", False) else LLAMA,
+        "context": context,
+        "groups": read.count("num_key_value_heads", heads, divides=("num_attention_heads", heads)),
+        "head_width": head_width,
+        "ffn_width": read.count("intermediate_size"),
+        "eps": read.eps("rms_norm_eps", 1e-6),
+        "attention_bias": False,
+        "mlp_bias": False,
+        "rms": True,
+        "theta": theta,
+        "scaling": scaling,
+        **own,
+    }
+    if "act" not in own:
+        described["act"] = read.one_of("hidden_act", ["silu", "relu"], "silu")
+    return Description(**read.shape(), **described)
+
+
+def _qwen2(read):
+    """Qwen 2 and 2.5."""
+    read.default(num_key_value_heads=32, max_position_embeddings=32768)
+    read.one_of("use_sliding_window", [False], False)
+    read.one_of("attention_bias", [True], True)
+    return _like_llama(read, attention_bias=True, out_bias=False)
+
+
+def _qwen3(read):
+    read.default(num_key_value_heads=32, max_position_embeddings=32768, head_dim=128)
+    read.one_of("use_sliding_window", [False], False)
+    return _like_llama(read, attention_bias=read.flag("attention_bias", False), qk_norm="heads")
 
 
 def _falcon(read):

@@ -44,6 +44,11 @@ class Norm:
         return vector.add(vector.mul(z, self.gain), self.bias)
 
 
+def normed(norm, x):
+    """The parts of x that are as long as the norm's gain, each normed."""
+    return np.concatenate([norm(part) for part in x.reshape(-1, len(norm.gain))])
+
+
 class Tensors:
     """A checkpoint's tensors by name, each of the shape that the description asks for."""
 
@@ -61,8 +66,8 @@ class Tensors:
     def linear(self, name, rows, columns, bias):
         return Linear(self.take(name + ".weight", rows, columns), self.take(name + ".bias", rows) if bias else None)
 
-    def norm(self, name):
-        width = self.description.width
+    def norm(self, name, width=None):
+        width = width or self.description.width
         bias = None if self.description.rms else self.take(name + ".bias", width)
         return Norm(self.description.eps, self.take(name + ".weight", width), bias)
 
@@ -78,7 +83,11 @@ class Layer:
         projections = separate if len(names.projections) == 3 else fused
         self.q_proj, self.k_proj, self.v_proj = projections(description, tensors, prefix)
         heads_width = description.heads * description.head_width
-        self.out_proj = tensors.linear(prefix + names.out, width, heads_width, description.attention_bias)
+        out_bias = description.attention_bias if description.out_bias is None else description.out_bias
+        self.out_proj = tensors.linear(prefix + names.out, width, heads_width, out_bias)
+        widths = {"heads": (description.head_width,) * 2, "whole": (heads_width, description.groups * description.head_width)}
+        parts = zip(("q", "k"), widths.get(description.qk_norm, ()))
+        self.qk_norms = [tensors.norm(f"{prefix}self_attn.{part}_norm", width) for part, width in parts]
         self.gate = names.gate and tensors.linear(prefix + names.gate, ffn_width, width, description.mlp_bias)
         self.up = tensors.linear(prefix + names.up, ffn_width, width, description.mlp_bias)
         self.down = tensors.linear(prefix + names.down, width, ffn_width, description.mlp_bias)
@@ -189,8 +198,11 @@ class Session:
         if described.relu_before_qkv:
             a = vector.relu(a)
         stage("qkv_input", a)
-        q = decoder.rotate(vector.mul(layer.q_proj(a), decoder.query_scale), self.position)
-        self.keys[index, self.position] = decoder.rotate(layer.k_proj(a), self.position)
+        q, k = layer.q_proj(a), layer.k_proj(a)
+        if layer.qk_norms:
+            q, k = (normed(norm, x) for norm, x in zip(layer.qk_norms, (q, k)))
+        q = decoder.rotate(vector.mul(q, decoder.query_scale), self.position)
+        self.keys[index, self.position] = decoder.rotate(k, self.position)
         self.values[index, self.position] = layer.v_proj(a)
         stage("q", q)
         stage("k", self.keys[index, self.position])

@@ -7,8 +7,9 @@ use ndp_config::Activation;
 use ndp_files::{Context, Result};
 use std::borrow::Cow;
 
-use ndp_numerics::{Rotation, f16, relu, rne_rsqrt};
+use ndp_numerics::{Rotation, f16, mul, relu};
 
+use crate::config::Factor;
 use crate::kv_cache::LayerCache;
 use crate::operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 use crate::sparsity::LayerSparsity;
@@ -32,6 +33,8 @@ pub struct LayerShape {
     pub activation: Activation,
     /// Whether the feed-forward block takes the layer's input, not the state after attention.
     pub parallel: bool,
+    /// Factor of queries, which replaces `1 / sqrt(head_width)`.
+    pub query_scale: Option<Factor>,
 }
 
 impl LayerShape {
@@ -45,6 +48,7 @@ impl LayerShape {
             relu_before_qkv: config.relu_before_qkv(),
             activation: config.activation(),
             parallel: config.is_parallel(),
+            query_scale: config.extras().query_scale,
         }
     }
 }
@@ -80,10 +84,16 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
     };
     sparsity.qkv_input.count(&a);
     // A head is at most 16384 wide. 0 is not reached; it would give +Inf.
-    let scale = Finish::Scale(rne_rsqrt(u32::try_from(shape.head_width).unwrap_or(0)));
+    let own = Factor::InverseRoot(u32::try_from(shape.head_width).unwrap_or(0));
+    let factor = shape.query_scale.unwrap_or(own).rounded();
+    let scale = if layer.qk_norms.is_some() { Finish::Plain } else { Finish::Scale(factor) };
     let mut q = linear(backend, &name("q_proj"), GemvClass::Qkv, &layer.q_proj, &a, scale)?;
     let mut k = linear(backend, &name("k_proj"), GemvClass::Qkv, &layer.k_proj, &a, Finish::Plain)?;
     let v = linear(backend, &name("v_proj"), GemvClass::Qkv, &layer.v_proj, &a, Finish::Plain)?;
+    if let Some([q_norm, k_norm]) = &layer.qk_norms {
+        q = norm(&name("q_norm"), q_norm, &q)?.into_iter().map(|q| mul(q, factor)).collect();
+        k = norm(&name("k_norm"), k_norm, &k)?;
+    }
     let width = shape.head_width;
     let rotations: Vec<&Rotation> = spans.iter().flat_map(|span| span.rotations).collect();
     if !rotations.is_empty() {

@@ -6,7 +6,7 @@ use crate::matrix::same_length;
 use ndp_files::Result;
 use ndp_numerics::{Epsilon, f16, layer_norm, rms_norm};
 
-use crate::config::{Architecture, POSITION_OFFSET};
+use crate::config::{Architecture, POSITION_OFFSET, QkNorm};
 use crate::{DecoderConfig, GemvClass, Matrix, Vocabulary};
 
 /// LayerNorm, or RMSNorm without bias.
@@ -60,6 +60,8 @@ pub struct Layer {
     pub k_proj: Linear,
     /// Value projection, `[k x d]`.
     pub v_proj: Linear,
+    /// Norms of Q and of K before rotation, of each head or of all together.
+    pub qk_norms: Option<[Norm; 2]>,
     /// Output projection of the attention, `[d x q]`.
     pub out_proj: Linear,
     /// Before the feed-forward block; `None` if it shares the attention's input.
@@ -147,7 +149,8 @@ impl Model {
     /// Parameters; a tied head counts once.
     pub fn parameters(&self) -> usize {
         let layer = |l: &Layer| {
-            let norms = std::iter::once(&l.attention_norm).chain(&l.ffn_norm).map(Norm::parameters);
+            let norms = std::iter::once(&l.attention_norm).chain(l.qk_norms.iter().flatten());
+            let norms = norms.chain(&l.ffn_norm).map(Norm::parameters);
             l.linears().map(Linear::parameters).chain(norms).sum::<usize>()
         };
         let matrices = std::iter::once(&self.embed_tokens).chain(&self.embed_positions).chain(&self.lm_head);
@@ -178,10 +181,14 @@ where
     }
 
     fn norm(&mut self, name: &str) -> Result<Norm> {
-        let (d, has_bias) = (self.config.hidden_size(), !self.config.has_rms_norm());
+        self.norm_of(name, self.config.hidden_size())
+    }
+
+    fn norm_of(&mut self, name: &str, len: usize) -> Result<Norm> {
+        let has_bias = !self.config.has_rms_norm();
         Ok(Norm {
-            gain: self.vector(&format!("{name}.weight"), d)?,
-            bias: has_bias.then(|| self.vector(&format!("{name}.bias"), d)).transpose()?,
+            gain: self.vector(&format!("{name}.weight"), len)?,
+            bias: has_bias.then(|| self.vector(&format!("{name}.bias"), len)).transpose()?,
             eps: self.config.norm_eps(),
         })
     }
@@ -239,12 +246,21 @@ where
                 [linear("q_proj", q)?, linear("k_proj", k)?, linear("v_proj", k)?]
             }
         };
-        let out_proj = self.linear(&name(out_proj), (d, q), attention_bias)?;
+        let qk_norms = match config.extras().qk_norm {
+            None => None,
+            Some(kind) => {
+                let of = |width| if kind == QkNorm::Heads { config.head_width() } else { width };
+                let mut norm = |part, width| self.norm_of(&name(&format!("self_attn.{part}")), of(width));
+                Some([norm("q_norm", q)?, norm("k_norm", config.key_width())?])
+            }
+        };
+        let out_bias = attention_bias && !config.extras().only_qkv_bias;
+        let out_proj = self.linear(&name(out_proj), (d, q), out_bias)?;
         let ffn_norm = if ffn_norm.is_empty() { None } else { Some(self.norm(&name(ffn_norm))?) };
         let fc1 = self.linear(&name(fc1), (f, d), ffn_bias)?;
         let up = up.map(|up| self.linear(&name(up), (f, d), ffn_bias)).transpose()?;
         let fc2 = self.linear(&name(fc2), (d, f), ffn_bias)?;
-        Ok(Layer { attention_norm, q_proj, k_proj, v_proj, out_proj, ffn_norm, fc1, up, fc2 })
+        Ok(Layer { attention_norm, q_proj, k_proj, v_proj, qk_norms, out_proj, ffn_norm, fc1, up, fc2 })
     }
 
     /// Splits Q, K and V of one matrix: for each head of K and V the rows of its heads of Q, then K's, then V's.

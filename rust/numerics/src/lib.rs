@@ -48,7 +48,7 @@ pub use quantised::{QuantisedRow, SCALED, dequantise, quantise};
 pub use rms_norm::rms_norm;
 pub use rotary::{Rotary, Rotation};
 pub use rotary_scaling::{RotaryScaling, YarnAttention};
-pub use rounding::{rne_ratio, rne_rsqrt, round_f64, round_fixed, round_scaled};
+pub use rounding::{rne_ratio, rne_rsqrt, rne_sqrt, round_f64, round_fixed, round_scaled};
 pub use sampling::{Sampling, SplitMix64, sample};
 pub use softmax::softmax;
 pub use special_flags::SpecialFlags;

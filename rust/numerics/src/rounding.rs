@@ -130,6 +130,13 @@ pub fn rne_rsqrt(n: u32) -> f16 {
     round_magnitude(false, root as u64, root * root * n != 1 << (2 * SUM_LSB))
 }
 
+/// `RNE16(sqrt(n))` of the exact real number, for `n` up to 2^30.
+pub fn rne_sqrt(n: u32) -> f16 {
+    let square = u128::from(n) << 64;
+    let root = square.isqrt(); // below 2^47, in units of 2^-32
+    round_magnitude(false, (root as u64) << (SUM_LSB - 32), root * root != square)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,6 +268,18 @@ mod tests {
             (-f64::NAN, 0x7E00),
         ] {
             assert_eq!(round_f64(value).to_bits(), expected, "{value:e}");
+        }
+    }
+
+    #[test]
+    fn square_roots_are_rounded_once() {
+        for (n, root) in [(0, 0.0), (1, 1.0), (2304, 48.0), (1 << 30, 32768.0)] {
+            assert_eq!(rne_sqrt(n).to_f64(), root);
+        }
+        for n in 1..20_000u32 {
+            let found = rne_sqrt(n).to_f64();
+            let unit = 2f64.powi(found.log2().floor() as i32 - 10);
+            assert!((found - f64::from(n).sqrt()).abs() <= 0.500_001 * unit, "{n}");
         }
     }
 }

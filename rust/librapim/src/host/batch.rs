@@ -191,6 +191,7 @@ fn check_texts(model: &Model, prompts: &[Prompt]) -> Result<()> {
         let found = format!("{:?}", model.config.architecture());
         bail!("the model's architecture = {found}: this host runs models with Opt");
     }
+    model.config.check_plain("hosts of HBM-PIM")?;
     let most = model.config.max_position_embeddings();
     for prompt in prompts {
         in_range("tokens of a prompt", prompt.tokens.len(), 1, most)?;

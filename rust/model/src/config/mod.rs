@@ -1,4 +1,4 @@
-//! Hugging Face's `config.json` of OPT, LLaMA, Mistral or Falcon, checked against what this decoder implements.
+//! Hugging Face's `config.json` of one of the [families](FAMILIES), checked against what this decoder implements.
 //!
 //! Fields for training, tokenising and generating are ignored, those that change the arithmetic are implemented or
 //! refused by name, unknown ones are a warning. Each family has a file; fields that none implements are in `others`.
@@ -43,6 +43,7 @@ macro_rules! fields {
                     norm_eps: ndp_numerics::Epsilon::OPT.units(),
                     rotary_base: None,
                     rotary_scaling: ndp_numerics::RotaryScaling::Default,
+                    extras: $crate::config::Extras::default(),
                     attention_bias: false,
                     ffn_bias: false,
                     norms_per_layer: 2,
@@ -54,10 +55,12 @@ macro_rules! fields {
     };
 }
 
+mod extras;
 mod falcon;
 mod llama;
 mod opt;
 mod others;
+mod qwen;
 mod rotary;
 
 use ndp_files::{Error, Result, ensure, refusal};
@@ -71,6 +74,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Value, json};
 
+pub use extras::{Extras, Factor, NormPlaces, QkNorm};
 use rotary::Rotary;
 
 /// OPT's checkpoints store `max_position_embeddings + 2` position rows: position `p` is row `p + 2`.
@@ -85,7 +89,7 @@ pub const MAX_POSITIONS: usize = 16384;
 pub enum Architecture {
     /// `OPTForCausalLM`.
     Opt,
-    /// `LlamaForCausalLM` and `MistralForCausalLM`.
+    /// `LlamaForCausalLM`, `MistralForCausalLM`, and models with [`Extras`] whose tensors have their names.
     Llama,
     /// `FalconForCausalLM`.
     Falcon,
@@ -115,6 +119,8 @@ pub struct DecoderConfig {
     rotary_base: Option<u64>,
     #[serde(skip)]
     rotary_scaling: RotaryScaling,
+    #[serde(skip)]
+    extras: Extras,
     attention_bias: bool,
     ffn_bias: bool,
     norms_per_layer: usize,
@@ -148,20 +154,29 @@ fn eps(field: &'static str, value: f64) -> Result<u64> {
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// `model_type`, tensor family, and names in `architectures`.
-type Family = (&'static str, Architecture, [&'static str; 2]);
+/// A `model_type`: names in `architectures`, and defaults that differ from those of its reader.
+type Family = (&'static str, [&'static str; 2], &'static [(&'static str, u32)]);
 
-const FAMILIES: [Family; 4] = [
-    ("opt", Architecture::Opt, ["OPTForCausalLM", "OPTModel"]),
-    ("llama", Architecture::Llama, ["LlamaForCausalLM", "LlamaModel"]),
-    (MISTRAL, Architecture::Llama, ["MistralForCausalLM", "MistralModel"]),
-    ("falcon", Architecture::Falcon, ["FalconForCausalLM", "FalconModel"]),
+const FAMILIES: [Family; 6] = [
+    ("opt", ["OPTForCausalLM", "OPTModel"], &[]),
+    ("llama", ["LlamaForCausalLM", "LlamaModel"], &[]),
+    (
+        "mistral",
+        ["MistralForCausalLM", "MistralModel"],
+        &[("sliding_window", 4096), ("num_key_value_heads", 8)],
+    ),
+    ("falcon", ["FalconForCausalLM", "FalconModel"], &[]),
+    (
+        "qwen2",
+        ["Qwen2ForCausalLM", "Qwen2Model"],
+        &[("num_key_value_heads", 32), ("max_position_embeddings", 32_768)],
+    ),
+    (
+        "qwen3",
+        ["Qwen3ForCausalLM", "Qwen3Model"],
+        &[("num_key_value_heads", 32), ("max_position_embeddings", 32_768), ("head_dim", 128)],
+    ),
 ];
-
-const MISTRAL: &str = "mistral";
-
-/// Defaults that `LlamaConfig` does not share.
-const MISTRAL_DEFAULTS: [(&str, u32); 2] = [("sliding_window", 4096), ("num_key_value_heads", 8)];
 
 ndp_config::getters!(DecoderConfig {
     /// Ignored unknown fields, one line each.
@@ -194,7 +209,9 @@ ndp_config::getters!(DecoderConfig {
     relu_before_qkv: bool,
     /// Whether RMSNorm, which has no bias, replaces LayerNorm.
     has_rms_norm = rms_norm: bool,
-    /// Whether the four linear layers of the attention have biases.
+    /// Parts that OPT, LLaMA, Mistral and Falcon lack.
+    extras: &Extras,
+    /// Whether the linear layers of the attention have biases; perhaps not the last ([`Extras::only_qkv_bias`]).
     has_attention_bias = attention_bias: bool,
     /// Whether the linear layers of the feed-forward block have biases.
     has_ffn_bias = ffn_bias: bool,
@@ -216,16 +233,18 @@ impl DecoderConfig {
         if !value.is_object() {
             return Err(invalid(serde_json::Error::custom("not an object in JSON")));
         }
-        let (model_type, architecture, _) = family(&value)?;
-        if let Some(fields) = value.as_object_mut().filter(|_| model_type == MISTRAL) {
-            for (field, default) in MISTRAL_DEFAULTS {
-                fields.entry(field).or_insert_with(|| default.into());
+        let (model_type, _, defaults) = family(&value)?;
+        if let Some(fields) = value.as_object_mut() {
+            for (field, default) in defaults {
+                fields.entry(*field).or_insert_with(|| (*default).into());
             }
         }
-        let config = match architecture {
-            Architecture::Opt => opt::read(fields(value).map_err(invalid)?)?,
-            Architecture::Llama => llama::read(fields(value).map_err(invalid)?)?,
-            Architecture::Falcon => falcon::read(fields(value).map_err(invalid)?)?,
+        let config = match model_type {
+            "opt" => opt::read(fields(value).map_err(invalid)?)?,
+            "falcon" => falcon::read(fields(value).map_err(invalid)?)?,
+            "qwen2" => qwen::read2(fields(value).map_err(invalid)?)?,
+            "qwen3" => qwen::read3(fields(value).map_err(invalid)?)?,
+            _ => llama::read(fields(value).map_err(invalid)?)?,
         };
         config.checked()
     }
@@ -317,7 +336,8 @@ impl DecoderConfig {
 
     /// Rotations of the heads of Q and K; `None` for embedded positions.
     pub fn rotary(&self) -> Result<Option<ndp_numerics::Rotary>> {
-        let of = |base| ndp_numerics::Rotary::scaled(base, self.head_width, self.rotary_scaling);
+        let width = self.extras.rotated_width.unwrap_or(self.head_width);
+        let of = |base| ndp_numerics::Rotary::scaled(base, width, self.rotary_scaling);
         self.rotary_base.map(of).transpose()
     }
 
@@ -378,11 +398,11 @@ fn family(value: &Value) -> Result<Family> {
         return by_type.copied().ok_or_else(|| unsupported("model_type", "(absent)", expected()));
     }
     let has = |names: &[&str; 2], name: &Value| names.iter().any(|known| Some(*known) == name.as_str());
-    let found = families.find(|(.., names)| named.iter().all(|name| has(names, name)));
+    let found = families.find(|(_, names, _)| named.iter().all(|name| has(names, name)));
     found.copied().ok_or_else(|| {
         let known = by_type.map_or_else(
-            || FAMILIES.map(|(.., names)| names[0]).join(", "),
-            |(.., names)| names.join(" or "),
+            || FAMILIES.map(|(_, names, _)| names[0]).join(", "),
+            |(_, names, _)| names.join(" or "),
         );
         unsupported("architectures", named.iter().map(text).collect::<Vec<_>>().join(", "), known)
     })

@@ -98,7 +98,7 @@ fn a_falcon_checkpoint_s_configuration_is_read() {
 #[test]
 fn unsupported_options_are_refused_by_name() {
     for (base, field, value, expected) in [
-        (opt(), "model_type", json!("gpt2"), "opt, llama, mistral, falcon"),
+        (opt(), "model_type", json!("gpt2"), "opt, llama, mistral, falcon, qwen2, qwen3"),
         (opt(), "architectures", json!(["GPT2LMHeadModel"]), "OPTForCausalLM or OPTModel"),
         (opt(), "architectures", json!(["LlamaForCausalLM"]), "OPTForCausalLM or OPTModel"),
         (opt(), "do_layer_norm_before", json!(false), "true"),
@@ -273,6 +273,37 @@ fn scaled_rotary_angles_are_read_from_both_spellings() {
         unknown.contains("expected no other keys than rope_theta, factor and rope_type = linear"),
         "{unknown}"
     );
+}
+
+/// A configuration of another family with LLaMA's sizes.
+fn of(model_type: &str, own: Value) -> Value {
+    let mut config = with(llama(), "model_type", json!(model_type));
+    config.as_object_mut().unwrap().remove("architectures");
+    own.as_object().unwrap().iter().for_each(|(key, value)| config[key] = value.clone());
+    config
+}
+
+#[test]
+fn qwen_s_configurations_are_read() {
+    let qwen2 = parse(&of("qwen2", json!({"sliding_window": 32, "use_sliding_window": false}))).unwrap();
+    assert!(qwen2.has_attention_bias() && qwen2.extras().only_qkv_bias && !qwen2.has_ffn_bias());
+    assert_eq!((qwen2.head_width(), qwen2.max_position_embeddings()), (16, 64));
+    let qwen3 = parse(&of("qwen3", json!({}))).unwrap();
+    assert_eq!((qwen3.head_width(), qwen3.extras().qk_norm), (128, Some(QkNorm::Heads)));
+    assert!(!qwen3.has_attention_bias());
+    let refused = qwen3.check_plain("systems of DIMMs").unwrap_err().to_string();
+    assert_eq!(refused, "the model has norms of Q and K: systems of DIMMs run models without them");
+    assert!(parse(&llama()).unwrap().check_plain("").is_ok());
+    for (base, field, value, expected) in [
+        (of("qwen2", json!({})), "attention_bias", json!(false), "true"),
+        (of("qwen2", json!({})), "mlp_bias", json!(true), "false"),
+        (of("qwen3", json!({})), "hidden_act", json!("gelu"), "silu or relu"),
+        (of("qwen3", json!({})), "head_dim", json!(7), "even, at most 16384"),
+        (of("qwen3", json!({})), "num_experts", json!(4), "0"),
+    ] {
+        let text = said(&parse(&with(base, field, value.clone())));
+        assert_eq!(text, format!("config: {field} = {value}, expected {expected}").replace('"', ""));
+    }
 }
 
 #[test]

@@ -65,12 +65,17 @@ pub fn other_configs() -> Vec<DecoderConfig> {
     let falcon =
         json!({"model_type": "falcon", "num_kv_heads": 3, "new_decoder_architecture": true, "bias": true});
     let multi_query = json!({"model_type": "falcon", "multi_query": true, "activation": "relu"});
+    let qwen2 = json!({
+        "model_type": "qwen2", "num_key_value_heads": 2,
+        "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+    });
+    let qwen3 = json!({"model_type": "qwen3", "num_key_value_heads": 2, "head_dim": 6});
     let config = |own: Value| {
         let mut all = sizes.clone();
         own.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
         DecoderConfig::from_json(Path::new("config.json"), &all.to_string()).unwrap()
     };
-    [llama, relu, falcon, multi_query].map(config).to_vec()
+    [llama, relu, falcon, multi_query, qwen2, qwen3].map(config).to_vec()
 }
 
 pub fn model(vocab_size: usize, relu_before_qkv: bool, seed: u64) -> Model {

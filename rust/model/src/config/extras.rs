@@ -1,0 +1,95 @@
+//! Parts of a decoder that OPT, LLaMA, Mistral and Falcon lack.
+
+use ndp_files::{Result, refusal};
+use ndp_numerics::{Decimal, f16, rne_rsqrt, rne_sqrt};
+
+use super::DecoderConfig;
+
+/// RMSNorm of Q and K between projection and rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum QkNorm {
+    /// Each head by itself, with gains that all heads share.
+    Heads,
+    /// All heads together.
+    Whole,
+}
+
+/// Places of the norms of attention and feed-forward block.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum NormPlaces {
+    /// Before each block.
+    #[default]
+    Before,
+    /// After each block, before its residual is added.
+    After,
+    /// Before and after each block.
+    Both,
+    /// After the residual of each block has been added.
+    AfterResidual,
+}
+
+/// A constant of a model, rounded to FP16 once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Factor {
+    /// This number.
+    Number(Decimal),
+    /// The square root of a whole number up to 2^30.
+    Root(u32),
+    /// The reciprocal of the square root.
+    InverseRoot(u32),
+}
+
+impl Factor {
+    /// The number in FP16.
+    pub fn rounded(self) -> f16 {
+        match self {
+            Self::Number(number) => number.rounded(),
+            Self::Root(number) => rne_sqrt(number),
+            Self::InverseRoot(number) => rne_rsqrt(number),
+        }
+    }
+}
+
+/// Parts of a decoder; the default is LLaMA.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Places of the norms.
+    pub norm_places: NormPlaces,
+    /// Norms of Q and K.
+    pub qk_norm: Option<QkNorm>,
+    /// Biases of Q, K and V, but none after the attention.
+    pub only_qkv_bias: bool,
+    /// One tensor for Q, K and V, and one for gate and up.
+    pub fused: bool,
+    /// Rotated elements of a head, its first ones; `None` for all.
+    pub rotated_width: Option<usize>,
+    /// Factor of queries in place of `1 / sqrt(h)`.
+    pub query_scale: Option<Factor>,
+    /// Factor of embeddings.
+    pub embedding_scale: Option<Factor>,
+    /// Factor of the blocks' outputs before they are added.
+    pub residual_scale: Option<Factor>,
+    /// Divisor of logits.
+    pub logit_divisor: Option<Factor>,
+}
+
+impl DecoderConfig {
+    /// Fails for a model with parts that OPT, LLaMA, Mistral and Falcon lack, naming one of them. `device` computes the
+    /// others.
+    pub fn check_plain(&self, device: &str) -> Result<()> {
+        let Extras { norm_places, rotated_width, query_scale, .. } = self.extras;
+        let Extras { embedding_scale, residual_scale, logit_divisor, .. } = self.extras;
+        let factors = [query_scale, embedding_scale, residual_scale, logit_divisor];
+        let found = [
+            (norm_places != NormPlaces::Before, "norms after its blocks"),
+            (self.extras.qk_norm.is_some(), "norms of Q and K"),
+            (self.extras.only_qkv_bias, "biases of Q, K and V only"),
+            (rotated_width.is_some(), "partly rotated heads"),
+            (factors.iter().any(Option::is_some), "factors of queries, embeddings, residuals or logits"),
+        ];
+        match found.iter().find(|(found, _)| *found) {
+            Some((_, part)) => Err(refusal!("the model has {part}: {device} run models without them")),
+            None => Ok(()),
+        }
+    }
+}
