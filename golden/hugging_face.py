@@ -36,9 +36,8 @@ FALCON = {**COMMON, "ffn_hidden_size": 96, "alibi": False}
 
 
 def small(kind, dtype=torch.float16, **own):
-    """A configuration of half the width; its own values replace the common ones, and None removes one."""
-    values = {key: value for key, value in {**SMALL, **own}.items() if value is not None}
-    return kind(**values), dtype, "1GB"
+    """A configuration of half the width; its own values replace the common ones."""
+    return kind(**{**SMALL, **own}), dtype, "1GB"
 
 
 # Name -> configuration, type of the stored numbers, largest file.
@@ -118,6 +117,20 @@ CHECKPOINTS = {
     ),
     "qwen2": small(transformers.Qwen2Config, torch.bfloat16, rms_norm_eps=1e-6, tie_word_embeddings=True),
     "qwen3": small(transformers.Qwen3Config, torch.bfloat16, head_dim=12),
+    "phi3": small(
+        transformers.Phi3Config,
+        original_max_position_embeddings=64,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.75},
+    ),
+    "olmo2": small(transformers.Olmo2Config, torch.bfloat16),
+    "granite": small(
+        transformers.GraniteConfig,
+        tie_word_embeddings=True,
+        embedding_multiplier=12.0,
+        attention_multiplier=0.4,
+        residual_multiplier=0.22,
+        logits_scaling=8.0,
+    ),
 }
 
 

@@ -481,7 +481,8 @@ def roundings(description):
     """How many FP16 roundings follow one another on the longest way from the embedding to a logit."""
     norm = 2 if description.rms else 3
     rotation = 0 if description.theta is None else 3  # of the cosine, the product and the sum
-    scale, score, weight, value, residual = 1, 1, 1, 1, 1
+    scale, score, weight, value = 1, 1, 1, 1
+    residual = 1 + (norm if description.names.after_ffn else 0) + (description.residual_scale is not None)
     linear = 1 + description.attention_bias + (0 if description.qk_norm is None else norm)
     attention = norm + linear + scale + rotation + score + weight + value + linear + residual
     gate = 0 if description.names.gate is None else 1
@@ -489,8 +490,8 @@ def roundings(description):
     linear = 1 + description.mlp_bias
     ffn = norm + linear + act + gate + linear + residual
     layer = max(attention + residual, ffn) if description.parallel else attention + ffn
-    embedding = 0 if description.names.positions is None else 1
-    return embedding + description.layers * layer + norm + 1
+    embedding = 0 if description.names.positions is None and description.embedding_scale is None else 1
+    return embedding + description.layers * layer + norm + 1 + (description.logit_divisor is not None)
 
 
 def six_digits(value):

@@ -130,6 +130,19 @@ class Configurations(unittest.TestCase):
         self.refused("qwen3", "hidden_act is 'gelu'", hidden_act="gelu")
 
 
+    def test_relatives_of_llama(self):
+        self.assertEqual((described("phi3").rotated, described("phi3").head_width), (6, 8))
+        self.assertEqual([len(rows) for rows in config.fused_rows(described("phi3"))], [32, 16, 16])
+        self.assertEqual((described("olmo2").qk_norm, described("olmo2").names.attention_norm), ("whole", None))
+        granite = described("granite", residual_multiplier=1.0)
+        factors = (granite.embedding_scale, granite.query_scale, granite.residual_scale, granite.logit_divisor)
+        self.assertEqual(factors, (0x4A00, 0x3666, None, 0x4800))
+        share = {"rope_theta": 10000.0, "partial_rotary_factor": 0.4}
+        self.refused("phi3", "head_dim . partial_rotary_factor is 3, expected an even", rope_parameters=share)
+        self.refused("phi3", "attention_bias is True", attention_bias=True)
+        self.refused("granite", "logits_scaling is 0, expected a number", logits_scaling=0)
+
+
 class Comparisons(unittest.TestCase):
     CHANGES = {
         "llama3-rope": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000}},
@@ -137,6 +150,9 @@ class Comparisons(unittest.TestCase):
         "linear-rope": {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000, "factor": 2.0}},
         "qwen2": {"rope_parameters": {"rope_theta": 5000}},
         "qwen3": {"rope_parameters": {"rope_theta": 5000}},
+        "phi3": {"rope_parameters": {"rope_theta": 10000, "partial_rotary_factor": 0.5}},
+        "olmo2": {"rope_parameters": {"rope_theta": 5000}},
+        "granite": {"embedding_multiplier": 4.0},
     }
 
     def test_the_bound_tells_other_models_apart(self):

@@ -96,12 +96,13 @@ impl LayerStep {
             eps: Epsilon::OPT,
         };
         let layer = Layer {
-            attention_norm: norm(input),
+            attention_norm: Some(norm(input)),
             q_proj: linear("q_proj", hidden, hidden, 0.0)?,
             k_proj: linear("k_proj", kv, hidden, 0.0)?,
             v_proj: linear("v_proj", kv, hidden, 0.0)?,
             qk_norms: None,
             out_proj: linear("out_proj", hidden, hidden, 0.0)?,
+            after_attention: None,
             ffn_norm: Some(norm(0.0)),
             fc1: linear("fc1", ffn, hidden, inner)?,
             // Models with a gate have no bias here.
@@ -110,6 +111,7 @@ impl LayerStep {
                 .transpose()?
                 .map(|up| Linear { bias: None, ..up }),
             fc2: linear("fc2", hidden, ffn, 0.0)?,
+            after_ffn: None,
         };
         let shape = LayerShape {
             heads,
@@ -120,6 +122,8 @@ impl LayerStep {
             activation,
             parallel: false,
             query_scale: None,
+            residual_scale: None,
+            norms_sums: false,
         };
         Ok(Self::new((0, layer), shape, None, batch, seed))
     }
@@ -141,7 +145,7 @@ impl LayerStep {
         batch: usize,
         seed: u64,
     ) -> Self {
-        let (d, kv) = (layer.attention_norm.gain.len(), shape.kv_heads * shape.head_width);
+        let (d, kv) = (layer.q_proj.weight.cols(), shape.kv_heads * shape.head_width);
         let mut state = seed;
         let mut caches = vec![LayerCache::new(shape.kv_heads, shape.head_width); batch];
         for cache in &mut caches {
@@ -162,7 +166,7 @@ impl LayerStep {
     }
 
     pub fn hidden(&self) -> usize {
-        self.layer.attention_norm.gain.len()
+        self.layer.q_proj.weight.cols()
     }
 
     pub fn is_rotary(&self) -> bool {

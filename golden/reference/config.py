@@ -7,7 +7,7 @@ from typing import Optional
 
 import numpy as np
 
-from . import layernorm, rotary
+from . import fp16, layernorm, rotary
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,16 @@ class Names:
     embedding: str
     layers: str
     final_norm: str
-    attention_norm: str
-    ffn_norm: Optional[str]  # None: the FFN shares the norm of attention
+    attention_norm: Optional[str]  # None: attention takes the residual stream
+    ffn_norm: Optional[str]  # None: the FFN shares the norm of attention, or takes the residual stream
     projections: tuple  # q, k, v, or the one tensor that has all of them
     out: str
     up: str
     down: str
     gate: Optional[str] = None
+    after_attention: Optional[str] = None  # norms of the blocks' outputs
+    after_ffn: Optional[str] = None
+    gate_up: Optional[str] = None  # the one tensor that has gate and up
     positions: Optional[str] = None
     head: Optional[str] = None  # None: the embedding
 
@@ -53,6 +56,15 @@ LLAMA = Names(
     up="mlp.up_proj",
     down="mlp.down_proj",
     head="lm_head",
+)
+
+PHI3 = replace(LLAMA, projections=("self_attn.qkv_proj",), gate_up="mlp.gate_up_proj")
+OLMO2 = replace(
+    LLAMA,
+    attention_norm=None,
+    ffn_norm=None,
+    after_attention="post_attention_layernorm",
+    after_ffn="post_feedforward_layernorm",
 )
 
 FALCON = Names(
@@ -93,6 +105,10 @@ class Description:
     theta: Optional[int] = None  # of the rotary embedding, if there is one
     scaling: Optional[rotary.Scaling] = None
     rotated: Optional[int] = None  # elements of a head that are rotated; None: all
+    query_scale: Optional[int] = None  # FP16 factors; None: 1 / sqrt(head_width), and no operation for the others
+    embedding_scale: Optional[int] = None
+    residual_scale: Optional[int] = None
+    logit_divisor: Optional[int] = None
 
 
 def describe(config):
@@ -101,12 +117,19 @@ def describe(config):
     for key in ("dtype", "torch_dtype"):  # what the tensors are in is read from their file
         read.one_of(key, ["float16", "bfloat16", "float32"], "float16")
     read.one_of("quantization_config", [None])
-    architectures = {"opt": _opt, "llama": _llama, "mistral": _llama, "falcon": _falcon, "qwen2": _qwen2, "qwen3": _qwen3}
+    architectures = {"opt": _opt, "llama": _llama, "mistral": _llama, "falcon": _falcon, "granite": _granite, "olmo2": _olmo2}
+    architectures |= {"phi3": _phi3, "qwen2": _qwen2, "qwen3": _qwen3}
     return architectures[read.one_of("model_type", list(architectures))](read)
 
 
 def fused_rows(description):
-    """The rows of q, of k and of v in one tensor: for each head of k and v those of its heads of q, then its own."""
+    """The rows of q, of k and of v in one tensor.
+
+    Falcon has for each head of k and v the rows of its heads of q, then its own; Phi-3 has all of q, then all of k, then all of v.
+    """
+    if description.names.gate_up:
+        rows = np.arange((description.heads + 2 * description.groups) * description.head_width)
+        return np.split(rows, [part * description.head_width for part in (description.heads, description.heads + description.groups)])
     shared, width = description.heads // description.groups, description.head_width
     rows = np.arange(description.groups * (shared + 2) * width).reshape(description.groups, shared + 2, width)
     return [rows[:, chosen].ravel() for chosen in (slice(0, shared), shared, shared + 1)]
@@ -229,6 +252,13 @@ class Reader:
         mscales = mscales if all(mscales) else (Fraction(1), Fraction(0))
         return rotary.Scaling(kind, factor, low, high, positions, attention, mscales)
 
+    def windowed(self):
+        """The positions of a model whose window is at least as long."""
+        context, window = self.count("max_position_embeddings"), self.get("sliding_window", None)
+        if window is not None and not (type(window) is int and window >= context):
+            self.refuse("sliding_window", window, f"null or at least max_position_embeddings, {context}")
+        return context
+
     def shape(self):
         """What all architectures call alike."""
         return {
@@ -300,9 +330,14 @@ def _like_llama(read, **own):
     head_width = read.count("head_dim", None if read.get("head_dim", None) else read.width_of_heads())
     if head_width % 2:
         read.refuse("head_dim", head_width, "an even number")
-    theta, scaling, _ = read.rotation(context)
+    part = own.pop("part", False)
+    theta, scaling, share = read.rotation(context, part)
+    rotated = None if share == 1 else int(head_width * share)
+    if rotated is not None and (rotated == 0 or rotated % 2):
+        read.refuse("head_dim * partial_rotary_factor", rotated, "an even number from 2")
+    names = own.pop("names", LLAMA)
     described = {
-        "names": replace(LLAMA, head=None) if read.flag("tie_word_embeddings", False) else LLAMA,
+        "names": replace(names, head=None) if read.flag("tie_word_embeddings", False) else names,
         "context": context,
         "groups": read.count("num_key_value_heads", heads, divides=("num_attention_heads", heads)),
         "head_width": head_width,
@@ -313,11 +348,43 @@ def _like_llama(read, **own):
         "rms": True,
         "theta": theta,
         "scaling": scaling,
+        "rotated": rotated,
         **own,
     }
     if "act" not in own:
         described["act"] = read.one_of("hidden_act", ["silu", "relu"], "silu")
     return Description(**read.shape(), **described)
+
+
+def _phi3(read):
+    """Phi-3 and Phi-4-mini."""
+    read.default(max_position_embeddings=4096)
+    read.one_of("attention_bias", [False], False)
+    return _like_llama(read, names=PHI3, part=True, context=read.windowed(), eps=read.eps("rms_norm_eps", 1e-5))
+
+
+def _olmo2(read):
+    read.default(max_position_embeddings=2048)
+    bias = read.flag("attention_bias", False)
+    return _like_llama(read, names=OLMO2, qk_norm="whole", attention_bias=bias, eps=read.eps("rms_norm_eps", 1e-5))
+
+
+def _granite(read):
+    read.default(max_position_embeddings=2048)
+    factors = {}
+    for key, name in (
+        ("attention_multiplier", "query_scale"),
+        ("embedding_multiplier", "embedding_scale"),
+        ("residual_multiplier", "residual_scale"),
+        ("logits_scaling", "logit_divisor"),
+    ):
+        value = read.decimal(key, read.config, 1)
+        if value == 0:
+            read.refuse(key, read.config[key], "a number from 1e-6")
+        if value != 1 or name == "query_scale":
+            factors[name] = fp16.rne16(value.numerator, value.denominator)
+    bias = {"attention_bias": read.flag("attention_bias", False), "mlp_bias": read.flag("mlp_bias", False)}
+    return _like_llama(read, **factors, **bias)
 
 
 def _qwen2(read):

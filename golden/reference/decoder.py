@@ -44,6 +44,11 @@ class Norm:
         return vector.add(vector.mul(z, self.gain), self.bias)
 
 
+def scaled(x, factor):
+    """x times an FP16 factor; x if there is none."""
+    return x if factor is None else vector.mul(x, np.uint16(factor))
+
+
 def normed(norm, x):
     """The parts of x that are as long as the norm's gain, each normed."""
     return np.concatenate([norm(part) for part in x.reshape(-1, len(norm.gain))])
@@ -78,8 +83,9 @@ class Layer:
     def __init__(self, description, tensors, index):
         names, width, ffn_width = description.names, description.width, description.ffn_width
         prefix = f"{names.layers}.{index}."
-        self.attention_norm = tensors.norm(prefix + names.attention_norm)
-        self.ffn_norm = names.ffn_norm and tensors.norm(prefix + names.ffn_norm)
+        norms = (names.attention_norm, names.after_attention, names.ffn_norm, names.after_ffn)
+        norms = [name and tensors.norm(prefix + name) for name in norms]
+        self.attention_norm, self.after_attention, self.ffn_norm, self.after_ffn = norms
         projections = separate if len(names.projections) == 3 else fused
         self.q_proj, self.k_proj, self.v_proj = projections(description, tensors, prefix)
         heads_width = description.heads * description.head_width
@@ -88,8 +94,12 @@ class Layer:
         widths = {"heads": (description.head_width,) * 2, "whole": (heads_width, description.groups * description.head_width)}
         parts = zip(("q", "k"), widths.get(description.qk_norm, ()))
         self.qk_norms = [tensors.norm(f"{prefix}self_attn.{part}_norm", width) for part, width in parts]
-        self.gate = names.gate and tensors.linear(prefix + names.gate, ffn_width, width, description.mlp_bias)
-        self.up = tensors.linear(prefix + names.up, ffn_width, width, description.mlp_bias)
+        if names.gate_up:
+            weight = tensors.take(f"{prefix}{names.gate_up}.weight", 2 * ffn_width, width)
+            self.gate, self.up = Linear(weight[:ffn_width]), Linear(weight[ffn_width:])
+        else:
+            self.gate = names.gate and tensors.linear(prefix + names.gate, ffn_width, width, description.mlp_bias)
+            self.up = tensors.linear(prefix + names.up, ffn_width, width, description.mlp_bias)
         self.down = tensors.linear(prefix + names.down, width, ffn_width, description.mlp_bias)
 
 
@@ -128,11 +138,13 @@ class Decoder:
         head = tensors.take(names.head + ".weight", self.description.vocabulary, width) if names.head else self.embedding
         self.head = vector.Matrix(head)
         self.act = ACTIVATIONS[self.description.act]
-        self.query_scale = np.uint16(fp16.reciprocal_sqrt_of_integer(self.description.head_width))
+        scale = self.description.query_scale
+        scale = fp16.reciprocal_sqrt_of_integer(self.description.head_width) if scale is None else scale
+        self.query_scale = np.uint16(scale)
 
     def embed(self, token, position):
         """The first residual stream."""
-        row = self.embedding[token]
+        row = scaled(self.embedding[token], self.description.embedding_scale)
         return row if self.positions is None else vector.add(row, self.positions[position + POSITION_OFFSET])
 
     def rotate(self, x, position):
@@ -141,6 +153,16 @@ class Decoder:
         if described.theta is None:
             return x
         return vector.rotate(x, described.head_width, described.theta, position, described.scaling, described.rotated)
+
+    def joined(self, h, y, norm):
+        """The residual stream h after a block whose last matrix gave y."""
+        y = norm(y) if norm else y
+        return vector.add(h, scaled(y, self.description.residual_scale))
+
+    def logits(self, y):
+        """The head of a normed residual stream."""
+        logits, divisor = self.head.times(y), self.description.logit_divisor
+        return logits if divisor is None else np.array([fp16.div(a, divisor) for a in logits.tolist()], np.uint16)
 
     def neurons(self, layer, b, stage):
         """What the FFN's last matrix multiplies: `act(up)`, or `act(gate) * up`."""
@@ -179,15 +201,16 @@ class Session:
         observe("embedding", h)
         for index, layer in enumerate(decoder.layers):
             stage = lambda name, bits: observe(f"layers.{index}.{name}", bits)
-            before, a = h, layer.attention_norm(h)
-            h = vector.add(h, layer.out_proj(self._attention(index, layer, a, stage)))
+            before, a = h, layer.attention_norm(h) if layer.attention_norm else h
+            h = decoder.joined(h, layer.out_proj(self._attention(index, layer, a, stage)), layer.after_attention)
             stage("after_attention", h)
-            b = layer.ffn_norm(before if decoder.description.parallel else h) if layer.ffn_norm else a
-            h = vector.add(h, layer.down(decoder.neurons(layer, b, stage)))
+            b = (before if layer.ffn_norm else a) if decoder.description.parallel else h
+            b = layer.ffn_norm(b) if layer.ffn_norm else b
+            h = decoder.joined(h, layer.down(decoder.neurons(layer, b, stage)), layer.after_ffn)
             stage("after_ffn", h)
         y = decoder.final_norm(h)
         observe("final_layer_norm", y)
-        logits = decoder.head.times(y)
+        logits = decoder.logits(y)
         observe("logits", logits)
         self.position += 1
         return logits

@@ -67,7 +67,9 @@ def matrices(description, layer):
     else:
         yield from ((prefix + names.projections[0], rows, 0) for rows in fused_rows(description))
     yield prefix + names.down, every, 0
-    yield from ((prefix + name, every, 1) for name in (names.out, names.gate, names.up) if name)
+    fused = {names.gate, names.up} if names.gate_up else set()
+    parts = (names.out, names.gate, names.up, names.gate_up)
+    yield from ((prefix + name, every, 1) for name in parts if name and name not in fused)
 
 
 def model(config, tensors, weights):

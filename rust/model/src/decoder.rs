@@ -3,9 +3,9 @@
 
 use crate::matrix::same_length;
 use ndp_files::{Result, ensure, refusal};
-use ndp_numerics::{Rotary, Rotation, add, f16};
+use ndp_numerics::{Rotary, Rotation, add, div, f16, mul};
 
-use crate::config::POSITION_OFFSET;
+use crate::config::{Factor, POSITION_OFFSET};
 use crate::kv_cache::LayerCache;
 use crate::layer::{LayerShape, LayerSpan, checked, norm, run_layer};
 use crate::sparsity::LayerSparsity;
@@ -138,7 +138,11 @@ impl<'m> Decoder<'m> {
         let y = norm("final_norm", &self.model.final_norm, hidden)?;
         let head = self.model.head();
         let op = GemvOp::new("lm_head", GemvClass::Head, (head.rows(), head.cols()), head.data(), &y)?;
-        checked("lm_head", backend.gemv(&op), op.batch() * op.rows())
+        let mut logits = checked("lm_head", backend.gemv(&op), op.batch() * op.rows())?;
+        if let Some(divisor) = self.model.config.extras().logit_divisor.map(Factor::rounded) {
+            logits.iter_mut().for_each(|logit| *logit = div(*logit, divisor));
+        }
+        Ok(logits)
     }
 }
 
@@ -156,7 +160,10 @@ fn run_spans<B: GemvBackend + ?Sized>(
         for (position, &token) in (sequence.position..).zip(*tokens) {
             let embedding = model.embed_tokens.row(token as usize);
             match &model.embed_positions {
-                None => hidden.extend(embedding),
+                None => match model.config.extras().embedding_scale.map(Factor::rounded) {
+                    None => hidden.extend(embedding),
+                    Some(factor) => hidden.extend(embedding.iter().map(|&e| mul(e, factor))),
+                },
                 Some(positions) => {
                     let place = positions.row(position + POSITION_OFFSET);
                     hidden.extend(embedding.iter().zip(place).map(|(&e, &p)| add(e, p)));

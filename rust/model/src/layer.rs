@@ -7,9 +7,9 @@ use ndp_config::Activation;
 use ndp_files::{Context, Result};
 use std::borrow::Cow;
 
-use ndp_numerics::{Rotation, f16, mul, relu};
+use ndp_numerics::{Rotation, add, f16, mul, relu};
 
-use crate::config::Factor;
+use crate::config::{Factor, NormPlaces};
 use crate::kv_cache::LayerCache;
 use crate::operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 use crate::sparsity::LayerSparsity;
@@ -35,6 +35,10 @@ pub struct LayerShape {
     pub parallel: bool,
     /// Factor of queries, which replaces `1 / sqrt(head_width)`.
     pub query_scale: Option<Factor>,
+    /// Factor of the blocks' outputs before they are added.
+    pub residual_scale: Option<Factor>,
+    /// Whether norms after a block take the sum with its residual.
+    pub norms_sums: bool,
 }
 
 impl LayerShape {
@@ -49,6 +53,8 @@ impl LayerShape {
             activation: config.activation(),
             parallel: config.is_parallel(),
             query_scale: config.extras().query_scale,
+            residual_scale: config.extras().residual_scale,
+            norms_sums: config.extras().norm_places == NormPlaces::AfterResidual,
         }
     }
 }
@@ -77,7 +83,10 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
     hidden: &[f16],
 ) -> Result<Vec<f16>> {
     let name = |part: &str| format!("layers.{index}.{part}");
-    let normed = norm(&name("attention_norm"), &layer.attention_norm, hidden)?;
+    let normed = match &layer.attention_norm {
+        Some(parameters) => norm(&name("attention_norm"), parameters, hidden)?,
+        None => hidden.to_vec(),
+    };
     let a = match shape.relu_before_qkv {
         true => Cow::Owned(normed.iter().map(|a| relu(*a)).collect()),
         false => Cow::Borrowed(&normed[..]),
@@ -118,13 +127,20 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
     let attention = AttentionOp::new(index, (shape.heads, width), shape.positions, &q, attended.collect())?;
     let context = backend.attend(&attention);
     let context = checked(attention.label(), context, q.len())?;
-    let out = Finish::Residual(hidden);
-    let attended = linear(backend, &name("out_proj"), GemvClass::Proj, &layer.out_proj, &context, out)?;
+    let out = Output {
+        shape,
+        label: &name("out_proj"),
+        class: GemvClass::Proj,
+        linear: &layer.out_proj,
+        norm: layer.after_attention.as_ref(),
+    };
+    let attended = out.add(backend, &context, hidden)?;
 
     let input = if shape.parallel { hidden } else { &attended };
     let a = match &layer.ffn_norm {
         Some(parameters) => norm(&name("ffn_norm"), parameters, input)?,
-        None => normed,
+        None if shape.parallel => normed,
+        None => input.to_vec(),
     };
     let activation = shape.activation;
     let finish = Finish::Activate(activation);
@@ -134,7 +150,43 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         let finish = Finish::Gate { values: &inner, activation };
         inner = linear(backend, &name("up"), GemvClass::Up, up, &a, finish)?;
     }
-    linear(backend, &name("fc2"), GemvClass::Fc2, &layer.fc2, &inner, Finish::Residual(&attended))
+    let out = Output {
+        shape,
+        label: &name("fc2"),
+        class: GemvClass::Fc2,
+        linear: &layer.fc2,
+        norm: layer.after_ffn.as_ref(),
+    };
+    out.add(backend, &inner, &attended)
+}
+
+/// The end of a block: its last linear layer, and the operations that add it to the hidden state.
+struct Output<'a> {
+    shape: &'a LayerShape,
+    label: &'a str,
+    class: GemvClass,
+    linear: &'a Linear,
+    norm: Option<&'a Norm>,
+}
+
+impl Output<'_> {
+    /// `[batch x in]` and the hidden state `[batch x d]`, to the state after the block.
+    fn add<B: GemvBackend + ?Sized>(&self, backend: &mut B, x: &[f16], hidden: &[f16]) -> Result<Vec<f16>> {
+        let Self { shape, label, class, linear: parameters, norm: after } = *self;
+        let normed = |y: Vec<f16>| match after {
+            Some(parameters) => norm(&format!("{label}.norm"), parameters, &y),
+            None => Ok(y),
+        };
+        if shape.norms_sums || after.is_none() && shape.residual_scale.is_none() {
+            let sum = linear(backend, label, class, parameters, x, Finish::Residual(hidden))?;
+            return normed(sum);
+        }
+        let mut y = normed(linear(backend, label, class, parameters, x, Finish::Plain)?)?;
+        if let Some(factor) = shape.residual_scale.map(Factor::rounded) {
+            y.iter_mut().for_each(|y| *y = mul(*y, factor));
+        }
+        Ok(hidden.iter().zip(y).map(|(h, y)| add(*h, y)).collect())
+    }
 }
 
 /// Normalises each row of `[batch x d]`.

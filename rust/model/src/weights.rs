@@ -6,7 +6,7 @@ use crate::matrix::same_length;
 use ndp_files::Result;
 use ndp_numerics::{Epsilon, f16, layer_norm, rms_norm};
 
-use crate::config::{Architecture, POSITION_OFFSET, QkNorm};
+use crate::config::{Architecture, NormPlaces, POSITION_OFFSET, QkNorm};
 use crate::{DecoderConfig, GemvClass, Matrix, Vocabulary};
 
 /// LayerNorm, or RMSNorm without bias.
@@ -52,8 +52,8 @@ impl Linear {
 /// Parameters of one decoder layer; `q` is the width of all heads of queries, `k` of all heads of keys.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// Normalisation before the attention.
-    pub attention_norm: Norm,
+    /// Normalisation before the attention; `None` if its input is the hidden state.
+    pub attention_norm: Option<Norm>,
     /// Query projection, `[q x d]`.
     pub q_proj: Linear,
     /// Key projection, `[k x d]`.
@@ -64,7 +64,9 @@ pub struct Layer {
     pub qk_norms: Option<[Norm; 2]>,
     /// Output projection of the attention, `[d x q]`.
     pub out_proj: Linear,
-    /// Before the feed-forward block; `None` if it shares the attention's input.
+    /// Normalisation of the attention's output ([`NormPlaces`](crate::config::NormPlaces)).
+    pub after_attention: Option<Norm>,
+    /// Before the feed-forward block; `None` if it shares the attention's input, or takes the hidden state.
     pub ffn_norm: Option<Norm>,
     /// First feed-forward layer, `[f x d]`; of a block with a gate it is the gate.
     pub fc1: Linear,
@@ -72,6 +74,8 @@ pub struct Layer {
     pub up: Option<Linear>,
     /// Last feed-forward layer, `[d x f]`.
     pub fc2: Linear,
+    /// Normalisation of the feed-forward block's output.
+    pub after_ffn: Option<Norm>,
 }
 
 impl Layer {
@@ -149,8 +153,8 @@ impl Model {
     /// Parameters; a tied head counts once.
     pub fn parameters(&self) -> usize {
         let layer = |l: &Layer| {
-            let norms = std::iter::once(&l.attention_norm).chain(l.qk_norms.iter().flatten());
-            let norms = norms.chain(&l.ffn_norm).map(Norm::parameters);
+            let norms = [&l.attention_norm, &l.after_attention, &l.ffn_norm, &l.after_ffn];
+            let norms = norms.into_iter().flatten().chain(l.qk_norms.iter().flatten()).map(Norm::parameters);
             l.linears().map(Linear::parameters).chain(norms).sum::<usize>()
         };
         let matrices = std::iter::once(&self.embed_tokens).chain(&self.embed_positions).chain(&self.lm_head);
@@ -201,66 +205,109 @@ where
     }
 
     fn layer(&mut self, name: &str) -> Result<Layer> {
-        match self.config.architecture() {
+        let config = self.config;
+        let (attention, proj) = ("self_attn", ["mlp.gate_proj", "mlp.down_proj"]);
+        let (norms, out_proj, [fc1, fc2], up) = match config.architecture() {
             Architecture::Opt => {
-                let names = ["self_attn_layer_norm", "self_attn.out_proj", "final_layer_norm", "fc1", "fc2"];
-                self.layer_of(name, names, None)
+                let norms = ["self_attn_layer_norm", "", "final_layer_norm", ""];
+                (norms, "self_attn.out_proj", ["fc1", "fc2"], None)
             }
             Architecture::Llama => {
-                let gate = ["mlp.gate_proj", "mlp.down_proj"];
-                let [fc1, fc2] = gate;
-                let names = ["input_layernorm", "self_attn.o_proj", "post_attention_layernorm", fc1, fc2];
-                self.layer_of(name, names, Some("mlp.up_proj"))
+                let after = ["post_attention_layernorm", "post_feedforward_layernorm"];
+                let norms = match config.extras().norm_places {
+                    NormPlaces::Both => ["input_layernorm", after[0], "pre_feedforward_layernorm", after[1]],
+                    NormPlaces::After | NormPlaces::AfterResidual => ["", after[0], "", after[1]],
+                    NormPlaces::Before => ["input_layernorm", "", "post_attention_layernorm", ""],
+                };
+                (norms, "self_attn.o_proj", proj, Some("mlp.up_proj"))
             }
             Architecture::Falcon => {
-                let (attention, ffn) = if self.config.norms_per_layer() == 2 {
-                    ("ln_attn", "ln_mlp")
-                } else {
-                    ("input_layernorm", "")
+                let [before, ffn] = match config.norms_per_layer() {
+                    2 => ["ln_attn", "ln_mlp"],
+                    _ => ["input_layernorm", ""],
                 };
-                let (fc1, fc2) = ("mlp.dense_h_to_4h", "mlp.dense_4h_to_h");
-                self.layer_of(name, [attention, "self_attention.dense", ffn, fc1, fc2], None)
+                let linears = ["mlp.dense_h_to_4h", "mlp.dense_4h_to_h"];
+                ([before, "", ffn, ""], "self_attention.dense", linears, None)
             }
-        }
-    }
-
-    /// A layer from the names of its parts: norm before and projection after attention, norm before the feed-forward
-    /// block, if any, and its first and last layer.
-    fn layer_of(
-        &mut self,
-        layer: &str,
-        [attention_norm, out_proj, ffn_norm, fc1, fc2]: [&str; 5],
-        up: Option<&str>,
-    ) -> Result<Layer> {
-        let config = self.config;
-        let (d, f, q) = (config.hidden_size(), config.ffn_dim(), config.query_width());
+        };
+        let (d, f, q, k) = (config.hidden_size(), config.ffn_dim(), config.query_width(), config.key_width());
         let (attention_bias, ffn_bias) = (config.has_attention_bias(), config.has_ffn_bias());
-        let name = |part: &str| format!("{layer}.{part}");
-        let attention_norm = self.norm(&name(attention_norm))?;
+        let of = |part: &str| format!("{name}.{part}");
+        let attention_norm = self.optional_norm(name, norms[0])?;
         let [q_proj, k_proj, v_proj] = match config.architecture() {
-            Architecture::Falcon => self.fused_qkv(&name("self_attention.query_key_value"))?,
+            Architecture::Falcon => self.fused_qkv(&of("self_attention.query_key_value"))?,
+            _ if config.extras().fused => {
+                let parts = [("Q", q), ("K", k), ("V", k)];
+                self.stacked(&of("self_attn.qkv_proj"), parts, attention_bias)?
+            }
             _ => {
-                let k = config.key_width();
                 let mut linear =
-                    |part, out| self.linear(&name(&format!("self_attn.{part}")), (out, d), attention_bias);
+                    |part, out| self.linear(&of(&format!("{attention}.{part}")), (out, d), attention_bias);
                 [linear("q_proj", q)?, linear("k_proj", k)?, linear("v_proj", k)?]
             }
         };
         let qk_norms = match config.extras().qk_norm {
             None => None,
             Some(kind) => {
-                let of = |width| if kind == QkNorm::Heads { config.head_width() } else { width };
-                let mut norm = |part, width| self.norm_of(&name(&format!("self_attn.{part}")), of(width));
-                Some([norm("q_norm", q)?, norm("k_norm", config.key_width())?])
+                let len = |width| if kind == QkNorm::Heads { config.head_width() } else { width };
+                let mut norm = |part, width| self.norm_of(&of(&format!("{attention}.{part}")), len(width));
+                Some([norm("q_norm", q)?, norm("k_norm", k)?])
             }
         };
         let out_bias = attention_bias && !config.extras().only_qkv_bias;
-        let out_proj = self.linear(&name(out_proj), (d, q), out_bias)?;
-        let ffn_norm = if ffn_norm.is_empty() { None } else { Some(self.norm(&name(ffn_norm))?) };
-        let fc1 = self.linear(&name(fc1), (f, d), ffn_bias)?;
-        let up = up.map(|up| self.linear(&name(up), (f, d), ffn_bias)).transpose()?;
-        let fc2 = self.linear(&name(fc2), (d, f), ffn_bias)?;
-        Ok(Layer { attention_norm, q_proj, k_proj, v_proj, qk_norms, out_proj, ffn_norm, fc1, up, fc2 })
+        let out_proj = self.linear(&of(out_proj), (d, q), out_bias)?;
+        let after_attention = self.optional_norm(name, norms[1])?;
+        let ffn_norm = self.optional_norm(name, norms[2])?;
+        let (fc1, up) = if config.extras().fused {
+            let parts = [("gate", f), ("up", f)];
+            let [gate, up] = self.stacked(&of("mlp.gate_up_proj"), parts, ffn_bias)?;
+            (gate, Some(up))
+        } else {
+            let fc1 = self.linear(&of(fc1), (f, d), ffn_bias)?;
+            (fc1, up.map(|up| self.linear(&of(up), (f, d), ffn_bias)).transpose()?)
+        };
+        let fc2 = self.linear(&of(fc2), (d, f), ffn_bias)?;
+        let after_ffn = self.optional_norm(name, norms[3])?;
+        Ok(Layer {
+            attention_norm,
+            q_proj,
+            k_proj,
+            v_proj,
+            qk_norms,
+            out_proj,
+            after_attention,
+            ffn_norm,
+            fc1,
+            up,
+            fc2,
+            after_ffn,
+        })
+    }
+
+    /// A norm of a layer; an empty name is no norm.
+    fn optional_norm(&mut self, layer: &str, part: &str) -> Result<Option<Norm>> {
+        if part.is_empty() { Ok(None) } else { self.norm(&format!("{layer}.{part}")).map(Some) }
+    }
+
+    /// Linear layers whose rows follow one another in one matrix.
+    fn stacked<const N: usize>(
+        &mut self,
+        name: &str,
+        parts: [(&str, usize); N],
+        biased: bool,
+    ) -> Result<[Linear; N]> {
+        let d = self.config.hidden_size();
+        let fused = self.linear(name, (parts.iter().map(|(_, rows)| rows).sum(), d), biased)?;
+        let mut first = 0;
+        let mut linears = Vec::with_capacity(N);
+        for (part, rows) in parts {
+            let own = first..first + rows;
+            let weight = fused.weight.data()[own.start * d..own.end * d].to_vec();
+            let bias = fused.bias.as_ref().map(|bias| bias[own.clone()].to_vec());
+            linears.push(Linear { weight: Matrix::new(&format!("{name}, {part}"), rows, d, weight)?, bias });
+            first = own.end;
+        }
+        linears.try_into().map_err(|_| ndp_files::failure!("{name}: another number of parts"))
     }
 
     /// Splits Q, K and V of one matrix: for each head of K and V the rows of its heads of Q, then K's, then V's.

@@ -52,7 +52,7 @@ fn reference_logits(model: &Model, tokens: &[u32]) -> Vec<Vec<f16>> {
         let a: Vec<Vec<f16>> = h
             .iter()
             .map(|h| {
-                let a = normed(&layer.attention_norm, h);
+                let a = normed(layer.attention_norm.as_ref().unwrap(), h);
                 if model.config.relu_before_qkv() { a.into_iter().map(relu).collect() } else { a }
             })
             .collect();

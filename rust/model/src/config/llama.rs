@@ -1,6 +1,6 @@
 //! `config.json` of LLaMA and Mistral.
 
-use super::{Activation, Architecture, DecoderConfig, Rotary, activation, eps, unsupported};
+use super::{Activation, Architecture, DecoderConfig, Rotary, activation, eps, limited};
 use ndp_files::Result;
 
 fields! {
@@ -18,17 +18,12 @@ fields! {
 }
 
 pub(super) fn read(raw: Raw) -> Result<DecoderConfig> {
-    // A text within the window is not affected by it.
-    let positions = (raw.max_position_embeddings, "max_position_embeddings");
-    let (max_position_embeddings, position_limit) = match raw.sliding_window {
-        Some(0) => return Err(unsupported("sliding_window", 0, "null, or at least 1")),
-        Some(window) if window < positions.0 => (window, "sliding_window"),
-        _ => positions,
-    };
+    let positions = raw.max_position_embeddings;
+    let (max_position_embeddings, position_limit) = limited(positions, raw.sliding_window)?;
     let known = [("silu", Activation::Silu), ("relu", Activation::Relu)];
     let activation = activation("hidden_act", raw.hidden_act.as_deref().unwrap_or("silu"), &known)?;
     let decoder = raw.decoder(Architecture::Llama, [raw.intermediate_size, max_position_embeddings])?;
-    let angles = raw.rotary.angles(positions.0)?;
+    let angles = raw.rotary.angles(positions)?;
     Ok(DecoderConfig {
         num_key_value_heads: raw.num_key_value_heads.unwrap_or(raw.num_attention_heads),
         head_width: raw.head_dim.unwrap_or(0),

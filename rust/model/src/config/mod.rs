@@ -57,6 +57,7 @@ macro_rules! fields {
 
 mod extras;
 mod falcon;
+mod like_llama;
 mod llama;
 mod opt;
 mod others;
@@ -152,12 +153,21 @@ fn eps(field: &'static str, value: f64) -> Result<u64> {
     eps.ok_or_else(|| unsupported(field, value, "a multiple of 1e-12 from 1e-6 to 1e-2"))
 }
 
+/// Positions of a text and the field that limits them. A text within the window is not affected by it.
+fn limited(positions: usize, window: Option<usize>) -> Result<(usize, &'static str)> {
+    Ok(match window {
+        Some(0) => return Err(unsupported("sliding_window", 0, "null, or at least 1")),
+        Some(window) if window < positions => (window, "sliding_window"),
+        _ => (positions, "max_position_embeddings"),
+    })
+}
+
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// A `model_type`: names in `architectures`, and defaults that differ from those of its reader.
 type Family = (&'static str, [&'static str; 2], &'static [(&'static str, u32)]);
 
-const FAMILIES: [Family; 6] = [
+const FAMILIES: [Family; 9] = [
     ("opt", ["OPTForCausalLM", "OPTModel"], &[]),
     ("llama", ["LlamaForCausalLM", "LlamaModel"], &[]),
     (
@@ -166,6 +176,9 @@ const FAMILIES: [Family; 6] = [
         &[("sliding_window", 4096), ("num_key_value_heads", 8)],
     ),
     ("falcon", ["FalconForCausalLM", "FalconModel"], &[]),
+    ("granite", ["GraniteForCausalLM", "GraniteModel"], &[("max_position_embeddings", 2048)]),
+    ("olmo2", ["Olmo2ForCausalLM", "Olmo2Model"], &[("max_position_embeddings", 2048)]),
+    ("phi3", ["Phi3ForCausalLM", "Phi3Model"], &[("max_position_embeddings", 4096)]),
     (
         "qwen2",
         ["Qwen2ForCausalLM", "Qwen2Model"],
@@ -242,6 +255,9 @@ impl DecoderConfig {
         let config = match model_type {
             "opt" => opt::read(fields(value).map_err(invalid)?)?,
             "falcon" => falcon::read(fields(value).map_err(invalid)?)?,
+            "granite" => like_llama::granite(fields(value).map_err(invalid)?)?,
+            "olmo2" => like_llama::olmo2(fields(value).map_err(invalid)?)?,
+            "phi3" => like_llama::phi3(fields(value).map_err(invalid)?)?,
             "qwen2" => qwen::read2(fields(value).map_err(invalid)?)?,
             "qwen3" => qwen::read3(fields(value).map_err(invalid)?)?,
             _ => llama::read(fields(value).map_err(invalid)?)?,

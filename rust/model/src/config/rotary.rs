@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 
 use super::{require, unsupported};
 
+/// Key of the rotated share of each head.
+const PART: &str = "partial_rotary_factor";
+
 /// Base without a field.
 const BASE: f64 = 10_000.0;
 
@@ -163,6 +166,29 @@ impl Rotary {
     /// Base and scaling, from any field; contradictions are refused. `positions` are the model's.
     pub(super) fn angles(self, positions: usize) -> Result<Angles> {
         require("partial_rotary_factor", self.partial_rotary_factor, 1.0)?;
+        self.angles_of_part(positions)
+    }
+
+    /// Removes the rotated share of each head, and returns it if it is less than all.
+    pub(super) fn take_part(&mut self) -> Result<Option<f64>> {
+        let mut found = self.partial_rotary_factor.take();
+        for (field, given) in
+            [("rope_parameters", &mut self.rope_parameters), ("rope_scaling", &mut self.rope_scaling)]
+        {
+            let own = given.as_mut().and_then(|given| given.remove(PART)).filter(|own| !own.is_null());
+            let Some(own) = own else { continue };
+            let part = own.as_f64().filter(|own| found.is_none_or(|found| found == *own));
+            found = Some(part.ok_or_else(|| unsupported(field, format!("{PART} {own}"), "one number"))?);
+        }
+        match found {
+            Some(part) if part <= 0.0 || part > 1.0 => {
+                Err(unsupported(PART, part, "a number above 0, at most 1"))
+            }
+            found => Ok(found.filter(|part| *part < 1.0)),
+        }
+    }
+
+    fn angles_of_part(self, positions: usize) -> Result<Angles> {
         let positions = u32::try_from(positions).unwrap_or(u32::MAX);
         let positions = self.original_max_position_embeddings.unwrap_or(positions);
         let mut theta = self.rope_theta;

@@ -98,7 +98,12 @@ fn a_falcon_checkpoint_s_configuration_is_read() {
 #[test]
 fn unsupported_options_are_refused_by_name() {
     for (base, field, value, expected) in [
-        (opt(), "model_type", json!("gpt2"), "opt, llama, mistral, falcon, qwen2, qwen3"),
+        (
+            opt(),
+            "model_type",
+            json!("gpt2"),
+            "opt, llama, mistral, falcon, granite, olmo2, phi3, qwen2, qwen3",
+        ),
         (opt(), "architectures", json!(["GPT2LMHeadModel"]), "OPTForCausalLM or OPTModel"),
         (opt(), "architectures", json!(["LlamaForCausalLM"]), "OPTForCausalLM or OPTModel"),
         (opt(), "do_layer_norm_before", json!(false), "true"),
@@ -303,6 +308,42 @@ fn qwen_s_configurations_are_read() {
     ] {
         let text = said(&parse(&with(base, field, value.clone())));
         assert_eq!(text, format!("config: {field} = {value}, expected {expected}").replace('"', ""));
+    }
+}
+
+#[test]
+fn relatives_of_llama_are_read() {
+    let phi3 = parse(&of("phi3", json!({"rope_scaling": {"partial_rotary_factor": 0.75}}))).unwrap();
+    assert_eq!((phi3.extras().rotated_width, phi3.extras().fused), (Some(12), true));
+    assert_eq!(phi3.rotary().unwrap().unwrap().width(), 12);
+    let olmo2 = parse(&of("olmo2", json!({}))).unwrap();
+    assert_eq!(olmo2.extras().norm_places, NormPlaces::After);
+    assert_eq!(olmo2.extras().qk_norm, Some(QkNorm::Whole));
+    let granite = parse(&of("granite", json!({"residual_multiplier": 0.22, "logits_scaling": 8}))).unwrap();
+    let number = |value| Some(Factor::Number(Decimal::from_f64(value).unwrap()));
+    assert_eq!(
+        (granite.extras().residual_scale, granite.extras().logit_divisor),
+        (number(0.22), number(8.0))
+    );
+    assert_eq!((granite.extras().query_scale, granite.extras().embedding_scale), (number(1.0), None));
+    for (base, part) in
+        [(phi3, "partly rotated heads"), (olmo2, "norms after its blocks"), (granite, "factors")]
+    {
+        let refused = base.check_plain("these").unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("the model has {part}")), "{refused}");
+    }
+    for (base, field, value, expected) in [
+        (of("phi3", json!({})), "partial_rotary_factor", json!(1.5), "a number above 0, at most 1"),
+        (of("phi3", json!({})), "partial_rotary_factor", json!(0.2), "even, at least 2"),
+        (of("phi3", json!({})), "attention_bias", json!(true), "false"),
+        (of("phi3", json!({})), "logits_scaling", json!(2.0), "1"),
+        (of("olmo2", json!({})), "attention_multiplier", json!(0.5), "null"),
+        (of("olmo2", json!({})), "mlp_bias", json!(true), "false"),
+        (of("granite", json!({})), "residual_multiplier", json!(0.0), "a number from 10^-6 to 10^6"),
+        (of("granite", json!({})), "partial_rotary_factor", json!(0.5), "1"),
+    ] {
+        let text = said(&parse(&with(base, field, value)));
+        assert!(text.contains(field) && text.ends_with(&format!(", expected {expected}")), "{field}: {text}");
     }
 }
 

@@ -70,12 +70,20 @@ pub fn other_configs() -> Vec<DecoderConfig> {
         "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
     });
     let qwen3 = json!({"model_type": "qwen3", "num_key_value_heads": 2, "head_dim": 6});
+    let phi3 =
+        json!({"model_type": "phi3", "num_key_value_heads": 2, "head_dim": 8, "partial_rotary_factor": 0.5});
+    let olmo2 = json!({"model_type": "olmo2", "num_key_value_heads": 3, "attention_bias": true});
+    let granite = json!({
+        "model_type": "granite", "num_key_value_heads": 2, "embedding_multiplier": 12.0, "attention_multiplier": 0.4,
+        "residual_multiplier": 0.22, "logits_scaling": 8.0
+    });
     let config = |own: Value| {
         let mut all = sizes.clone();
         own.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
         DecoderConfig::from_json(Path::new("config.json"), &all.to_string()).unwrap()
     };
-    [llama, relu, falcon, multi_query, qwen2, qwen3].map(config).to_vec()
+    let all = [llama, relu, falcon, multi_query, qwen2, qwen3, phi3, olmo2, granite];
+    all.map(config).to_vec()
 }
 
 pub fn model(vocab_size: usize, relu_before_qkv: bool, seed: u64) -> Model {
