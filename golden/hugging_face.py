@@ -131,6 +131,15 @@ CHECKPOINTS = {
         residual_multiplier=0.22,
         logits_scaling=8.0,
     ),
+    "mistral-window": small(transformers.MistralConfig, sliding_window=7),
+    "qwen2-window": small(
+        transformers.Qwen2Config,
+        torch.bfloat16,
+        use_sliding_window=True,
+        sliding_window=5,
+        max_window_layers=1,
+        tie_word_embeddings=True,
+    ),
 }
 
 

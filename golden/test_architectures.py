@@ -130,6 +130,15 @@ class Configurations(unittest.TestCase):
         self.refused("qwen3", "hidden_act is 'gelu'", hidden_act="gelu")
 
 
+    def test_windows(self):
+        windows = lambda name, **changes: [config.window_of(described(name, **changes), layer) for layer in (0, 1)]
+        self.assertEqual(windows("mistral-window"), [7, 7])
+        self.assertEqual(windows("qwen2-window", layer_types=None), [None, 5])
+        self.assertEqual(windows("qwen2-window", layer_types=["sliding_attention", "full_attention"]), [5, None])
+        self.assertEqual(windows("qwen2", sliding_window=5, max_window_layers=0), [None, None])
+        self.refused("qwen2-window", "layer_types is .*for each of 2 layers", layer_types=["full_attention"])
+        self.refused("qwen2-window", "layer_types is .*expected full_attention without", use_sliding_window=False)
+
     def test_relatives_of_llama(self):
         self.assertEqual((described("phi3").rotated, described("phi3").head_width), (6, 8))
         self.assertEqual([len(rows) for rows in config.fused_rows(described("phi3"))], [32, 16, 16])
@@ -152,6 +161,8 @@ class Comparisons(unittest.TestCase):
         "qwen3": {"rope_parameters": {"rope_theta": 5000}},
         "phi3": {"rope_parameters": {"rope_theta": 10000, "partial_rotary_factor": 0.5}},
         "olmo2": {"rope_parameters": {"rope_theta": 5000}},
+        "mistral-window": {"sliding_window": 8},
+        "qwen2-window": {"layer_types": ["sliding_attention", "full_attention"]},
         "granite": {"embedding_multiplier": 4.0},
     }
 

@@ -1078,8 +1078,8 @@ class Config(unittest.TestCase):
             (LLAMA, {"torch_dtype": "int8"}, "torch_dtype is 'int8', expected 'float16'"),
             (LLAMA, {"dtype": "int8"}, "dtype is 'int8', expected 'float16'"),
             (LLAMA, {"vocab_size": None}, "vocab_size is None, expected a whole number from 1"),
-            (LLAMA, {"model_type": "mistral", "sliding_window": 5}, "sliding_window is 5, expected null or at least max"),
-            (LLAMA, {"model_type": "mistral", "max_position_embeddings": 8192}, "sliding_window is 4096"),
+            (LLAMA, {"sliding_window": 5}, "sliding_window is 5, expected null or at least max"),
+            (LLAMA, {"model_type": "mistral", "sliding_window": 0}, "sliding_window is 0, expected null or a whole"),
             (FALCON, {"alibi": True}, "alibi is True, expected False"),
             (FALCON, {"parallel_attn": False}, "parallel_attn is False, expected True"),
             (FALCON, {"activation": "silu"}, "activation is 'silu', expected 'gelu' or 'relu'"),
@@ -1104,7 +1104,8 @@ class Config(unittest.TestCase):
         self.assertEqual(config.describe({**LLAMA, "rope_scaling": {"type": "default"}}).theta, 10000)
         self.assertIsNone(config.describe(OPT).theta)
         for window in (None, 6, 4096):
-            config.describe({**LLAMA, "model_type": "mistral", "sliding_window": window})
+            self.assertIsNone(config.describe({**LLAMA, "model_type": "mistral", "sliding_window": window}).window)
+        self.assertEqual(config.describe({**LLAMA, "model_type": "mistral", "max_position_embeddings": 8192}).window, 4096)
 
     def test_eps_counts_units_of_a_millionth_of_a_millionth(self):
         for value, eps in ((1e-5, 10**7), (1e-6, 10**6), (0.01, 10**10), (1.234567e-6, 1234567)):

@@ -63,7 +63,7 @@ fn mean_above_zero(share: f64) -> f32 {
 impl LayerStep {
     /// `context` counts the new token of each sequence.
     pub fn of_model(model: &Model, index: usize, context: usize, batch: usize, seed: u64) -> Self {
-        let shape = LayerShape { positions: context, ..LayerShape::of(&model.config) };
+        let shape = LayerShape { positions: context, ..LayerShape::of(&model.config, index) };
         // The configuration was validated.
         let rotary = model.config.rotary().ok().flatten();
         let rotation = rotary.map(|rotary| rotary.at(context.saturating_sub(1) as u32));
@@ -124,6 +124,7 @@ impl LayerStep {
             query_scale: None,
             residual_scale: None,
             norms_sums: false,
+            window: None,
         };
         Ok(Self::new((0, layer), shape, None, batch, seed))
     }

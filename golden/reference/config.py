@@ -105,10 +105,18 @@ class Description:
     theta: Optional[int] = None  # of the rotary embedding, if there is one
     scaling: Optional[rotary.Scaling] = None
     rotated: Optional[int] = None  # elements of a head that are rotated; None: all
+    window: Optional[int] = None  # positions that a position sees, its own the last of them; None: all before it
+    full_layers: tuple = ()  # whether a layer has no window, by its number; all have one if it is empty
     query_scale: Optional[int] = None  # FP16 factors; None: 1 / sqrt(head_width), and no operation for the others
     embedding_scale: Optional[int] = None
     residual_scale: Optional[int] = None
     logit_divisor: Optional[int] = None
+
+
+def window_of(description, layer):
+    """The window of a layer, or None."""
+    full = bool(description.full_layers) and description.full_layers[layer]
+    return None if full else description.window
 
 
 def describe(config):
@@ -252,12 +260,21 @@ class Reader:
         mscales = mscales if all(mscales) else (Fraction(1), Fraction(0))
         return rotary.Scaling(kind, factor, low, high, positions, attention, mscales)
 
-    def windowed(self):
-        """The positions of a model whose window is at least as long."""
-        context, window = self.count("max_position_embeddings"), self.get("sliding_window", None)
-        if window is not None and not (type(window) is int and window >= context):
-            self.refuse("sliding_window", window, f"null or at least max_position_embeddings, {context}")
-        return context
+    def window(self):
+        """`sliding_window`; None also where it is not shorter than the context."""
+        value = self.get("sliding_window", None)
+        if value is not None and not (type(value) is int and value >= 1):
+            self.refuse("sliding_window", value, "null or a whole number from 1")
+        return None if value is None or value >= self.count("max_position_embeddings") else value
+
+    def full_layers(self, default):
+        """Whether each layer sees all positions, from `layer_types`, or `default` of its number."""
+        layers, types = self.count("num_hidden_layers"), self.get("layer_types", None)
+        if types is None:
+            return tuple(default(layer) for layer in range(layers))
+        if len(types) != layers or not set(types) <= {"full_attention", "sliding_attention"}:
+            self.refuse("layer_types", types, f"full_attention or sliding_attention for each of {layers} layers")
+        return tuple(kind == "full_attention" for kind in types)
 
     def shape(self):
         """What all architectures call alike."""
@@ -300,8 +317,10 @@ def _llama(read):
     """LLaMA and Mistral."""
     heads, context = read.count("num_attention_heads"), read.count("max_position_embeddings")
     mistral = read.config["model_type"] == "mistral"
-    window = read.config.get("sliding_window", 4096 if mistral else None)
-    if window is not None and not (type(window) is int and window >= context):
+    if mistral:
+        read.default(sliding_window=4096)
+    window = read.window()
+    if window is not None and not mistral:
         read.refuse("sliding_window", window, f"null or at least max_position_embeddings, {context}")
     head_width = read.count("head_dim", None if read.get("head_dim", None) else read.width_of_heads())
     if head_width % 2:
@@ -321,6 +340,7 @@ def _llama(read):
         rms=True,
         theta=theta,
         scaling=scaling,
+        window=window,
     )
 
 
@@ -360,7 +380,7 @@ def _phi3(read):
     """Phi-3 and Phi-4-mini."""
     read.default(max_position_embeddings=4096)
     read.one_of("attention_bias", [False], False)
-    return _like_llama(read, names=PHI3, part=True, context=read.windowed(), eps=read.eps("rms_norm_eps", 1e-5))
+    return _like_llama(read, names=PHI3, part=True, window=read.window(), eps=read.eps("rms_norm_eps", 1e-5))
 
 
 def _olmo2(read):
@@ -390,15 +410,24 @@ def _granite(read):
 def _qwen2(read):
     """Qwen 2 and 2.5."""
     read.default(num_key_value_heads=32, max_position_embeddings=32768)
-    read.one_of("use_sliding_window", [False], False)
     read.one_of("attention_bias", [True], True)
-    return _like_llama(read, attention_bias=True, out_bias=False)
+    return _like_llama(read, attention_bias=True, out_bias=False, **_qwen_windows(read))
 
 
 def _qwen3(read):
     read.default(num_key_value_heads=32, max_position_embeddings=32768, head_dim=128)
-    read.one_of("use_sliding_window", [False], False)
-    return _like_llama(read, attention_bias=read.flag("attention_bias", False), qk_norm="heads")
+    return _like_llama(read, attention_bias=read.flag("attention_bias", False), qk_norm="heads", **_qwen_windows(read))
+
+
+def _qwen_windows(read):
+    """The windows of all layers but the first `max_window_layers`, if they are used."""
+    first = read.get("max_window_layers", 28)
+    full_layers = read.full_layers(lambda layer: layer < first)
+    if read.flag("use_sliding_window", False):
+        return {"window": read.window(), "full_layers": full_layers}
+    if read.get("layer_types", None) and not all(full_layers):
+        read.refuse("layer_types", read.config["layer_types"], "full_attention without use_sliding_window")
+    return {}
 
 
 def _falcon(read):

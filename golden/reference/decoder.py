@@ -6,7 +6,7 @@ Arrays are numpy uint16 FP16 bit patterns. `config.py` says what an architecture
 import numpy as np
 
 from . import fp16, layernorm, rmsnorm, sampler, vector
-from .config import describe, fused_rows
+from .config import describe, fused_rows, window_of
 from .softmax import softmax
 
 POSITION_OFFSET = 2
@@ -230,7 +230,9 @@ class Session:
         stage("q", q)
         stage("k", self.keys[index, self.position])
         stage("v", self.values[index, self.position])
-        keys, values = (cache[index, : self.position + 1] for cache in (self.keys, self.values))
+        window = window_of(described, index)
+        first = 0 if window is None else max(self.position + 1 - window, 0)
+        keys, values = (cache[index, first : self.position + 1] for cache in (self.keys, self.values))
         part = lambda head: slice(head * described.head_width, (head + 1) * described.head_width)
         outputs = []
         for head in range(described.heads):

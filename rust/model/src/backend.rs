@@ -173,6 +173,12 @@ pub trait GemvBackend {
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         attend_by_heads(self, op)
     }
+
+    /// Whether [`Self::attend`] leaves out positions before a window. Otherwise the decoder refuses texts longer than a
+    /// window.
+    fn has_windows(&self) -> bool {
+        false
+    }
 }
 
 /// [`ndp_numerics`]'s dot product, on one thread.
@@ -231,6 +237,10 @@ impl GemvBackend for SoftwareBackend {
         }
         self.products += (batch * rows * op.cols()) as u64;
         Ok(result)
+    }
+
+    fn has_windows(&self) -> bool {
+        true
     }
 }
 

@@ -83,9 +83,10 @@ impl LayerCache {
         &self.blank.as_ref().map_or(own, |(zeros, _)| zeros)[..positions * self.head_width]
     }
 
-    /// Values of `head`, transposed: `[head_width x positions]`. Panics if there are fewer positions.
-    pub fn values_transposed(&self, head: usize, positions: usize) -> Vec<f16> {
-        let (width, values) = (self.head_width, self.values(head, positions));
+    /// Values of `head` at some positions, transposed: `[head_width x positions]`. Panics if there are fewer.
+    pub fn values_transposed(&self, head: usize, positions: std::ops::Range<usize>) -> Vec<f16> {
+        let (width, values) = (self.head_width, self.values(head, positions.end));
+        let values = &values[positions.start * width..];
         (0..width).flat_map(|i| values.iter().skip(i).step_by(width).copied()).collect()
     }
 }
@@ -111,8 +112,9 @@ mod tests {
         }
         assert_eq!(cache.positions(), 3);
         assert_eq!(bits(cache.keys(1, 2)), [2, 3, 12, 13]);
-        assert_eq!(bits(&cache.values_transposed(0, 3)), [100, 110, 120, 101, 111, 121]);
-        assert_eq!(bits(&cache.values_transposed(1, 2)), [102, 112, 103, 113]);
+        assert_eq!(bits(&cache.values_transposed(0, 0..3)), [100, 110, 120, 101, 111, 121]);
+        assert_eq!(bits(&cache.values_transposed(1, 0..2)), [102, 112, 103, 113]);
+        assert_eq!(bits(&cache.values_transposed(1, 1..3)), [112, 122, 113, 123]);
         cache.truncate(1);
         assert_eq!(cache.positions(), 1);
         cache.push(&row(50), &row(60));

@@ -39,11 +39,13 @@ pub struct LayerShape {
     pub residual_scale: Option<Factor>,
     /// Whether norms after a block take the sum with its residual.
     pub norms_sums: bool,
+    /// Number of last positions that a position sees; `None` for all.
+    pub window: Option<usize>,
 }
 
 impl LayerShape {
-    /// For a model's layers.
-    pub fn of(config: &DecoderConfig) -> Self {
+    /// For one of a model's layers.
+    pub fn of(config: &DecoderConfig, layer: usize) -> Self {
         Self {
             heads: config.num_attention_heads(),
             kv_heads: config.num_key_value_heads(),
@@ -54,6 +56,7 @@ impl LayerShape {
             parallel: config.is_parallel(),
             query_scale: config.extras().query_scale,
             residual_scale: config.extras().residual_scale,
+            window: config.window(layer),
             norms_sums: config.extras().norm_places == NormPlaces::AfterResidual,
         }
     }
@@ -124,7 +127,10 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         tokens: span.tokens,
         cache: &*span.cache,
     });
-    let attention = AttentionOp::new(index, (shape.heads, width), shape.positions, &q, attended.collect())?;
+    let window = shape.window.filter(|window| *window < shape.positions);
+    let capacity = window.filter(|_| !backend.has_windows()).unwrap_or(shape.positions);
+    let attention = AttentionOp::new(index, (shape.heads, width), capacity, &q, attended.collect())?;
+    let attention = attention.with_window(window);
     let context = backend.attend(&attention);
     let context = checked(attention.label(), context, q.len())?;
     let out = Output {

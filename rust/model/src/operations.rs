@@ -169,7 +169,7 @@ pub struct AttentionSpan<'a> {
     pub cache: &'a LayerCache,
 }
 
-/// Causal attention: the token at position `p` of its sequence sees positions `0..=p`.
+/// Causal attention: the token at position `p` of its sequence sees positions `0..=p`, or the last ones of them.
 #[derive(Debug, Clone)]
 pub struct AttentionOp<'a> {
     label: String,
@@ -178,6 +178,7 @@ pub struct AttentionOp<'a> {
     kv_heads: usize,
     head_width: usize,
     capacity: usize,
+    window: Option<usize>,
     queries: &'a [f16],
     spans: Vec<AttentionSpan<'a>>,
 }
@@ -195,6 +196,8 @@ ndp_config::getters!(<'a> AttentionOp<'a> {
     head_width: usize,
     /// Most positions of a sequence.
     capacity: usize,
+    /// Number of last positions that a token sees, its own included; `None` for all. Without effect up to as many.
+    window: Option<usize>,
     /// The sequences of the batch, in order.
     spans: &[AttentionSpan<'a>],
     /// `[tokens x width]`, scaled.
@@ -228,7 +231,18 @@ impl<'a> AttentionOp<'a> {
                 check("positions", span.cache.positions(), capacity)?;
             }
         }
-        Ok(Self { label, layer, heads, kv_heads, head_width, capacity, queries, spans })
+        Ok(Self { label, layer, heads, kv_heads, head_width, capacity, window: None, queries, spans })
+    }
+
+    /// Limits what tokens see to a number of last positions.
+    #[must_use]
+    pub fn with_window(self, window: Option<usize>) -> Self {
+        Self { window, ..self }
+    }
+
+    /// First position that a token sees, if it sees those before `visible`.
+    pub fn first(&self, visible: usize) -> usize {
+        visible.saturating_sub(self.window.unwrap_or(visible))
     }
 
     /// Heads of queries that share one of keys and values.
@@ -251,7 +265,7 @@ impl<'a> AttentionOp<'a> {
         self.queries.len() / self.width()
     }
 
-    /// Each token: its sequence, the number of visible positions, and its query `[width]`.
+    /// Each token: its sequence, the number of positions up to its own, and its query `[width]`.
     pub fn each(&self) -> impl Iterator<Item = (&AttentionSpan<'a>, usize, &'a [f16])> {
         let places =
             self.spans.iter().flat_map(|span| (1..=span.tokens).map(move |n| (span, span.position + n)));
@@ -267,10 +281,12 @@ pub(crate) fn attend_by_heads<B: GemvBackend + ?Sized>(
 ) -> Result<Vec<f16>> {
     let (layer, width) = (op.layer(), op.head_width());
     let mut context = Vec::with_capacity(op.queries().len());
-    for (span, visible, query) in op.each() {
+    for (span, end, query) in op.each() {
+        let first = op.first(end);
+        let visible = end - first;
         for (head, q) in query.chunks(width).enumerate() {
             let label = format!("layers.{layer}.head.{head}.scores");
-            let keys = span.cache.keys(head / op.sharing(), visible);
+            let keys = &span.cache.keys(head / op.sharing(), end)[first * width..];
             let product = GemvOp::unchecked(&label, GemvClass::Scores, (visible, width), keys, q);
             let scores = backend.gemv(&product)?;
             if scores.len() != visible {
@@ -278,7 +294,7 @@ pub(crate) fn attend_by_heads<B: GemvBackend + ?Sized>(
             }
             let probabilities = softmax(&scores);
             let label = format!("layers.{layer}.head.{head}.context");
-            let values = span.cache.values_transposed(head / op.sharing(), visible);
+            let values = span.cache.values_transposed(head / op.sharing(), first..end);
             let shape = (width, visible);
             let product = GemvOp::unchecked(&label, GemvClass::Context, shape, &values, &probabilities);
             context.extend(backend.gemv(&product)?);

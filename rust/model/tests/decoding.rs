@@ -142,6 +142,41 @@ fn other_families_give_the_same_bits_however_their_tokens_are_divided() {
     }
 }
 
+/// Without attention to windows, as a machine.
+struct Whole(SoftwareBackend);
+
+impl GemvBackend for Whole {
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
+        self.0.gemv(op)
+    }
+}
+
+#[test]
+fn a_window_matters_once_it_is_full_and_machines_refuse_longer_texts() {
+    let configs = crate::common::other_configs();
+    let config = configs.into_iter().find(|config| config.window(0) == Some(5)).unwrap();
+    let (model, _) = crate::common::model_and_tensors(config, 22);
+    let mut whole = model.clone();
+    whole.config = crate::common::whole(&model.config);
+    let (tokens, mut software) = (tokens(9), SoftwareBackend::new());
+    let of = |model: &Model, backend: &mut SoftwareBackend| {
+        Decoder::new(model).prefill_all_logits(backend, &tokens).unwrap()
+    };
+    let [windowed, unwindowed] = [&model, &whole].map(|model| of(model, &mut software));
+    let equal = windowed.chunks(VOCAB).zip(unwindowed.chunks(VOCAB)).map(|(a, b)| bits(a) == bits(b));
+    assert_eq!(equal.collect::<Vec<_>>(), (0..9).map(|position| position < 5).collect::<Vec<_>>());
+
+    let mut machine = Whole(SoftwareBackend::new());
+    let mut decoder = Decoder::new(&model);
+    let five = decoder.prefill(&mut machine, &tokens[..5]).unwrap();
+    assert_eq!(bits(&five), bits(&windowed[4 * VOCAB..5 * VOCAB]));
+    let expected = "the text needs 6 positions, but the model supports 5 (sliding_window) on this device";
+    assert!(said(&decoder.step(&mut machine, tokens[5]).map(drop)).starts_with(expected));
+    let options = GenerateOptions { tokens: 3, temperature_percent: 0, seed: 0 };
+    let refused = generate_tokens(&model, &mut machine, &tokens[..3], &options, |_| ()).map(drop);
+    assert!(said(&refused).starts_with(expected));
+}
+
 #[test]
 fn a_gate_that_is_shut_lets_nothing_through() {
     let [zero, one, infinity] = [0x0000, 0x3C00, 0x7C00].map(f16::from_bits);

@@ -63,6 +63,10 @@ pub struct Extras {
     pub fused: bool,
     /// Rotated elements of a head, its first ones; `None` for all.
     pub rotated_width: Option<usize>,
+    /// Number of last positions that a position sees; `None` for all.
+    pub window: Option<usize>,
+    /// Layers without the window; none if it is empty.
+    pub full_layers: Vec<bool>,
     /// Factor of queries in place of `1 / sqrt(h)`.
     pub query_scale: Option<Factor>,
     /// Factor of embeddings.

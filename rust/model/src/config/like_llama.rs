@@ -2,7 +2,7 @@
 
 use super::{
     Activation, Architecture, DecoderConfig, Extras, Factor, NormPlaces, QkNorm, Rotary, activation, eps,
-    limited, require, unsupported,
+    require, shorter, unsupported,
 };
 use ndp_files::Result;
 use ndp_numerics::Decimal;
@@ -37,17 +37,16 @@ pub(super) fn phi3(mut raw: Raw) -> Result<DecoderConfig> {
     if let Some(rotated) = rotated_width.filter(|rotated| *rotated == 0 || !rotated.is_multiple_of(2)) {
         return Err(unsupported("head_dim * partial_rotary_factor", rotated, "even, at least 2"));
     }
-    let extras = Extras { fused: true, rotated_width, ..Extras::default() };
-    let window = raw.sliding_window.take();
-    let config = read(raw, 1e-5, window)?;
-    Ok(DecoderConfig { extras, ..config })
+    let window = shorter(raw.sliding_window.take(), raw.max_position_embeddings)?;
+    let extras = Extras { fused: true, rotated_width, window, ..Extras::default() };
+    Ok(DecoderConfig { extras, ..read(raw, 1e-5)? })
 }
 
 /// OLMo 2: norms after the blocks, and of Q and K as a whole.
 pub(super) fn olmo2(raw: Raw) -> Result<DecoderConfig> {
     raw.without_factors()?;
     let extras = Extras { norm_places: NormPlaces::After, qk_norm: Some(QkNorm::Whole), ..Extras::default() };
-    Ok(DecoderConfig { extras, ..read(raw, 1e-5, None)? })
+    Ok(DecoderConfig { extras, ..read(raw, 1e-5)? })
 }
 
 /// Granite: factors of embeddings, queries, residuals and logits.
@@ -67,7 +66,7 @@ pub(super) fn granite(raw: Raw) -> Result<DecoderConfig> {
         ..Extras::default()
     };
     let ffn_bias = raw.mlp_bias.unwrap_or(false);
-    Ok(DecoderConfig { extras, ffn_bias, ..read(Raw { mlp_bias: None, ..raw }, 1e-6, None)? })
+    Ok(DecoderConfig { extras, ffn_bias, ..read(Raw { mlp_bias: None, ..raw }, 1e-6)? })
 }
 
 impl Raw {
@@ -87,7 +86,7 @@ impl Raw {
     }
 }
 
-fn read(raw: Raw, default_eps: f64, window: Option<usize>) -> Result<DecoderConfig> {
+fn read(raw: Raw, default_eps: f64) -> Result<DecoderConfig> {
     require("mlp_bias", raw.mlp_bias, false)?;
     if let Some(found) = raw.sliding_window {
         return Err(unsupported("sliding_window", found, "null"));
@@ -95,13 +94,11 @@ fn read(raw: Raw, default_eps: f64, window: Option<usize>) -> Result<DecoderConf
     let known = [("silu", Activation::Silu), ("relu", Activation::Relu)];
     let activation = activation("hidden_act", raw.hidden_act.as_deref().unwrap_or("silu"), &known)?;
     let positions = raw.max_position_embeddings;
-    let (max_position_embeddings, position_limit) = limited(positions, window)?;
-    let decoder = raw.decoder(Architecture::Llama, [raw.intermediate_size, max_position_embeddings])?;
+    let decoder = raw.decoder(Architecture::Llama, [raw.intermediate_size, positions])?;
     let angles = raw.rotary.angles(positions)?;
     Ok(DecoderConfig {
         num_key_value_heads: raw.num_key_value_heads.unwrap_or(raw.num_attention_heads),
         head_width: raw.head_dim.unwrap_or(0),
-        position_limit,
         activation,
         rms_norm: true,
         norm_eps: eps("rms_norm_eps", raw.rms_norm_eps.unwrap_or(default_eps))?,

@@ -1,6 +1,6 @@
 //! `config.json` of LLaMA and Mistral.
 
-use super::{Activation, Architecture, DecoderConfig, Rotary, activation, eps, limited};
+use super::{Activation, Architecture, DecoderConfig, Extras, Rotary, activation, eps, shorter};
 use ndp_files::Result;
 
 fields! {
@@ -17,9 +17,21 @@ fields! {
     rotary: Rotary,
 }
 
+/// Mistral: a window in all layers.
+pub(super) fn mistral(mut raw: Raw) -> Result<DecoderConfig> {
+    let window = shorter(raw.sliding_window.take(), raw.max_position_embeddings)?;
+    let extras = Extras { window, ..Extras::default() };
+    Ok(DecoderConfig { extras, ..read(raw)? })
+}
+
 pub(super) fn read(raw: Raw) -> Result<DecoderConfig> {
+    // LLaMA has no windows; with the key, texts end within it.
     let positions = raw.max_position_embeddings;
-    let (max_position_embeddings, position_limit) = limited(positions, raw.sliding_window)?;
+    let window = shorter(raw.sliding_window, positions)?;
+    let (max_position_embeddings, position_limit) = match window {
+        Some(window) => (window, "sliding_window"),
+        None => (positions, "max_position_embeddings"),
+    };
     let known = [("silu", Activation::Silu), ("relu", Activation::Relu)];
     let activation = activation("hidden_act", raw.hidden_act.as_deref().unwrap_or("silu"), &known)?;
     let decoder = raw.decoder(Architecture::Llama, [raw.intermediate_size, max_position_embeddings])?;

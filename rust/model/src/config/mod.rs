@@ -153,13 +153,29 @@ fn eps(field: &'static str, value: f64) -> Result<u64> {
     eps.ok_or_else(|| unsupported(field, value, "a multiple of 1e-12 from 1e-6 to 1e-2"))
 }
 
-/// Positions of a text and the field that limits them. A text within the window is not affected by it.
-fn limited(positions: usize, window: Option<usize>) -> Result<(usize, &'static str)> {
-    Ok(match window {
-        Some(0) => return Err(unsupported("sliding_window", 0, "null, or at least 1")),
-        Some(window) if window < positions => (window, "sliding_window"),
-        _ => (positions, "max_position_embeddings"),
-    })
+/// A window that is shorter than the model's positions; a text within it is not affected.
+fn shorter(window: Option<usize>, positions: usize) -> Result<Option<usize>> {
+    match window {
+        Some(0) => Err(unsupported("sliding_window", 0, "null, or at least 1")),
+        window => Ok(window.filter(|window| *window < positions)),
+    }
+}
+
+/// Layers without a window, from `layer_types`, or as `is_full` says by number.
+fn full_layers(
+    types: Option<&[String]>,
+    layers: usize,
+    is_full: impl Fn(usize) -> bool,
+) -> Result<Vec<bool>> {
+    let Some(types) = types else {
+        return Ok((0..layers.min(MAX_POSITIONS)).map(is_full).collect());
+    };
+    let expected = format!("full_attention or sliding_attention for each of {layers} layers");
+    let is_known = |kind: &String| matches!(kind.as_str(), "full_attention" | "sliding_attention");
+    if types.len() != layers || !types.iter().all(is_known) {
+        return Err(unsupported("layer_types", types.join(", "), expected));
+    }
+    Ok(types.iter().map(|kind| kind == "full_attention").collect())
 }
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
@@ -260,6 +276,7 @@ impl DecoderConfig {
             "phi3" => like_llama::phi3(fields(value).map_err(invalid)?)?,
             "qwen2" => qwen::read2(fields(value).map_err(invalid)?)?,
             "qwen3" => qwen::read3(fields(value).map_err(invalid)?)?,
+            "mistral" => llama::mistral(fields(value).map_err(invalid)?)?,
             _ => llama::read(fields(value).map_err(invalid)?)?,
         };
         config.checked()
@@ -328,6 +345,29 @@ impl DecoderConfig {
             "the text needs {requested} positions, but the model supports {max} ({limit}); use a shorter prompt or generate fewer tokens"
         );
         Ok(())
+    }
+
+    /// Fails for more positions than the model has or `backend` can compute.
+    pub fn check_text<B: crate::GemvBackend + ?Sized>(&self, backend: &B, requested: usize) -> Result<()> {
+        self.check_positions(requested)?;
+        if backend.has_windows() { Ok(()) } else { self.check_unwindowed(requested) }
+    }
+
+    /// Fails for more positions than a layer's window: for devices where a position sees all earlier ones.
+    pub fn check_unwindowed(&self, requested: usize) -> Result<()> {
+        let windows = (0..self.num_hidden_layers).filter_map(|layer| self.window(layer));
+        let window = windows.min().unwrap_or(usize::MAX);
+        ensure!(
+            requested <= window,
+            "the text needs {requested} positions, but the model supports {window} (sliding_window) on this device; use a shorter prompt, generate fewer tokens, or run it in software"
+        );
+        Ok(())
+    }
+
+    /// Number of last positions that a position of a layer sees; `None` for all.
+    pub fn window(&self, layer: usize) -> Option<usize> {
+        let Extras { window, full_layers, .. } = &self.extras;
+        window.filter(|_| !full_layers.get(layer).is_some_and(|full| *full))
     }
 
     /// Width of all heads of queries.

@@ -1,6 +1,9 @@
 //! `config.json` of Qwen 2 and 2.5, and of Qwen 3.
 
-use super::{Activation, Architecture, DecoderConfig, Extras, QkNorm, Rotary, activation, eps, require};
+use super::{
+    Activation, Architecture, DecoderConfig, Extras, QkNorm, Rotary, activation, eps, full_layers, require,
+    shorter, unsupported,
+};
 use ndp_files::Result;
 
 fields! {
@@ -13,9 +16,9 @@ fields! {
     attention_bias: Option<bool>,
     mlp_bias: Option<bool>,
     use_sliding_window: Option<bool>,
-    /// Without effect unless `use_sliding_window`.
-    #[serde(rename = "sliding_window")]
-    _sliding_window: Option<usize>,
+    sliding_window: Option<usize>,
+    max_window_layers: Option<usize>,
+    layer_types: Option<Vec<String>>,
     #[serde(flatten)]
     rotary: Rotary,
 }
@@ -23,22 +26,34 @@ fields! {
 /// Qwen 2 and 2.5: biases of Q, K and V.
 pub(super) fn read2(raw: Raw) -> Result<DecoderConfig> {
     require("attention_bias", raw.attention_bias, true)?;
-    let extras = Extras { only_qkv_bias: true, ..Extras::default() };
     let config = read(raw)?;
+    let extras = Extras { only_qkv_bias: true, ..config.extras };
     Ok(DecoderConfig { attention_bias: true, extras, ..config })
 }
 
 /// Qwen 3: norms of the heads of Q and K.
 pub(super) fn read3(raw: Raw) -> Result<DecoderConfig> {
-    let extras = Extras { qk_norm: Some(QkNorm::Heads), ..Extras::default() };
     let attention_bias = raw.attention_bias.unwrap_or(false);
     let config = read(raw)?;
+    let extras = Extras { qk_norm: Some(QkNorm::Heads), ..config.extras };
     Ok(DecoderConfig { attention_bias, extras, ..config })
 }
 
 fn read(raw: Raw) -> Result<DecoderConfig> {
-    require("use_sliding_window", raw.use_sliding_window, false)?;
     require("mlp_bias", raw.mlp_bias, false)?;
+    // The first layers have no window. Without `use_sliding_window` no layer has one, whatever the other keys say.
+    let own = raw.sliding_window.filter(|_| raw.use_sliding_window == Some(true));
+    let window = shorter(own, raw.max_position_embeddings)?;
+    let first = raw.max_window_layers.unwrap_or(28);
+    let full_layers = full_layers(raw.layer_types.as_deref(), raw.num_hidden_layers, |layer| layer < first)?;
+    if own.is_none() && full_layers.contains(&false) && raw.layer_types.is_some() {
+        return Err(unsupported("layer_types", "sliding_attention", "full_attention without a window"));
+    }
+    // Equal layers are described alike.
+    let (window, full_layers) = match window.filter(|_| full_layers.contains(&false)) {
+        Some(window) => (Some(window), full_layers),
+        None => (None, Vec::new()),
+    };
     let activation = activation(
         "hidden_act",
         raw.hidden_act.as_deref().unwrap_or("silu"),
@@ -56,6 +71,7 @@ fn read(raw: Raw) -> Result<DecoderConfig> {
         rotary_base: Some(angles.base),
         rotary_scaling: angles.scaling,
         tied_head: raw.tie_word_embeddings.unwrap_or(false),
+        extras: Extras { window, full_layers, ..Extras::default() },
         ..decoder
     })
 }

@@ -71,15 +71,20 @@ fn a_llama_checkpoint_s_configuration_is_read() {
     unnamed.as_object_mut().unwrap().remove("num_key_value_heads");
     unnamed["num_attention_heads"] = json!(16);
     let limited = parse(&unnamed).unwrap();
-    assert_eq!((limited.max_position_embeddings(), limited.num_key_value_heads()), (4096, 8));
-    assert!(limited.check_positions(4096).is_ok());
-    let refused = limited.check_positions(4097).unwrap_err().to_string();
+    assert_eq!((limited.max_position_embeddings(), limited.num_key_value_heads()), (8192, 8));
+    assert_eq!([limited.window(0), limited.window(1)], [Some(4096); 2]);
+    assert!(limited.check_unwindowed(4096).is_ok() && limited.check_positions(8192).is_ok());
+    let refused = limited.check_unwindowed(4097).unwrap_err().to_string();
     assert!(
         refused.contains("needs 4097 positions, but the model supports 4096 (sliding_window)"),
         "{refused}"
     );
-    assert_eq!(parse(&mistral).unwrap().max_position_embeddings(), 4096);
+    assert_eq!(parse(&mistral).unwrap().window(1), Some(4096));
+    let within = parse(&with(llama(), "sliding_window", json!(40))).unwrap();
+    let refused = within.check_positions(41).unwrap_err().to_string();
+    assert!(refused.contains("needs 41 positions, but the model supports 40 (sliding_window)"), "{refused}");
     let unlimited = parse(&with(mistral, "sliding_window", Value::Null)).unwrap();
+    assert!(unlimited.check_unwindowed(8192).is_ok() && unlimited.window(0).is_none());
     assert_eq!(unlimited.max_position_embeddings(), 8192);
     let long = parse(&with(llama(), "max_position_embeddings", json!(131_072))).unwrap();
     assert_eq!(long.max_position_embeddings(), MAX_POSITIONS);
@@ -293,6 +298,22 @@ fn qwen_s_configurations_are_read() {
     let qwen2 = parse(&of("qwen2", json!({"sliding_window": 32, "use_sliding_window": false}))).unwrap();
     assert!(qwen2.has_attention_bias() && qwen2.extras().only_qkv_bias && !qwen2.has_ffn_bias());
     assert_eq!((qwen2.head_width(), qwen2.max_position_embeddings()), (16, 64));
+    assert!(qwen2.window(0).is_none() && qwen2.extras().full_layers.is_empty());
+    let windows = json!({"sliding_window": 32, "use_sliding_window": true, "max_window_layers": 1});
+    let windows = parse(&of("qwen2", windows)).unwrap();
+    assert_eq!([windows.window(0), windows.window(1)], [None, Some(32)]);
+    let types = json!({"sliding_window": 8, "use_sliding_window": true,
+        "layer_types": ["sliding_attention", "full_attention"]});
+    let windows = parse(&of("qwen3", types)).unwrap();
+    assert_eq!([windows.window(0), windows.window(1)], [Some(8), None]);
+    for (types, expected) in [
+        (json!(["sliding_attention"]), "full_attention or sliding_attention for each of 2 layers"),
+        (json!(["full_attention", "none"]), "full_attention or sliding_attention for each of 2 layers"),
+        (json!(["full_attention", "sliding_attention"]), "full_attention without a window"),
+    ] {
+        let text = said(&parse(&of("qwen2", json!({"layer_types": types}))));
+        assert!(text.starts_with("config: layer_types = ") && text.ends_with(expected), "{text}");
+    }
     let qwen3 = parse(&of("qwen3", json!({}))).unwrap();
     assert_eq!((qwen3.head_width(), qwen3.extras().qk_norm), (128, Some(QkNorm::Heads)));
     assert!(!qwen3.has_attention_bias());

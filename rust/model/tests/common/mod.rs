@@ -82,8 +82,22 @@ pub fn other_configs() -> Vec<DecoderConfig> {
         own.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
         DecoderConfig::from_json(Path::new("config.json"), &all.to_string()).unwrap()
     };
-    let all = [llama, relu, falcon, multi_query, qwen2, qwen3, phi3, olmo2, granite];
+    let window = json!({"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 5});
+    let windows = json!({
+        "model_type": "qwen2", "num_key_value_heads": 6, "sliding_window": 3, "use_sliding_window": true, "max_window_layers": 1
+    });
+    let all = [window, windows, llama, relu, falcon, multi_query, qwen2, qwen3, phi3, olmo2, granite];
     all.map(config).to_vec()
+}
+
+/// A Mistral of [`other_configs`] without its window.
+pub fn whole(config: &DecoderConfig) -> DecoderConfig {
+    let sizes = json!({
+        "model_type": "mistral", "vocab_size": config.vocab_size(), "hidden_size": config.hidden_size(),
+        "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": config.num_key_value_heads(),
+        "max_position_embeddings": 48, "intermediate_size": config.ffn_dim(), "sliding_window": null
+    });
+    DecoderConfig::from_json(Path::new("config.json"), &sizes.to_string()).unwrap()
 }
 
 pub fn model(vocab_size: usize, relu_before_qkv: bool, seed: u64) -> Model {
