@@ -140,6 +140,28 @@ CHECKPOINTS = {
         max_window_layers=1,
         tie_word_embeddings=True,
     ),
+    "gemma": small(transformers.GemmaConfig, torch.bfloat16, head_dim=12, num_key_value_heads=1),
+    "gemma2": small(
+        transformers.Gemma2Config,
+        torch.bfloat16,
+        head_dim=12,
+        query_pre_attn_scalar=7,
+        sliding_window=6,
+        attn_logit_softcapping=3.0,
+        final_logit_softcapping=4.0,
+    ),
+    "gemma3": small(
+        transformers.Gemma3TextConfig,
+        torch.bfloat16,
+        head_dim=12,
+        query_pre_attn_scalar=20,
+        sliding_window=5,
+        layer_types=["sliding_attention", "full_attention"],
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            "full_attention": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0},
+        },
+    ),
 }
 
 
@@ -150,6 +172,7 @@ def fill(model, seed):
         for name, parameter in sorted(model.named_parameters()):
             gain = parameter.dim() == 1 and name.endswith("weight")
             deviation = 0.3 if "embed" in name else 0.2 if parameter.dim() == 1 else 0.15
+            gain = gain and not model.config.model_type.startswith("gemma")  # whose gains are 1 more
             values = rng.normal(1.0 if gain else 0.0, deviation, tuple(parameter.shape))
             parameter.copy_(torch.from_numpy(values.astype(np.float32)))
 

@@ -11,6 +11,7 @@ import math
 import pathlib
 import random
 import sys
+from fractions import Fraction
 
 import numpy as np
 
@@ -332,6 +333,23 @@ SILU_EDGES = [0x4800, 0x4801, 0xCD15, 0xCD16, 0xBD0E, 0xBD0F, 0xBD2B, 0xBD2C, 0x
 GELU_EDGES = [0x42E4, 0x42E5, 0xC5B9, 0xC5BA, 0xB9D5, 0xB9D6, 0xBA32, 0xBA33, 0x0003, 0x8003, 0x0005, 0x8005]
 
 
+# where the result becomes a, where it becomes -0, and the ends of its least values
+GELU_TANH_EDGES = [0x42C2, 0x42C3, 0xC549, 0xC54A, 0xB9E3, 0xB9E4, 0xBA26, 0xBA27, 0x0003, 0x8003, 0x0005, 0x8005]
+CAPS = ["50", "30", "1", "12.5", "1025.5", "10000"]
+
+
+def soft_caps(seed):
+    """`soft_cap.json`: all patterns of the first cap, some of the others."""
+    rng = random.Random(seed)
+    positive = [activations.soft_cap(a, Fraction(CAPS[0])) for a in range(0x8000)]
+    every = positive + [r if r == fp16.NAN else r | fp16.SIGN for r in positive]
+    cases = []
+    for cap in CAPS:
+        for a in CORNERS + [finite_bits(rng, range(0, 31)) for _ in range(60)] + [finite_bits(rng, range(13, 24)) for _ in range(60)]:
+            cases.append({"cap": cap, "a": digits([a]), "y": digits([activations.soft_cap(a, Fraction(cap))])})
+    return document("soft_cap(a, cap) = y", seed, all_cap=CAPS[0], all_fnv1a64=digest(every), cases=cases)
+
+
 def exponentials(seed):
     """`exp_q30.json`."""
     rng = random.Random(seed)
@@ -481,7 +499,7 @@ def roundings(description):
     """How many FP16 roundings follow one another on the longest way from the embedding to a logit."""
     norm = 2 if description.rms else 3
     rotation = 0 if description.theta is None else 3  # of the cosine, the product and the sum
-    scale, score, weight, value = 1, 1, 1, 1
+    scale, score, weight, value = 1, 1 + (description.score_cap is not None), 1, 1
     residual = 1 + (norm if description.names.after_ffn else 0) + (description.residual_scale is not None)
     linear = 1 + description.attention_bias + (0 if description.qk_norm is None else norm)
     attention = norm + linear + scale + rotation + score + weight + value + linear + residual
@@ -491,7 +509,7 @@ def roundings(description):
     ffn = norm + linear + act + gate + linear + residual
     layer = max(attention + residual, ffn) if description.parallel else attention + ffn
     embedding = 0 if description.names.positions is None and description.embedding_scale is None else 1
-    return embedding + description.layers * layer + norm + 1 + (description.logit_divisor is not None)
+    return embedding + description.layers * layer + norm + 1 + (description.logit_divisor is not None) + (description.logit_cap is not None)
 
 
 def six_digits(value):
@@ -554,6 +572,8 @@ def vector_documents():
         "vectors/rotary_scaled.json": scaled_rotations(117),
         "vectors/silu.json": every_input("silu", activations.silu, SILU_EDGES, 114),
         "vectors/quantise.json": quantisations(116),
+        "vectors/gelu_tanh.json": every_input("gelu_tanh", activations.gelu_tanh, GELU_TANH_EDGES, 118),
+        "vectors/soft_cap.json": soft_caps(119),
         "vectors/gelu.json": every_input("gelu", activations.gelu, GELU_EDGES, 115),
     }
 

@@ -13,9 +13,21 @@ from fractions import Fraction
 import numpy as np
 
 import make_goldens
-from reference import config, enclosure, fp16, rotary, vector
+from reference import activations, checkpoint, config, decoder, enclosure, fp16, rotary, vector
 
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
 CHECKPOINTS = make_goldens.HERE / "checkpoints"
+
+
+def nearest(value):
+    """RNE16 of a Fraction of a magnitude from 0 to 65504, by the definition of the format."""
+    if value == 0:
+        return 0
+    sign, value = (0x8000, -value) if value < 0 else (0, value)
+    exponent = max(value.numerator.bit_length() - value.denominator.bit_length(), -14)
+    exponent -= Fraction(2) ** exponent > value and exponent > -14
+    units = round(value / Fraction(2) ** (exponent - 10))  # ties to even
+    return sign | ((exponent + 14) << 10) + units
 
 
 def stored(name):
@@ -152,6 +164,60 @@ class Configurations(unittest.TestCase):
         self.refused("granite", "logits_scaling is 0, expected a number", logits_scaling=0)
 
 
+    def test_gemma(self):
+        first, second, third = (described(name) for name in ("gemma", "gemma2", "gemma3"))
+        self.assertEqual((first.act, first.unit_gains, first.names.head), ("gelu_tanh", True, None))
+        self.assertEqual((second.score_cap, second.logit_cap), (3, 4))
+        self.assertEqual(third.window_angles, (100, None))
+        self.assertEqual((third.theta, third.scaling.kind), (10000, "linear"))
+        old = {"rope_theta": 10000.0, "rope_local_base_freq": 100.0, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+        pattern = {"layer_types": None, "sliding_window_pattern": 2, "rope_parameters": None}
+        self.assertEqual(described("gemma3", **old, **pattern), third)
+        self.refused("gemma", "hidden_act is 'silu'", hidden_act="silu")
+        self.refused("gemma", "sliding_window is 4, expected null", sliding_window=4)
+        self.refused("gemma2", "attn_logit_softcapping is 0.5, expected null or", attn_logit_softcapping=0.5)
+        self.refused("gemma3", "attn_logit_softcapping is 50, expected null", attn_logit_softcapping=50)
+        self.refused("gemma3", "rope_parameters is .*expected only sliding_attention", rope_parameters={"rope_theta": 1e4})
+
+    def test_an_activation_beyond_fp16_is_named(self):
+        c, tensors = checkpoint.load(CHECKPOINTS / "gemma")
+        tensors["model.layers.1.post_attention_layernorm.weight"][:] = 65504
+        session = decoder.Session(decoder.Decoder(c, tensors))
+        with self.assertRaisesRegex(ValueError, r"layers.1.(gate|ffn): element \d+ is (7c00|fc00|7e00), beyond"):
+            session.step(1)
+
+
+class Functions(unittest.TestCase):
+    def test_gelu_with_tanh_is_rounded_correctly(self):
+        rng = random.Random(41)
+        with localcontext(prec=60):
+            for a in make_goldens.GELU_TANH_EDGES + [rng.getrandbits(1) << 15 | rng.randrange(1, 0x4800) for _ in range(300)]:
+                x = Decimal(fp16.integer(a)) / 2**24
+                power = (2 * (2 / PI).sqrt() * (x + Decimal("0.044715") * x**3)).exp()
+                share = power / (1 + power)
+                self.assertEqual(activations.gelu_tanh(a), nearest(Fraction(x * share)), hex(a))
+
+    def test_soft_caps_are_rounded_correctly(self):
+        rng = random.Random(42)
+        with localcontext(prec=80):
+            for cap in (1, 30, Fraction(25, 2), 10000):
+                for a in [rng.randrange(1, 0x5800) for _ in range(100)]:
+                    exact = Decimal(fp16.integer(a)) / 2**24 / (Decimal(Fraction(cap).numerator) / Fraction(cap).denominator)
+                    power = (2 * exact).exp()
+                    y = Fraction((power - 1) / (power + 1)) * cap
+                    found = [activations.soft_cap(pattern, Fraction(cap)) for pattern in (a, a | 0x8000)]
+                    self.assertEqual(found, [nearest(y), nearest(y) | 0x8000], (cap, hex(a)))
+        self.assertEqual([activations.soft_cap(a, Fraction(50)) for a in (0, 0x8000, 0x7C00, 0xFC00)], [0, 0x8000, 0x5240, 0xD240])
+        # The cap is half-way between two numbers, the result below it.
+        self.assertEqual([activations.soft_cap(a, Fraction(2051, 2)) for a in (0x7C00, 0x7BFF)], [0x6402, 0x6401])
+
+    def test_square_roots(self):
+        self.assertEqual([fp16.sqrt_of_integer(n) for n in (0, 1, 2304)], [0, 0x3C00, 0x5200])
+        with localcontext(prec=60):
+            for n in range(2, 300):
+                self.assertEqual(fp16.sqrt_of_integer(n), nearest(Fraction(Decimal(n).sqrt())), n)
+
+
 class Comparisons(unittest.TestCase):
     CHANGES = {
         "llama3-rope": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000}},
@@ -163,6 +229,9 @@ class Comparisons(unittest.TestCase):
         "olmo2": {"rope_parameters": {"rope_theta": 5000}},
         "mistral-window": {"sliding_window": 8},
         "qwen2-window": {"layer_types": ["sliding_attention", "full_attention"]},
+        "gemma": {"rope_parameters": {"rope_theta": 5000}},
+        "gemma2": {"query_pre_attn_scalar": 8},
+        "gemma3": {"sliding_window": 7},
         "granite": {"embedding_multiplier": 4.0},
     }
 

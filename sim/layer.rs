@@ -65,7 +65,7 @@ impl LayerStep {
     pub fn of_model(model: &Model, index: usize, context: usize, batch: usize, seed: u64) -> Self {
         let shape = LayerShape { positions: context, ..LayerShape::of(&model.config, index) };
         // The configuration was validated.
-        let rotary = model.config.rotary().ok().flatten();
+        let rotary = model.config.rotary(index).ok().flatten();
         let rotation = rotary.map(|rotary| rotary.at(context.saturating_sub(1) as u32));
         Self::new((index, model.layers[index].clone()), shape, rotation, batch, seed)
     }
@@ -125,6 +125,9 @@ impl LayerStep {
             residual_scale: None,
             norms_sums: false,
             window: None,
+            score_cap: None,
+            tanh_gelu: false,
+            reports_overflow: false,
         };
         Ok(Self::new((0, layer), shape, None, batch, seed))
     }

@@ -59,6 +59,12 @@ LLAMA = Names(
 )
 
 PHI3 = replace(LLAMA, projections=("self_attn.qkv_proj",), gate_up="mlp.gate_up_proj")
+GEMMA = replace(
+    LLAMA,
+    after_attention="post_attention_layernorm",
+    ffn_norm="pre_feedforward_layernorm",
+    after_ffn="post_feedforward_layernorm",
+)
 OLMO2 = replace(
     LLAMA,
     attention_norm=None,
@@ -107,6 +113,11 @@ class Description:
     rotated: Optional[int] = None  # elements of a head that are rotated; None: all
     window: Optional[int] = None  # positions that a position sees, its own the last of them; None: all before it
     full_layers: tuple = ()  # whether a layer has no window, by its number; all have one if it is empty
+    window_angles: Optional[tuple] = None  # (theta, scaling) of layers with a window; None: those of all
+    unit_gains: bool = False  # gains are 1 more than what is stored
+    score_cap: Optional[Fraction] = None
+    logit_cap: Optional[Fraction] = None
+    finite: bool = False  # an infinity or NaN among the activations is an error
     query_scale: Optional[int] = None  # FP16 factors; None: 1 / sqrt(head_width), and no operation for the others
     embedding_scale: Optional[int] = None
     residual_scale: Optional[int] = None
@@ -127,7 +138,9 @@ def describe(config):
     read.one_of("quantization_config", [None])
     architectures = {"opt": _opt, "llama": _llama, "mistral": _llama, "falcon": _falcon, "granite": _granite, "olmo2": _olmo2}
     architectures |= {"phi3": _phi3, "qwen2": _qwen2, "qwen3": _qwen3}
-    return architectures[read.one_of("model_type", list(architectures))](read)
+    architectures |= {"gemma": _gemma, "gemma2": _gemma2, "gemma3_text": _gemma3}
+    described = architectures[read.one_of("model_type", list(architectures))](read)
+    return replace(described, finite=config["model_type"] not in ("opt", "llama", "mistral", "falcon"))
 
 
 def fused_rows(description):
@@ -259,6 +272,15 @@ class Reader:
         mscales = read("mscale", 0), read("mscale_all_dim", 0)
         mscales = mscales if all(mscales) else (Fraction(1), Fraction(0))
         return rotary.Scaling(kind, factor, low, high, positions, attention, mscales)
+
+    def cap(self, key):
+        """A soft cap, or None."""
+        if self.get(key, None) is None:
+            return None
+        cap = self.decimal(key, self.config)
+        if not 1 <= cap <= 10000:
+            self.refuse(key, self.config[key], "null or a number from 1 to 1e4")
+        return cap
 
     def window(self):
         """`sliding_window`; None also where it is not shorter than the context."""
@@ -405,6 +427,70 @@ def _granite(read):
             factors[name] = fp16.rne16(value.numerator, value.denominator)
     bias = {"attention_bias": read.flag("attention_bias", False), "mlp_bias": read.flag("mlp_bias", False)}
     return _like_llama(read, **factors, **bias)
+
+
+def _gemma_parts(read, heads, **own):
+    """What all Gemmas have; `heads` is the default of num_key_value_heads."""
+    read.default(head_dim=256, num_key_value_heads=heads, tie_word_embeddings=True)
+    read.one_of("hidden_act", [None, "gelu", "gelu_pytorch_tanh"])  # the first has always meant the second
+    read.one_of("hidden_activation", [None, "gelu_pytorch_tanh"])
+    bias = read.flag("attention_bias", False)
+    scale = fp16.sqrt_of_integer(read.count("hidden_size"))
+    return _like_llama(read, act="gelu_tanh", attention_bias=bias, unit_gains=True, embedding_scale=scale, **own)
+
+
+def _gemma(read):
+    """The first one."""
+    read.default(max_position_embeddings=8192)
+    for key in ("sliding_window", "sliding_window_pattern", "rope_local_base_freq", "attn_logit_softcapping"):
+        read.one_of(key, [None])
+    read.one_of("final_logit_softcapping", [None])
+    read.one_of("query_pre_attn_scalar", [None, read.get("head_dim", 256)])
+    if not all(read.full_layers(lambda layer: True)):
+        read.refuse("layer_types", read.config["layer_types"], "full_attention")
+    return _gemma_parts(read, 16)
+
+
+def _gemma_windows(read, pattern):
+    """The windows of all layers but each `pattern`-th."""
+    full_layers = read.full_layers(lambda layer: (layer + 1) % pattern == 0)
+    window = read.get("sliding_window", None)
+    if not all(full_layers) and not (type(window) is int and window >= 1):
+        read.refuse("sliding_window", window, "a whole number from 1")
+    return {"window": window, "full_layers": full_layers}
+
+
+def _gemma2(read):
+    read.default(max_position_embeddings=8192, sliding_window=4096, attn_logit_softcapping=50.0, final_logit_softcapping=30.0)
+    read.one_of("sliding_window_pattern", [None, 2])
+    read.one_of("rope_local_base_freq", [None])
+    caps = {"score_cap": read.cap("attn_logit_softcapping"), "logit_cap": read.cap("final_logit_softcapping")}
+    scale = fp16.reciprocal_sqrt_of_integer(read.count("query_pre_attn_scalar", 256))
+    return _gemma_parts(read, 4, names=GEMMA, query_scale=scale, **caps, **_gemma_windows(read, 2))
+
+
+def _gemma3(read):
+    """The text models."""
+    read.default(max_position_embeddings=131072, sliding_window=4096)
+    read.one_of("attn_logit_softcapping", [None])
+    read.one_of("partial_rotary_factor", [None, 1.0])
+    context = read.count("max_position_embeddings")
+    kinds = dict(read.get("rope_parameters", {}))
+    local, full = (dict(kinds.pop(kind, None) or {}) for kind in ("sliding_attention", "full_attention"))
+    if kinds:
+        read.refuse("rope_parameters", kinds, "only sliding_attention and full_attention")
+    angles = []
+    for given, base, scaling in (
+        (local, read.get("rope_local_base_freq", 10000), {}),
+        (full, read.get("rope_theta", 1000000), read.get("rope_scaling", {})),
+    ):
+        one = {"max_position_embeddings": context, "rope_theta": base, "rope_parameters": given, "rope_scaling": scaling}
+        angles.append(Reader(one).rotation(context)[:2])
+    read.config = {**read.config, "rope_parameters": None, "rope_scaling": None}
+    scale = fp16.reciprocal_sqrt_of_integer(read.count("query_pre_attn_scalar", 256))
+    own = {"logit_cap": read.cap("final_logit_softcapping"), "qk_norm": "heads", "query_scale": scale, "window_angles": angles[0]}
+    own |= {"theta": angles[1][0], "scaling": angles[1][1]}
+    return _gemma_parts(read, 4, names=GEMMA, **own, **_gemma_windows(read, read.count("sliding_window_pattern", 6)))
 
 
 def _qwen2(read):

@@ -10,11 +10,25 @@ from .config import describe, fused_rows, window_of
 from .softmax import softmax
 
 POSITION_OFFSET = 2
-ACTIVATIONS = {"relu": vector.relu, "silu": vector.silu, "gelu": vector.gelu}
+ACTIVATIONS = {"relu": vector.relu, "silu": vector.silu, "gelu": vector.gelu, "gelu_tanh": vector.gelu_tanh}
+ONE = np.uint16(0x3C00)
 
 
 def _ignore(stage, bits):
     """The observer that observes nothing."""
+
+
+def checked(observe):
+    """An observer that refuses what is not finite."""
+
+    def look(stage, bits):
+        bad = np.flatnonzero(bits & fp16.INFINITY == fp16.INFINITY)
+        # what a shut gate leaves out does not count
+        if len(bad) and stage != "logits" and not stage.endswith(".up"):
+            raise ValueError(f"{stage}: element {bad[0]} is {bits[bad[0]]:04x}, beyond FP16's range")
+        observe(stage, bits)
+
+    return look
 
 
 class Linear:
@@ -74,7 +88,9 @@ class Tensors:
     def norm(self, name, width=None):
         width = width or self.description.width
         bias = None if self.description.rms else self.take(name + ".bias", width)
-        return Norm(self.description.eps, self.take(name + ".weight", width), bias)
+        gain = self.take(name + ".weight", width)
+        gain = vector.add(np.full_like(gain, ONE), gain) if self.description.unit_gains else gain
+        return Norm(self.description.eps, gain, bias)
 
 
 class Layer:
@@ -147,12 +163,13 @@ class Decoder:
         row = scaled(self.embedding[token], self.description.embedding_scale)
         return row if self.positions is None else vector.add(row, self.positions[position + POSITION_OFFSET])
 
-    def rotate(self, x, position):
+    def rotate(self, x, layer, position):
         """The heads of q or k turned by the position, if the architecture does so."""
         described = self.description
-        if described.theta is None:
-            return x
-        return vector.rotate(x, described.head_width, described.theta, position, described.scaling, described.rotated)
+        theta, scaling = described.theta, described.scaling
+        if described.window_angles and window_of(described, layer) is not None:
+            theta, scaling = described.window_angles
+        return x if theta is None else vector.rotate(x, described.head_width, theta, position, scaling, described.rotated)
 
     def joined(self, h, y, norm):
         """The residual stream h after a block whose last matrix gave y."""
@@ -162,7 +179,9 @@ class Decoder:
     def logits(self, y):
         """The head of a normed residual stream."""
         logits, divisor = self.head.times(y), self.description.logit_divisor
-        return logits if divisor is None else np.array([fp16.div(a, divisor) for a in logits.tolist()], np.uint16)
+        if divisor is not None:
+            logits = np.array([fp16.div(a, divisor) for a in logits.tolist()], np.uint16)
+        return vector.soft_cap(logits, self.description.logit_cap)
 
     def neurons(self, layer, b, stage):
         """What the FFN's last matrix multiplies: `act(up)`, or `act(gate) * up`."""
@@ -197,6 +216,8 @@ class Session:
             raise ValueError(f"position {self.position} is outside the context of {decoder.context}")
         if not 0 <= token < decoder.description.vocabulary:
             raise ValueError(f"token {token} is outside the vocabulary of {decoder.description.vocabulary}")
+        if decoder.description.finite:
+            observe = checked(observe)
         h = decoder.embed(token, self.position)
         observe("embedding", h)
         for index, layer in enumerate(decoder.layers):
@@ -224,8 +245,8 @@ class Session:
         q, k = layer.q_proj(a), layer.k_proj(a)
         if layer.qk_norms:
             q, k = (normed(norm, x) for norm, x in zip(layer.qk_norms, (q, k)))
-        q = decoder.rotate(vector.mul(q, decoder.query_scale), self.position)
-        self.keys[index, self.position] = decoder.rotate(k, self.position)
+        q = decoder.rotate(vector.mul(q, decoder.query_scale), index, self.position)
+        self.keys[index, self.position] = decoder.rotate(k, index, self.position)
         self.values[index, self.position] = layer.v_proj(a)
         stage("q", q)
         stage("k", self.keys[index, self.position])
@@ -238,7 +259,7 @@ class Session:
         for head in range(described.heads):
             group = part(head // (described.heads // described.groups))
             scores = vector.Matrix(keys[:, group]).times(q[part(head)])
-            weights = np.array(softmax(scores.tolist()), np.uint16)
+            weights = np.array(softmax(vector.soft_cap(scores, described.score_cap).tolist()), np.uint16)
             outputs.append(vector.Matrix(np.ascontiguousarray(values[:, group].T)).times(weights))
         o = np.concatenate(outputs)
         stage("attention", o)

@@ -126,6 +126,13 @@ def relu(a):
     return 0 if a & SIGN else a
 
 
+def sqrt_of_integer(n):
+    """RNE16(sqrt(n)) for an integer n >= 0."""
+    # As below: floor(2^60 * sqrt(n)), and half a unit for a rest.
+    root = math.isqrt(n << 120)
+    return rne16(2 * root + (root * root != n << 120), 1 << 61)
+
+
 def reciprocal_sqrt_of_integer(n):
     """RNE16(1 / sqrt(n)) for an integer n >= 1."""
     # floor(2^60 / sqrt(n)); when it is inexact the half unit below it stands for the discarded rest. Rounding boundaries of

@@ -67,6 +67,16 @@ def gelu(a):
     return np.array([activations.gelu(bits) for bits in a.tolist()], np.uint16)
 
 
+def gelu_tanh(a):
+    """Element-wise GELU in its form with tanh."""
+    return np.array([activations.gelu_tanh(bits) for bits in a.tolist()], np.uint16)
+
+
+def soft_cap(a, cap):
+    """Element-wise soft cap; a where the cap is None."""
+    return a if cap is None else np.array([activations.soft_cap(bits, cap) for bits in a.tolist()], np.uint16)
+
+
 def rotate(x, width, theta, position, scaling=None, rotated=None):
     """The heads of `width`, side by side in x, turned by the angles of the position: their first elements, by default all."""
     rotated = width if rotated is None else rotated

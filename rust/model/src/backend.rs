@@ -174,8 +174,8 @@ pub trait GemvBackend {
         attend_by_heads(self, op)
     }
 
-    /// Whether [`Self::attend`] leaves out positions before a window. Otherwise the decoder refuses texts longer than a
-    /// window.
+    /// Whether [`Self::attend`] leaves out positions before a window, and caps scores. Otherwise the decoder refuses texts
+    /// longer than a window, and models with soft caps of scores.
     fn has_windows(&self) -> bool {
         false
     }

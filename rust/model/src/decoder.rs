@@ -5,9 +5,9 @@ use crate::matrix::same_length;
 use ndp_files::{Result, ensure, refusal};
 use ndp_numerics::{Rotary, Rotation, add, div, f16, mul};
 
-use crate::config::{Factor, POSITION_OFFSET};
+use crate::config::{Extras, Factor, POSITION_OFFSET};
 use crate::kv_cache::LayerCache;
-use crate::layer::{LayerShape, LayerSpan, checked, norm, run_layer};
+use crate::layer::{LayerShape, LayerSpan, all_finite, checked, norm, run_layer};
 use crate::sparsity::LayerSparsity;
 use crate::{GemvBackend, GemvClass, GemvOp, Model};
 
@@ -25,7 +25,8 @@ pub struct Decoder<'m> {
     sparsity: Vec<LayerSparsity>,
     position: usize,
     sequence: u32,
-    rotary: Option<Rotary>,
+    /// Of layers in general, and of those with a window if it has others.
+    rotaries: [Option<Rotary>; 2],
 }
 
 ndp_config::getters!(<'m> Decoder<'m> {
@@ -41,14 +42,19 @@ impl<'m> Decoder<'m> {
         let config = &model.config;
         let (heads, width) = (config.num_key_value_heads(), config.head_width());
         // A configuration only has valid bases, widths and scalings.
-        let rotary = config.rotary().ok().flatten();
+        let first = |has_own: bool| {
+            let mut layers = 0..config.num_hidden_layers();
+            let layer = layers.find(|&layer| config.has_window_angles(layer) == has_own)?;
+            config.rotary(layer).ok().flatten()
+        };
+        let rotaries = [false, true].map(first);
         Self {
             model,
             caches: vec![LayerCache::new(heads, width); model.layers.len()],
             sparsity: vec![LayerSparsity::default(); model.layers.len()],
             position: 0,
             sequence: 0,
-            rotary,
+            rotaries,
         }
     }
 
@@ -136,11 +142,18 @@ impl<'m> Decoder<'m> {
     /// `[batch x d] -> [batch x V]`.
     fn logits<B: GemvBackend + ?Sized>(&self, backend: &mut B, hidden: &[f16]) -> Result<Vec<f16>> {
         let y = norm("final_norm", &self.model.final_norm, hidden)?;
+        if self.model.config.extras().reports_overflow {
+            all_finite("final_norm", &y, y.len() / self.model.config.hidden_size())?;
+        }
         let head = self.model.head();
         let op = GemvOp::new("lm_head", GemvClass::Head, (head.rows(), head.cols()), head.data(), &y)?;
         let mut logits = checked("lm_head", backend.gemv(&op), op.batch() * op.rows())?;
-        if let Some(divisor) = self.model.config.extras().logit_divisor.map(Factor::rounded) {
+        let Extras { logit_divisor, logit_cap, .. } = self.model.config.extras();
+        if let Some(divisor) = logit_divisor.map(Factor::rounded) {
             logits.iter_mut().for_each(|logit| *logit = div(*logit, divisor));
+        }
+        if let Some(cap) = logit_cap {
+            logits.iter_mut().for_each(|logit| *logit = cap.of(*logit));
         }
         Ok(logits)
     }
@@ -171,14 +184,20 @@ fn run_spans<B: GemvBackend + ?Sized>(
             }
         }
     }
-    let rotations = batch.iter().map(|(sequence, tokens)| -> Vec<Rotation> {
+    if model.config.extras().reports_overflow {
+        all_finite("embedding", &hidden, hidden.len() / model.config.hidden_size())?;
+    }
+    let rotations = batch.iter().map(|(sequence, tokens)| {
         let positions = sequence.position..sequence.position + tokens.len();
-        let rotary = sequence.rotary.iter();
-        rotary.flat_map(|rotary| positions.clone().map(|position| rotary.at(position as u32))).collect()
+        sequence.rotaries.each_ref().map(|rotary| -> Vec<Rotation> {
+            let rotary = rotary.iter();
+            rotary.flat_map(|rotary| positions.clone().map(|position| rotary.at(position as u32))).collect()
+        })
     });
-    let rotations: Vec<Vec<Rotation>> = rotations.collect();
+    let rotations: Vec<[Vec<Rotation>; 2]> = rotations.collect();
     for (index, layer) in model.layers.iter().enumerate() {
         let shape = LayerShape::of(&model.config, index);
+        let kind = usize::from(model.config.has_window_angles(index));
         let mut sparsity = LayerSparsity::default();
         let mut spans: Vec<LayerSpan<'_>> = batch
             .iter_mut()
@@ -187,7 +206,7 @@ fn run_spans<B: GemvBackend + ?Sized>(
                 sequence: sequence.sequence,
                 tokens: tokens.len(),
                 cache: &mut sequence.caches[index],
-                rotations,
+                rotations: &rotations[kind],
             })
             .collect();
         hidden = run_layer(backend, (index, layer), &shape, &mut spans, &mut sparsity, &hidden)?;

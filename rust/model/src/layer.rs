@@ -4,10 +4,10 @@
 
 use crate::matrix::same_length;
 use ndp_config::Activation;
-use ndp_files::{Context, Result};
+use ndp_files::{Context, Result, bail, ensure};
 use std::borrow::Cow;
 
-use ndp_numerics::{Rotation, add, f16, mul, relu};
+use ndp_numerics::{Rotation, SoftCap, add, f16, gelu_tanh, mul, relu};
 
 use crate::config::{Factor, NormPlaces};
 use crate::kv_cache::LayerCache;
@@ -41,6 +41,12 @@ pub struct LayerShape {
     pub norms_sums: bool,
     /// Number of last positions that a position sees; `None` for all.
     pub window: Option<usize>,
+    /// Function of scores before softmax.
+    pub score_cap: Option<SoftCap>,
+    /// Whether the activation is `gelu_tanh`.
+    pub tanh_gelu: bool,
+    /// Whether an activation that is not finite is an error.
+    pub reports_overflow: bool,
 }
 
 impl LayerShape {
@@ -57,9 +63,29 @@ impl LayerShape {
             query_scale: config.extras().query_scale,
             residual_scale: config.extras().residual_scale,
             window: config.window(layer),
+            score_cap: config.extras().score_cap,
+            tanh_gelu: config.extras().tanh_gelu,
+            reports_overflow: config.extras().reports_overflow,
             norms_sums: config.extras().norm_places == NormPlaces::AfterResidual,
         }
     }
+}
+
+impl LayerShape {
+    fn check(&self, label: &str, values: &[f16], spans: &[LayerSpan<'_>]) -> Result<()> {
+        let tokens = spans.iter().map(|span| span.tokens).sum();
+        if self.reports_overflow { all_finite(label, values, tokens) } else { Ok(()) }
+    }
+}
+
+/// Fails if the result of an operation, `[tokens x width]`, is not finite.
+pub(crate) fn all_finite(label: &str, values: &[f16], tokens: usize) -> Result<()> {
+    let Some(at) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+    let width = (values.len() / tokens.max(1)).max(1);
+    let (token, element, found) = (at / width, at % width, values[at]);
+    bail!(
+        "{label}: element {element} of token {token} of the batch is {found}: an activation is beyond FP16's range, 65504"
+    );
 }
 
 /// Consecutive tokens of one sequence, after those in its cache.
@@ -94,6 +120,7 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         true => Cow::Owned(normed.iter().map(|a| relu(*a)).collect()),
         false => Cow::Borrowed(&normed[..]),
     };
+    shape.check(&name("attention_norm"), &a, spans)?;
     sparsity.qkv_input.count(&a);
     // A head is at most 16384 wide. 0 is not reached; it would give +Inf.
     let own = Factor::InverseRoot(u32::try_from(shape.head_width).unwrap_or(0));
@@ -105,6 +132,9 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
     if let Some([q_norm, k_norm]) = &layer.qk_norms {
         q = norm(&name("q_norm"), q_norm, &q)?.into_iter().map(|q| mul(q, factor)).collect();
         k = norm(&name("k_norm"), k_norm, &k)?;
+    }
+    for (part, states) in [("q_proj", &q), ("k_proj", &k), ("v_proj", &v)] {
+        shape.check(&name(part), states, spans)?;
     }
     let width = shape.head_width;
     let rotations: Vec<&Rotation> = spans.iter().flat_map(|span| span.rotations).collect();
@@ -129,10 +159,16 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
     });
     let window = shape.window.filter(|window| *window < shape.positions);
     let capacity = window.filter(|_| !backend.has_windows()).unwrap_or(shape.positions);
+    ensure!(
+        shape.score_cap.is_none() || backend.has_windows(),
+        "{}: expected a backend with soft caps",
+        name("attention")
+    );
     let attention = AttentionOp::new(index, (shape.heads, width), capacity, &q, attended.collect())?;
-    let attention = attention.with_window(window);
+    let attention = attention.with_window(window).with_score_cap(shape.score_cap);
     let context = backend.attend(&attention);
     let context = checked(attention.label(), context, q.len())?;
+    shape.check(&name("attention"), &context, spans)?;
     let out = Output {
         shape,
         label: &name("out_proj"),
@@ -141,6 +177,7 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         norm: layer.after_attention.as_ref(),
     };
     let attended = out.add(backend, &context, hidden)?;
+    shape.check(&name("out_proj"), &attended, spans)?;
 
     let input = if shape.parallel { hidden } else { &attended };
     let a = match &layer.ffn_norm {
@@ -148,13 +185,19 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         None if shape.parallel => normed,
         None => input.to_vec(),
     };
+    shape.check(&name("ffn_norm"), &a, spans)?;
     let activation = shape.activation;
-    let finish = Finish::Activate(activation);
+    let finish = if shape.tanh_gelu { Finish::Plain } else { Finish::Activate(activation) };
     let mut inner = linear(backend, &name("fc1"), GemvClass::Fc1, &layer.fc1, &a, finish)?;
+    if shape.tanh_gelu {
+        inner.iter_mut().for_each(|inner| *inner = gelu_tanh(*inner));
+    }
+    shape.check(&name("fc1"), &inner, spans)?;
     sparsity.ffn_hidden.count(&inner);
     if let Some(up) = &layer.up {
         let finish = Finish::Gate { values: &inner, activation };
         inner = linear(backend, &name("up"), GemvClass::Up, up, &a, finish)?;
+        shape.check(&name("up"), &inner, spans)?;
     }
     let out = Output {
         shape,
@@ -163,7 +206,9 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         linear: &layer.fc2,
         norm: layer.after_ffn.as_ref(),
     };
-    out.add(backend, &inner, &attended)
+    let result = out.add(backend, &inner, &attended)?;
+    shape.check(&name("fc2"), &result, spans)?;
+    Ok(result)
 }
 
 /// The end of a block: its last linear layer, and the operations that add it to the hidden state.

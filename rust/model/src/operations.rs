@@ -6,7 +6,7 @@
 use crate::matrix::same_length;
 use ndp_config::Activation;
 use ndp_files::Result;
-use ndp_numerics::{Rotation, add, f16, fp16, gelu, mul, relu, silu, softmax};
+use ndp_numerics::{Rotation, SoftCap, add, f16, fp16, gelu, mul, relu, silu, softmax};
 
 use crate::kv_cache::LayerCache;
 use crate::{GemvBackend, GemvClass, GemvOp};
@@ -179,6 +179,7 @@ pub struct AttentionOp<'a> {
     head_width: usize,
     capacity: usize,
     window: Option<usize>,
+    score_cap: Option<SoftCap>,
     queries: &'a [f16],
     spans: Vec<AttentionSpan<'a>>,
 }
@@ -198,6 +199,8 @@ ndp_config::getters!(<'a> AttentionOp<'a> {
     capacity: usize,
     /// Number of last positions that a token sees, its own included; `None` for all. Without effect up to as many.
     window: Option<usize>,
+    /// Function of scores before softmax.
+    score_cap: Option<SoftCap>,
     /// The sequences of the batch, in order.
     spans: &[AttentionSpan<'a>],
     /// `[tokens x width]`, scaled.
@@ -231,13 +234,30 @@ impl<'a> AttentionOp<'a> {
                 check("positions", span.cache.positions(), capacity)?;
             }
         }
-        Ok(Self { label, layer, heads, kv_heads, head_width, capacity, window: None, queries, spans })
+        Ok(Self {
+            label,
+            layer,
+            heads,
+            kv_heads,
+            head_width,
+            capacity,
+            window: None,
+            score_cap: None,
+            queries,
+            spans,
+        })
     }
 
     /// Limits what tokens see to a number of last positions.
     #[must_use]
     pub fn with_window(self, window: Option<usize>) -> Self {
         Self { window, ..self }
+    }
+
+    /// Caps scores before softmax.
+    #[must_use]
+    pub fn with_score_cap(self, score_cap: Option<SoftCap>) -> Self {
+        Self { score_cap, ..self }
     }
 
     /// First position that a token sees, if it sees those before `visible`.
@@ -288,7 +308,10 @@ pub(crate) fn attend_by_heads<B: GemvBackend + ?Sized>(
             let label = format!("layers.{layer}.head.{head}.scores");
             let keys = &span.cache.keys(head / op.sharing(), end)[first * width..];
             let product = GemvOp::unchecked(&label, GemvClass::Scores, (visible, width), keys, q);
-            let scores = backend.gemv(&product)?;
+            let mut scores = backend.gemv(&product)?;
+            if let Some(cap) = op.score_cap() {
+                scores.iter_mut().for_each(|score| *score = cap.of(*score));
+            }
             if scores.len() != visible {
                 return Ok(context);
             }

@@ -4,7 +4,7 @@
 
 use crate::matrix::same_length;
 use ndp_files::Result;
-use ndp_numerics::{Epsilon, f16, layer_norm, rms_norm};
+use ndp_numerics::{Epsilon, add, f16, layer_norm, rms_norm};
 
 use crate::config::{Architecture, NormPlaces, POSITION_OFFSET, QkNorm};
 use crate::{DecoderConfig, GemvClass, Matrix, Vocabulary};
@@ -190,8 +190,11 @@ where
 
     fn norm_of(&mut self, name: &str, len: usize) -> Result<Norm> {
         let has_bias = !self.config.has_rms_norm();
+        let stored = self.vector(&format!("{name}.weight"), len)?;
+        let is_whole = !self.config.extras().unit_gains;
+        let gain = |stored: f16| if is_whole { stored } else { add(f16::ONE, stored) };
         Ok(Norm {
-            gain: self.vector(&format!("{name}.weight"), len)?,
+            gain: stored.into_iter().map(gain).collect(),
             bias: has_bias.then(|| self.vector(&format!("{name}.bias"), len)).transpose()?,
             eps: self.config.norm_eps(),
         })

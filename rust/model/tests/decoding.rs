@@ -178,6 +178,34 @@ fn a_window_matters_once_it_is_full_and_machines_refuse_longer_texts() {
 }
 
 #[test]
+fn activations_beyond_fp16_are_reported_with_layer_and_operation() {
+    let config = |name: &str| {
+        let configs = crate::common::other_configs().into_iter();
+        let mut found = configs.filter(|config| match name {
+            "gemma" => config.extras().unit_gains && config.extras().score_cap.is_none(),
+            _ => config.extras().score_cap.is_some(),
+        });
+        found.next().unwrap()
+    };
+    let large = f16::from_bits(0x7BFF);
+    let run = |model: &Model| Decoder::new(model).prefill(&mut SoftwareBackend::new(), &tokens(5)).map(drop);
+    let (good, _) = crate::common::model_and_tensors(config("gemma"), 23);
+    run(&good).unwrap();
+    let mut model = good.clone();
+    model.layers[1].attention_norm.as_mut().unwrap().gain.fill(large);
+    let text = said(&run(&model));
+    assert!(text.starts_with("layers.1.") && text.ends_with("is beyond FP16's range, 65504"), "{text}");
+    let mut model = good.clone();
+    model.final_norm.gain.fill(large);
+    assert!(said(&run(&model)).starts_with("final_norm: element "));
+
+    let (capped, _) = crate::common::model_and_tensors(config("gemma2"), 24);
+    let refused = Decoder::new(&capped).prefill(&mut Whole(SoftwareBackend::new()), &tokens(2));
+    let expected = "the model has soft caps of scores (attn_logit_softcapping)";
+    assert!(said(&refused.map(drop)).starts_with(expected));
+}
+
+#[test]
 fn a_gate_that_is_shut_lets_nothing_through() {
     let [zero, one, infinity] = [0x0000, 0x3C00, 0x7C00].map(f16::from_bits);
     let (weights, x, bias) = ([infinity, infinity, one], [one], [zero, zero, one]);

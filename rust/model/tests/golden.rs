@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ndp_model::{Decoder, Model, SoftwareBackend, logits_digest};
-use ndp_numerics::{Decimal, Rotary, RotaryScaling, YarnAttention, f16};
+use ndp_numerics::{Decimal, Rotary, RotaryScaling, SoftCap, YarnAttention, f16, gelu_tanh};
 use serde_json::Value;
 
 fn folder() -> PathBuf {
@@ -82,4 +82,32 @@ fn scaled_rotations_are_those_of_the_reference() {
         rotary.at(number("position") as u32).rotate(&mut head);
         assert_eq!(bits(&head), bits(&halves(&case["y"])), "{case}");
     }
+}
+
+#[test]
+fn functions_of_gemma_are_those_of_the_reference() {
+    let file = json(&folder().join("vectors/gelu_tanh.json"));
+    for case in file["cases"].as_array().unwrap() {
+        let [a, expected] = halves(case)[..] else { panic!("{case}") };
+        assert_eq!(gelu_tanh(a).to_bits(), expected.to_bits(), "{case}");
+    }
+    let every = |function: &dyn Fn(f16) -> f16| {
+        let results: Vec<f16> = (0..=u16::MAX).map(|bits| function(f16::from_bits(bits))).collect();
+        format!("{:016x}", logits_digest(&results))
+    };
+    assert_eq!(every(&gelu_tanh), file["all_fnv1a64"]);
+
+    let file = json(&folder().join("vectors/soft_cap.json"));
+    let cap = |value: &Value| {
+        let value: f64 = value.as_str().unwrap().parse().unwrap();
+        SoftCap::new(Decimal::from_f64(value).unwrap()).unwrap()
+    };
+    let cases = file["cases"].as_array().unwrap();
+    assert!(cases.len() > 500);
+    for case in cases {
+        let found = cap(&case["cap"]).of(halves(&case["a"])[0]);
+        assert_eq!(found.to_bits(), halves(&case["y"])[0].to_bits(), "{case}");
+    }
+    let whole = cap(&file["all_cap"]);
+    assert_eq!(every(&|a| whole.of(a)), file["all_fnv1a64"]);
 }

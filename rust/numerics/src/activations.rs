@@ -1,4 +1,4 @@
-//! SiLU and GELU, correctly rounded.
+//! SiLU, GELU and its form with tanh, correctly rounded.
 //!
 //! Computed in double precision and rounded once. A test proves this right for every FP16 number by enclosures of all
 //! 65,536 results: none is so near to a half-way point that a double's last bits matter.
@@ -18,6 +18,13 @@ pub fn silu(a: f16) -> f16 {
 /// `a * (1 + erf(a / sqrt(2))) / 2`, rounded once; `+Inf -> +Inf`, `-Inf -> -0`, zeros stay, NaN is canonical.
 pub fn gelu(a: f16) -> f16 {
     rounded(a, |x| 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2))
+}
+
+/// `a * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))) / 2`, rounded once; special values as [`gelu`].
+pub fn gelu_tanh(a: f16) -> f16 {
+    // (1 + tanh(u)) / 2 = 1 / (1 + e^-2u)
+    let root = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
+    rounded(a, |x| x / (1.0 + libm::exp(-2.0 * root * (x + 0.044_715 * x * x * x))))
 }
 
 /// The result has the sign of the argument.
@@ -60,6 +67,17 @@ mod tests {
             (0x7E01, 0x7E00),
         ] {
             assert_eq!(of(gelu, a), expected, "gelu({a:#06x})");
+        }
+        for (a, expected) in [
+            (0x8000, 0x8000),
+            (0x3C00, 0x3ABB), // 0.841192
+            (0xBC00, 0xB115), // -0.158808
+            (0x7BFF, 0x7BFF),
+            (0xFBFF, 0x8000),
+            (0xFC00, 0x8000),
+            (0x7E01, 0x7E00),
+        ] {
+            assert_eq!(of(gelu_tanh, a), expected, "gelu_tanh({a:#06x})");
         }
     }
 }

@@ -29,13 +29,14 @@ pub mod rotary;
 mod rotary_scaling;
 pub mod rounding;
 pub mod sampling;
+mod soft_cap;
 pub mod softmax;
 mod special_flags;
 pub mod sum_format;
 
 pub use half::f16;
 
-pub use activations::{gelu, silu};
+pub use activations::{gelu, gelu_tanh, silu};
 pub use decimal::Decimal;
 pub use dot::{Decoded, SerialSteps, dot, dot_decoded, dot_truncated};
 pub use elementwise::*;
@@ -50,6 +51,7 @@ pub use rotary::{Rotary, Rotation};
 pub use rotary_scaling::{RotaryScaling, YarnAttention};
 pub use rounding::{rne_ratio, rne_rsqrt, rne_sqrt, round_f64, round_fixed, round_scaled};
 pub use sampling::{Sampling, SplitMix64, sample};
+pub use soft_cap::SoftCap;
 pub use softmax::softmax;
 pub use special_flags::SpecialFlags;
 pub use sum_format::SumFormat;

@@ -1,9 +1,9 @@
 //! Parts of a decoder that OPT, LLaMA, Mistral and Falcon lack.
 
 use ndp_files::{Result, refusal};
-use ndp_numerics::{Decimal, f16, rne_rsqrt, rne_sqrt};
+use ndp_numerics::{Decimal, SoftCap, f16, rne_rsqrt, rne_sqrt};
 
-use super::DecoderConfig;
+use super::{Angles, DecoderConfig};
 
 /// RMSNorm of Q and K between projection and rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,6 +67,18 @@ pub struct Extras {
     pub window: Option<usize>,
     /// Layers without the window; none if it is empty.
     pub full_layers: Vec<bool>,
+    /// Angles of layers with a window; `None` for those of the other layers.
+    pub window_angles: Option<Angles>,
+    /// `gelu_tanh` in place of GELU.
+    pub tanh_gelu: bool,
+    /// Gains of norms that are 1 more than the stored ones.
+    pub unit_gains: bool,
+    /// Soft cap of scores.
+    pub score_cap: Option<SoftCap>,
+    /// Soft cap of logits.
+    pub logit_cap: Option<SoftCap>,
+    /// Whether an activation that is not finite ends the text with an error.
+    pub reports_overflow: bool,
     /// Factor of queries in place of `1 / sqrt(h)`.
     pub query_scale: Option<Factor>,
     /// Factor of embeddings.
@@ -89,6 +101,8 @@ impl DecoderConfig {
             (self.extras.qk_norm.is_some(), "norms of Q and K"),
             (self.extras.only_qkv_bias, "biases of Q, K and V only"),
             (rotated_width.is_some(), "partly rotated heads"),
+            (self.extras.tanh_gelu, "GELU with tanh"),
+            (self.extras.score_cap.or(self.extras.logit_cap).is_some(), "soft caps"),
             (factors.iter().any(Option::is_some), "factors of queries, embeddings, residuals or logits"),
         ];
         match found.iter().find(|(found, _)| *found) {

@@ -57,6 +57,7 @@ macro_rules! fields {
 
 mod extras;
 mod falcon;
+mod gemma;
 mod like_llama;
 mod llama;
 mod opt;
@@ -76,6 +77,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Value, json};
 
 pub use extras::{Extras, Factor, NormPlaces, QkNorm};
+pub use rotary::Angles;
 use rotary::Rotary;
 
 /// OPT's checkpoints store `max_position_embeddings + 2` position rows: position `p` is row `p + 2`.
@@ -153,6 +155,9 @@ fn eps(field: &'static str, value: f64) -> Result<u64> {
     eps.ok_or_else(|| unsupported(field, value, "a multiple of 1e-12 from 1e-6 to 1e-2"))
 }
 
+/// Families whose activations may overflow.
+const UNCHECKED: [&str; 4] = ["opt", "llama", "mistral", "falcon"];
+
 /// A window that is shorter than the model's positions; a text within it is not affected.
 fn shorter(window: Option<usize>, positions: usize) -> Result<Option<usize>> {
     match window {
@@ -183,7 +188,7 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// A `model_type`: names in `architectures`, and defaults that differ from those of its reader.
 type Family = (&'static str, [&'static str; 2], &'static [(&'static str, u32)]);
 
-const FAMILIES: [Family; 9] = [
+const FAMILIES: [Family; 12] = [
     ("opt", ["OPTForCausalLM", "OPTModel"], &[]),
     ("llama", ["LlamaForCausalLM", "LlamaModel"], &[]),
     (
@@ -192,6 +197,31 @@ const FAMILIES: [Family; 9] = [
         &[("sliding_window", 4096), ("num_key_value_heads", 8)],
     ),
     ("falcon", ["FalconForCausalLM", "FalconModel"], &[]),
+    (
+        "gemma",
+        ["GemmaForCausalLM", "GemmaModel"],
+        &[("head_dim", 256), ("num_key_value_heads", 16), ("max_position_embeddings", 8192)],
+    ),
+    (
+        "gemma2",
+        ["Gemma2ForCausalLM", "Gemma2Model"],
+        &[
+            ("head_dim", 256),
+            ("num_key_value_heads", 4),
+            ("max_position_embeddings", 8192),
+            ("sliding_window", 4096),
+        ],
+    ),
+    (
+        "gemma3_text",
+        ["Gemma3ForCausalLM", "Gemma3TextModel"],
+        &[
+            ("head_dim", 256),
+            ("num_key_value_heads", 4),
+            ("max_position_embeddings", 131_072),
+            ("sliding_window", 4096),
+        ],
+    ),
     ("granite", ["GraniteForCausalLM", "GraniteModel"], &[("max_position_embeddings", 2048)]),
     ("olmo2", ["Olmo2ForCausalLM", "Olmo2Model"], &[("max_position_embeddings", 2048)]),
     ("phi3", ["Phi3ForCausalLM", "Phi3Model"], &[("max_position_embeddings", 4096)]),
@@ -268,9 +298,12 @@ impl DecoderConfig {
                 fields.entry(*field).or_insert_with(|| (*default).into());
             }
         }
-        let config = match model_type {
+        let mut config = match model_type {
             "opt" => opt::read(fields(value).map_err(invalid)?)?,
             "falcon" => falcon::read(fields(value).map_err(invalid)?)?,
+            "gemma" => gemma::gemma(fields(value).map_err(invalid)?)?,
+            "gemma2" => gemma::gemma2(fields(value).map_err(invalid)?)?,
+            "gemma3_text" => gemma::gemma3(fields(value).map_err(invalid)?)?,
             "granite" => like_llama::granite(fields(value).map_err(invalid)?)?,
             "olmo2" => like_llama::olmo2(fields(value).map_err(invalid)?)?,
             "phi3" => like_llama::phi3(fields(value).map_err(invalid)?)?,
@@ -279,6 +312,7 @@ impl DecoderConfig {
             "mistral" => llama::mistral(fields(value).map_err(invalid)?)?,
             _ => llama::read(fields(value).map_err(invalid)?)?,
         };
+        config.extras.reports_overflow = !UNCHECKED.contains(&model_type);
         config.checked()
     }
 
@@ -353,13 +387,17 @@ impl DecoderConfig {
         if backend.has_windows() { Ok(()) } else { self.check_unwindowed(requested) }
     }
 
-    /// Fails for more positions than a layer's window: for devices where a position sees all earlier ones.
+    /// Fails for more positions than a layer's window, and for soft caps of scores: for devices without both.
     pub fn check_unwindowed(&self, requested: usize) -> Result<()> {
         let windows = (0..self.num_hidden_layers).filter_map(|layer| self.window(layer));
         let window = windows.min().unwrap_or(usize::MAX);
         ensure!(
             requested <= window,
             "the text needs {requested} positions, but the model supports {window} (sliding_window) on this device; use a shorter prompt, generate fewer tokens, or run it in software"
+        );
+        ensure!(
+            self.extras.score_cap.is_none(),
+            "the model has soft caps of scores (attn_logit_softcapping), which this device cannot compute; run it in software"
         );
         Ok(())
     }
@@ -390,11 +428,17 @@ impl DecoderConfig {
         self.architecture == Architecture::Falcon
     }
 
-    /// Rotations of the heads of Q and K; `None` for embedded positions.
-    pub fn rotary(&self) -> Result<Option<ndp_numerics::Rotary>> {
+    /// Rotations of the heads of Q and K in a layer; `None` for embedded positions.
+    pub fn rotary(&self, layer: usize) -> Result<Option<ndp_numerics::Rotary>> {
         let width = self.extras.rotated_width.unwrap_or(self.head_width);
-        let of = |base| ndp_numerics::Rotary::scaled(base, width, self.rotary_scaling);
-        self.rotary_base.map(of).transpose()
+        let own = self.rotary_base.map(|base| Angles { base, scaling: self.rotary_scaling });
+        let angles = if self.has_window_angles(layer) { self.extras.window_angles } else { own };
+        angles.map(|own| ndp_numerics::Rotary::scaled(own.base, width, own.scaling)).transpose()
+    }
+
+    /// Whether a layer rotates by [`Extras::window_angles`].
+    pub fn has_window_angles(&self, layer: usize) -> bool {
+        self.extras.window_angles.is_some() && self.window(layer).is_some()
     }
 
     /// Addend of a normalisation's variance.

@@ -87,18 +87,20 @@ const SAMPLING: [(&str, &str); 10] = [
 const CODE: &str = "auto_map";
 
 /// Fields without effect on logits.
-const HARMLESS: [&str; 83] = [
+const HARMLESS: [&str; 85] = [
     "_attn_implementation",
     "_attn_implementation_autoset",
     "_commit_hash",
     "_flash_attn_2_enabled",
     "_name_or_path",
+    "_sliding_window_pattern",
     "activation_dropout",
     "architectures",
     "attention_dropout",
     "attn_implementation",
     "attn_pdrop",
     "bos_token_id",
+    "cache_implementation",
     "chunk_size_feed_forward",
     "classifier_dropout",
     "cls_token_id",

@@ -28,9 +28,11 @@ pub(super) struct Rotary {
 
 /// Angles of all layers, or of those of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Angles {
-    pub(super) base: u64,
-    pub(super) scaling: RotaryScaling,
+pub struct Angles {
+    /// Base of the frequencies.
+    pub base: u64,
+    /// Change of the frequencies.
+    pub scaling: RotaryScaling,
 }
 
 /// Types with the keys that each requires or allows.
@@ -167,6 +169,47 @@ impl Rotary {
     pub(super) fn angles(self, positions: usize) -> Result<Angles> {
         require("partial_rotary_factor", self.partial_rotary_factor, 1.0)?;
         self.angles_of_part(positions)
+    }
+
+    /// Angles of layers with a window, and of the others, of models with parameters for each kind of layer.
+    pub(super) fn angles_of_kinds(
+        mut self,
+        local_base: Option<f64>,
+        positions: usize,
+    ) -> Result<[Angles; 2]> {
+        let [local, global] = ["sliding_attention", "full_attention"].map(|kind| {
+            self.rope_parameters
+                .as_mut()
+                .and_then(|given| given.remove(kind))
+                .filter(|given| !given.is_null())
+        });
+        let of = |given: Option<Value>, theta: f64, scaling: Option<Map<String, Value>>| -> Result<Angles> {
+            let rope_parameters = match given {
+                None => Map::new(),
+                Some(Value::Object(given)) => given,
+                Some(other) => {
+                    return Err(unsupported("rope_parameters", other, "an object for each kind of layer"));
+                }
+            };
+            let theta = Some(theta).filter(|_| !rope_parameters.contains_key("rope_theta"));
+            let rotary = Self {
+                rope_theta: theta,
+                rope_scaling: scaling,
+                rope_parameters: Some(rope_parameters),
+                partial_rotary_factor: None,
+                original_max_position_embeddings: self.original_max_position_embeddings,
+            };
+            rotary.angles(positions)
+        };
+        if let Some(rest) = self.rope_parameters.take().filter(|given| !given.is_empty()) {
+            let expected = "only sliding_attention and full_attention";
+            return Err(unsupported("rope_parameters", Value::Object(rest), expected));
+        }
+        require(PART, self.partial_rotary_factor, 1.0)?;
+        Ok([
+            of(local, local_base.unwrap_or(BASE), None)?,
+            of(global, self.rope_theta.unwrap_or(1e6), self.rope_scaling.take())?,
+        ])
     }
 
     /// Removes the rotated share of each head, and returns it if it is less than all.

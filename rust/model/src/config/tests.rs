@@ -1,6 +1,6 @@
 use super::*;
 use ndp_files::said;
-use ndp_numerics::{Decimal, YarnAttention};
+use ndp_numerics::{Decimal, SoftCap, YarnAttention};
 use serde_json::json;
 
 fn opt() -> Value {
@@ -107,7 +107,7 @@ fn unsupported_options_are_refused_by_name() {
             opt(),
             "model_type",
             json!("gpt2"),
-            "opt, llama, mistral, falcon, granite, olmo2, phi3, qwen2, qwen3",
+            "opt, llama, mistral, falcon, gemma, gemma2, gemma3_text, granite, olmo2, phi3, qwen2, qwen3",
         ),
         (opt(), "architectures", json!(["GPT2LMHeadModel"]), "OPTForCausalLM or OPTModel"),
         (opt(), "architectures", json!(["LlamaForCausalLM"]), "OPTForCausalLM or OPTModel"),
@@ -225,7 +225,7 @@ fn scaled_rotary_angles_are_read_from_both_spellings() {
     {
         let config = parse(&with(llama(), field, with(llama3.clone(), kind, json!("llama3")))).unwrap();
         assert_eq!((config.rotary_scaling, config.rotary_base), (expected, Some(500_000)));
-        assert!(config.rotary().unwrap().is_some());
+        assert!(config.rotary(0).unwrap().is_some());
     }
     let of =
         |scaling: Value| parse(&with(llama(), "rope_scaling", scaling)).map(|config| config.rotary_scaling);
@@ -336,7 +336,7 @@ fn qwen_s_configurations_are_read() {
 fn relatives_of_llama_are_read() {
     let phi3 = parse(&of("phi3", json!({"rope_scaling": {"partial_rotary_factor": 0.75}}))).unwrap();
     assert_eq!((phi3.extras().rotated_width, phi3.extras().fused), (Some(12), true));
-    assert_eq!(phi3.rotary().unwrap().unwrap().width(), 12);
+    assert_eq!(phi3.rotary(0).unwrap().unwrap().width(), 12);
     let olmo2 = parse(&of("olmo2", json!({}))).unwrap();
     assert_eq!(olmo2.extras().norm_places, NormPlaces::After);
     assert_eq!(olmo2.extras().qk_norm, Some(QkNorm::Whole));
@@ -365,6 +365,75 @@ fn relatives_of_llama_are_read() {
     ] {
         let text = said(&parse(&with(base, field, value)));
         assert!(text.contains(field) && text.ends_with(&format!(", expected {expected}")), "{field}: {text}");
+    }
+}
+
+#[test]
+fn gemma_s_configurations_are_read() {
+    let gelu = json!({"hidden_act": "gelu_pytorch_tanh", "head_dim": 16});
+    let gemma = |model_type: &str, own: Value| {
+        let mut all = of(model_type, gelu.clone());
+        own.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+        parse(&all)
+    };
+    let first = gemma("gemma", json!({"hidden_act": "gelu"})).unwrap();
+    assert_eq!((first.extras().embedding_scale, first.extras().unit_gains), (Some(Factor::Root(64)), true));
+    assert!(
+        first.has_tied_head() && first.extras().tanh_gelu && first.extras().norm_places == NormPlaces::Before
+    );
+    let second = gemma("gemma2", json!({"query_pre_attn_scalar": 224})).unwrap();
+    let cap = |value| SoftCap::new(Decimal::whole(value));
+    assert_eq!((second.extras().score_cap, second.extras().logit_cap), (cap(50), cap(30)));
+    assert_eq!(second.extras().query_scale, Some(Factor::InverseRoot(224)));
+    assert_eq!([second.window(0), second.window(1)], [Some(4096), None]);
+    let without =
+        gemma("gemma2", json!({"attn_logit_softcapping": null, "final_logit_softcapping": 2})).unwrap();
+    assert_eq!((without.extras().score_cap, without.extras().logit_cap), (None, cap(2)));
+    assert!(second.check_unwindowed(8).is_err() && without.check_unwindowed(8).is_ok());
+
+    let scaling = json!({"rope_type": "linear", "factor": 8.0});
+    let old = json!({
+        "rope_theta": 1e6, "rope_local_base_freq": 1e4, "rope_scaling": scaling, "sliding_window": 9, "sliding_window_pattern": 2
+    });
+    let new = json!({
+        "sliding_window": 9, "layer_types": ["sliding_attention", "full_attention"], "rope_theta": null,
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0}
+        }
+    });
+    let third = [old, new].map(|own| gemma("gemma3_text", own).unwrap());
+    assert_eq!(third[0], third[1]);
+    assert_eq!(third[0].extras().qk_norm, Some(QkNorm::Heads));
+    let angles = Angles { base: 10_000, scaling: RotaryScaling::Default };
+    assert_eq!((third[0].extras().window_angles, third[0].rotary_base()), (Some(angles), Some(1_000_000)));
+    assert_eq!(third[0].rotary_scaling, RotaryScaling::Linear { factor: Decimal::whole(8) });
+    assert_eq!([0, 1].map(|layer| third[0].rotary(layer).unwrap().unwrap().base()), [10_000, 1_000_000]);
+
+    for (model_type, field, value, expected) in [
+        ("gemma", "hidden_act", json!("silu"), "gelu_pytorch_tanh"),
+        ("gemma", "hidden_activation", json!("gelu"), "gelu_pytorch_tanh"),
+        ("gemma", "sliding_window", json!(4), "null"),
+        ("gemma", "attn_logit_softcapping", json!(50.0), "null"),
+        ("gemma", "query_pre_attn_scalar", json!(64), "16"),
+        ("gemma", "use_bidirectional_attention", json!(true), "false"),
+        ("gemma2", "attn_logit_softcapping", json!(0.5), "null, or a number from 1 to 10^4"),
+        ("gemma2", "query_pre_attn_scalar", json!(2.5), "a whole number from 1 to 2^32-1"),
+        ("gemma2", "sliding_window_pattern", json!(3), "2"),
+        ("gemma2", "sliding_window", Value::Null, "at least 1"),
+        ("gemma2", "rope_local_base_freq", json!(100), "null"),
+        ("gemma3_text", "attn_logit_softcapping", json!(50.0), "null"),
+        (
+            "gemma3_text",
+            "rope_parameters",
+            json!({"rope_theta": 1e4}),
+            "only sliding_attention and full_attention",
+        ),
+        ("gemma3_text", "use_bidirectional_attention", json!(true), "false"),
+    ] {
+        let text = said(&gemma(model_type, json!({field: value})));
+        let named = text.starts_with(&format!("config: {field} = "));
+        assert!(named && text.ends_with(&format!(", expected {expected}")), "{field}: {text}");
     }
 }
 

@@ -86,7 +86,30 @@ pub fn other_configs() -> Vec<DecoderConfig> {
     let windows = json!({
         "model_type": "qwen2", "num_key_value_heads": 6, "sliding_window": 3, "use_sliding_window": true, "max_window_layers": 1
     });
-    let all = [window, windows, llama, relu, falcon, multi_query, qwen2, qwen3, phi3, olmo2, granite];
+    let gemma = json!({"model_type": "gemma", "head_dim": 6, "num_key_value_heads": 1});
+    let gemma2 = json!({
+        "model_type": "gemma2", "head_dim": 6, "num_key_value_heads": 3, "sliding_window": 4, "query_pre_attn_scalar": 5
+    });
+    let gemma3 = json!({
+        "model_type": "gemma3_text", "head_dim": 8, "num_key_value_heads": 2, "sliding_window": 4,
+        "sliding_window_pattern": 2, "rope_scaling": {"rope_type": "linear", "factor": 8.0}
+    });
+    let all = [
+        gemma,
+        gemma2,
+        gemma3,
+        window,
+        windows,
+        llama,
+        relu,
+        falcon,
+        multi_query,
+        qwen2,
+        qwen3,
+        phi3,
+        olmo2,
+        granite,
+    ];
     all.map(config).to_vec()
 }
 
