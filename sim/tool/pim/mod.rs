@@ -253,7 +253,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
 /// per further step.
 fn weights(model: &Model, prompts: &[Prompt], modes: &[Mode]) -> u64 {
     let layers = model.layers.iter().flat_map(Layer::linears);
-    let head = model.embed_tokens.data().len();
+    let head = model.head().data().len();
     let all = head + layers.map(|linear| linear.weight.data().len()).sum::<usize>();
     let passes = |groups: usize| -> usize {
         let of = |group| prompts.iter().skip(group).step_by(groups).map(|prompt| prompt.generate);

@@ -201,10 +201,12 @@ impl<'a> GroupBackend<'a> {
             }
             self.homes.insert((span.sequence, layer), homes);
         }
+        let mut vectors = 0;
         for (token, (span, visible, query)) in op.each().enumerate() {
             if self.on_npu.contains(&span.sequence) {
                 continue;
             }
+            vectors += 1;
             for (head, query) in query.chunks(width).enumerate() {
                 let at = token * op.width() + head * width;
                 let head = self.head(span, layer, head / op.sharing());
@@ -213,8 +215,8 @@ impl<'a> GroupBackend<'a> {
         }
         stream.vectors = contexts.len();
         stream.compute = self.plan.npu.attention(&self.plan.sizes, contexts.into_iter()).compute;
-        let attention =
-            Attention { label: op.label().to_owned(), appends, queries, elements: op.queries().len() };
+        let (label, elements) = (op.label().to_owned(), op.queries().len());
+        let attention = Attention { label, appends, queries, vectors, elements };
         Ok((
             (!attention.queries.is_empty()).then_some(attention),
             (!stream.reads.is_empty()).then_some(stream),

@@ -99,16 +99,20 @@ pub fn groups_of(mode: Mode) -> Result<usize> {
 pub fn sizes_of(model: &Model) -> Sizes {
     let config = &model.config;
     let size = |size: usize| size as u32;
-    let heads = size(config.num_attention_heads());
+    let name = match config.architecture() {
+        Architecture::Opt => "opt",
+        Architecture::Llama => "llama",
+        Architecture::Falcon => "falcon",
+    };
     Sizes {
-        name: "opt".to_owned(),
+        name: name.to_owned(),
         layers: size(config.num_hidden_layers()),
         hidden: size(config.hidden_size()),
-        heads,
-        kv_heads: heads,
+        heads: size(config.num_attention_heads()),
+        kv_heads: size(config.num_key_value_heads()),
         head_width: size(config.head_width()),
         ffn: size(config.ffn_dim()),
-        ffn_matrices: 2,
+        ffn_matrices: if config.is_gated() { 3 } else { 2 },
         vocabulary: size(config.vocab_size()),
     }
 }
@@ -259,20 +263,21 @@ pub(crate) fn prepare(
     Ok(Loaded { machine, plan, policy })
 }
 
-/// All matrices in memory, with their labels.
+/// All matrices in memory, with their labels. A tied head has a place of its own; the embedding stays with the host.
 fn matrices(model: &Model) -> impl Iterator<Item = (String, &Matrix)> {
     let layers = model.layers.iter().enumerate().flat_map(|(index, layer)| {
-        let parts = [
+        let first = [
             ("q_proj", &layer.q_proj),
             ("k_proj", &layer.k_proj),
             ("v_proj", &layer.v_proj),
             ("out_proj", &layer.out_proj),
             ("fc1", &layer.fc1),
-            ("fc2", &layer.fc2),
         ];
-        parts.map(|(part, linear)| (format!("layers.{index}.{part}"), &linear.weight))
+        let up = layer.up.iter().map(|up| ("up", up));
+        let all = first.into_iter().chain(up).chain([("fc2", &layer.fc2)]);
+        all.map(move |(part, linear)| (format!("layers.{index}.{part}"), &linear.weight))
     });
-    layers.chain([("lm_head".to_owned(), &model.embed_tokens)])
+    layers.chain([("lm_head".to_owned(), model.head())])
 }
 
 fn load(machine: &mut Machine, model: &Model) -> Result<()> {

@@ -30,6 +30,8 @@ pub struct Attention {
     pub label: String,
     pub appends: Vec<Append>,
     pub queries: Vec<HeadQuery>,
+    /// Tokens whose heads the queries are.
+    pub vectors: usize,
     pub elements: usize,
 }
 
@@ -335,7 +337,7 @@ impl Machine {
             }
             queries[channel].push(progress);
         }
-        let tag = self.tag(group, &job.label, open / self.memory.shape().heads.max(1), Work::Attention);
+        let tag = self.tag(group, &job.label, job.vectors, Work::Attention);
         let (softmax_free, elements) = (tag.start, job.elements);
         self.pim_job = Some(PimJob { tag, queries, awaited, softmax_free, open, elements });
         Ok(())

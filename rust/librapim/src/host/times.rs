@@ -42,7 +42,8 @@ fn heads_clocks(
         |index| HeadQuery { head: 0, query: query.clone(), visible: positions, at: index * head_width };
     let queries = (0..heads).map(head).collect();
     let label = "heads".to_owned();
-    machine.start_pim(0, Attention { label, appends: Vec::new(), queries, elements: heads * head_width })?;
+    let elements = heads * head_width;
+    machine.start_pim(0, Attention { label, appends: Vec::new(), queries, vectors: heads, elements })?;
     machine.run()?;
     Ok(machine.clock())
 }

@@ -9,11 +9,25 @@ use std::path::Path;
 
 /// With few weights for its keys and values, so that attention can be the longer side.
 pub fn random_model(hidden: u32, heads: u32, ffn: u32) -> Model {
-    let json = format!(
+    random(&format!(
         "{{\"model_type\": \"opt\", \"vocab_size\": 64, \"hidden_size\": {hidden}, \"num_hidden_layers\": 2, \
          \"num_attention_heads\": {heads}, \"ffn_dim\": {ffn}, \"max_position_embeddings\": 128}}"
-    );
-    let config = DecoderConfig::from_json(Path::new("config.json"), &json).unwrap();
+    ))
+}
+
+/// A gated model without biases: `heads` heads of queries share `kv_heads` of keys and values.
+#[allow(dead_code)] // Not every program that includes this module has such models.
+pub fn random_llama(hidden: u32, [heads, kv_heads, head_width]: [u32; 3], ffn: u32) -> Model {
+    random(&format!(
+        "{{\"model_type\": \"llama\", \"vocab_size\": 64, \"hidden_size\": {hidden}, \"num_hidden_layers\": 2, \
+         \"num_attention_heads\": {heads}, \"num_key_value_heads\": {kv_heads}, \"head_dim\": {head_width}, \
+         \"intermediate_size\": {ffn}, \"max_position_embeddings\": 128, \"hidden_act\": \"silu\", \
+         \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": false}}"
+    ))
+}
+
+fn random(json: &str) -> Model {
+    let config = DecoderConfig::from_json(Path::new("config.json"), json).unwrap();
     let mut rng = SplitMix64::new(11);
     Model::from_tensors(config, |name, shape| {
         let gain = name.contains("norm.weight");
