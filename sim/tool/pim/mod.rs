@@ -80,7 +80,8 @@ pub enum WaveBlock {
         ndp generate pim --mode dex --prompt \"Emma could not\" --prompt \"Mr. Darcy\" --tokens 4,9 --json\n  \
         ndp generate pim --html pim.html --timeline pim.json   (open pim.json in ui.perfetto.dev)\n  \
         ndp generate pim --hardware librapim --tokens 4,2   (an NPU that waits for weights)\n  \
-        ndp generate pim --mode dex+dbo --offload-ffn 1 --offload-mha 1 --channels 4 --channel model\n\n\
+        ndp generate pim --mode dex+dbo --offload-ffn 1 --offload-mha 1 --channels 4 --channel model\n  \
+        ndp generate pim --model golden/model-llama --channel model --prompt \"It was a\"\n\n\
         The NPU computes linear layers: it reads their weights over the channels, and the weights are compared. The banks compute \
         attention. In dex+dbo, a scheduler moves FFNs to the banks and attention to the NPU, step by step. Every output of the banks \
         and every text is compared with software.")]
@@ -116,8 +117,10 @@ pub struct Args {
     /// Seed of the sampler for the first prompt; each further prompt adds 1
     #[arg(long, default_value_t = 4)]
     seed: u64,
-    /// Directory of an OPT model in FP16 with bytes as tokens [default: golden/model]
-    #[arg(long, value_name = "DIR")]
+    /// Directory with config.json, model.safetensors (whole or in shards) and, for models with sub-words,
+    /// tokenizer.json: OPT, LLaMA, Mistral or Falcon; or a GGUF file of architecture llama (docs/checkpoints.md)
+    /// [default: golden/model]
+    #[arg(long, value_name = "DIR|FILE.gguf")]
     model: Option<PathBuf>,
     /// With --mode dex+dbo: number of requests of each group whose FFN the memory computes in each step, instead of
     /// the number that the scheduler decides

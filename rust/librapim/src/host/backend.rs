@@ -282,7 +282,7 @@ impl GemvBackend for GroupBackend<'_> {
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>> {
         let product = op.product();
         let vectors = match product.class() {
-            GemvClass::Fc1 | GemvClass::Fc2 => product.batch().min(self.share.ffn as usize),
+            GemvClass::Fc1 | GemvClass::Up | GemvClass::Fc2 => product.batch().min(self.share.ffn as usize),
             _ => 0,
         };
         if vectors == 0 {

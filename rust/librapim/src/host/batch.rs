@@ -121,7 +121,7 @@ pub fn sizes_of(model: &Model) -> Sizes {
 /// in any bit of the texts.
 ///
 /// # Errors
-/// A model other than OPT or too large; no prompts or empty ones; more to offload than there is, or without slicing;
+/// A model that is too large; no prompts or empty ones; more to offload than there is, or without slicing;
 /// wrong results; as [`Machine::run`].
 pub fn run_arranged(
     model: &Model,
@@ -191,10 +191,6 @@ pub(crate) fn prepare_texts(
 }
 
 fn check_texts(model: &Model, prompts: &[Prompt]) -> Result<()> {
-    if model.config.architecture() != Architecture::Opt {
-        let found = format!("{:?}", model.config.architecture());
-        bail!("the model's architecture = {found}: this host runs models with Opt");
-    }
     model.config.check_plain("hosts of HBM-PIM")?;
     let most = model.config.max_position_embeddings();
     for prompt in prompts {

@@ -11,7 +11,7 @@ use crate::host::controller::Place;
 use crate::offloading::Model;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{Column, pim::column_of};
-use ndp_files::{Result, bail, ensure, failure};
+use ndp_files::{Result, bail, ensure, failure, in_range};
 use ndp_isa::layout::hbm::{CacheElement, HbmAddress, Interleaved, KvMap};
 use ndp_numerics::f16;
 use std::collections::HashMap;
@@ -74,7 +74,10 @@ impl Memory {
             bail!("{what}: {} needed, only {available} available; {ADVICE}", needed + 1);
         }
         let first = boundary + rows;
-        let caches = KvMap::new(config, first, shape.head_width as u32, shape.positions as u32)?;
+        in_range("elements of a head", shape.head_width, 1, ROW_LANES)?;
+        // Keys of a row are neighbours only at widths that divide it; the lanes in between stay zeros.
+        let width = shape.head_width.next_power_of_two().max(LANES);
+        let caches = KvMap::new(config, first, width as u32, shape.positions as u32)?;
         let needed = (shape.sequences * shape.layers * shape.heads) as u64;
         ensure!(
             needed <= caches.heads(),

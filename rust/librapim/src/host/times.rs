@@ -122,7 +122,7 @@ impl HostTimes {
 
     /// Attention of a part of a prompt in one layer, with a mean context.
     fn part_of_prompt(&self, tokens: u32, context: u32) -> Picos {
-        let heads = (u64::from(tokens) * u64::from(self.model.heads)).div_ceil(self.channels);
+        let heads = self.heads_in_channel(tokens);
         let further = Self::at_context(&self.further, context) * heads.saturating_sub(1);
         self.time(self.head_clocks(context) + further)
     }
@@ -146,6 +146,12 @@ impl HostTimes {
         let group = |group: usize| all.iter().skip(group).step_by(groups).flatten().copied().sum();
         let longest = (0..groups).map(group).max().unwrap_or(Picos::ZERO);
         [0, 1].map(|device| all.iter().map(|of| of[device]).sum()).into_iter().fold(longest, Picos::max)
+    }
+
+    /// Heads of queries in the fullest channel: all that share keys and values are where these lie.
+    fn heads_in_channel(&self, tokens: u32) -> u64 {
+        let stored = u64::from(tokens) * u64::from(self.model.kv_heads);
+        stored.div_ceil(self.channels) * u64::from(self.model.group())
     }
 
     pub fn head_clocks(&self, context: u32) -> u64 {
@@ -176,9 +182,8 @@ impl DeviceTimes for HostTimes {
     fn pim(&self, work: Work, requests: u32, context: u32) -> Picos {
         match work {
             Work::Mha => {
-                let heads = u64::from(requests) * u64::from(self.model.heads);
-                let scores = heads * u64::from(context);
-                let in_memory = self.time(self.head_clocks(context) * heads.div_ceil(self.channels));
+                let scores = u64::from(requests) * u64::from(self.model.heads) * u64::from(context);
+                let in_memory = self.time(self.head_clocks(context) * self.heads_in_channel(requests));
                 in_memory.max(self.npu.softmax(scores))
             }
             Work::Ffn => self.time(self.ffn_clocks(requests)),

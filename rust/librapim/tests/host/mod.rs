@@ -1,6 +1,7 @@
-//! Tests of the PIM host: rates, texts, offloading.
+//! Tests of the PIM host: rates, texts, models, offloading.
 
 mod common;
+mod models;
 mod offloading;
 mod rates;
 mod texts;

@@ -1,0 +1,131 @@
+//! Models other than OPT in every mode: are rotary embedding, RMSNorm, gates, biases, shared keys and values and heads
+//! of any width the software's, bit for bit, and is all work in the banks compared?
+
+use crate::host::common::{assert_texts, memory, prompts, random_llama, random_model};
+use ndp_config::HbmConfig;
+use ndp_dram::hbm::PseudoChannel;
+use ndp_librapim::host::{
+    Arrangement, Offloading, Outcome, Pins, Prompt, boxed, check_room, groups_of, run_arranged, sizes_of,
+};
+use ndp_librapim::offloading::{Hardware, Mode, Rule};
+use ndp_model::Model;
+use std::path::{Path, PathBuf};
+
+const FIXED: [Offloading; 3] = [
+    Offloading::Fixed { ffn: 2, mha: 0 },
+    Offloading::Fixed { ffn: 0, mha: 1 },
+    Offloading::Fixed { ffn: 1, mha: 2 },
+];
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(name)
+}
+
+fn arrangement(mode: Mode, offloading: Offloading) -> Arrangement {
+    Arrangement { groups: groups_of(mode).unwrap(), offloading, record: 0..0 }
+}
+
+fn run(
+    model: &Model,
+    memory: &HbmConfig,
+    (mode, offloading): (Mode, Offloading),
+    hardware: &str,
+    prompts: &[Prompt],
+) -> Outcome {
+    let memory = if mode.sliced() { memory.clone() } else { memory.clone().unsliced() };
+    let hardware = Hardware::preset(hardware).unwrap().on(&memory);
+    let channels = boxed(PseudoChannel::all(&memory).unwrap());
+    let arrangement = arrangement(mode, offloading);
+    let (outcome, machine) = run_arranged(model, &memory, &hardware, arrangement, prompts, channels).unwrap();
+    assert_texts(model, prompts, &outcome);
+    assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
+    // Every output of an FFN in the banks is compared: that of each matrix.
+    let config = &model.config;
+    let inner = if config.is_gated() { 2 } else { 1 } * config.ffn_dim();
+    let of_request = (config.num_hidden_layers() * (inner + config.hidden_size())) as u64;
+    let moved: u64 = outcome.decisions.iter().map(|decided| u64::from(decided.share.ffn)).sum();
+    assert_eq!(outcome.checked.products, moved * of_request);
+    // Every output of attention, too, by all heads of queries.
+    let attention = (config.num_hidden_layers() * config.query_width()) as u64;
+    let tokens: usize = prompts.iter().map(|p| p.tokens.len() + p.generate - 1).sum();
+    let elsewhere: u64 = outcome.decisions.iter().map(|decided| u64::from(decided.share.mha)).sum();
+    assert_eq!(outcome.checked.attention, (tokens as u64 - elsewhere) * attention);
+    assert_eq!(outcome.copies_checked > 0, elsewhere > 0);
+    outcome
+}
+
+/// All modes; shares of both kinds, fixed and by the scheduler.
+fn run_all(model: &Model, memory: &HbmConfig, prompts: &[Prompt]) {
+    for mode in [Mode::Serial, Mode::Pipelined, Mode::Dex] {
+        run(model, memory, (mode, Offloading::None), "librapim", prompts);
+    }
+    for offloading in FIXED {
+        run(model, memory, (Mode::DexDbo, offloading), "librapim", prompts);
+    }
+    for rule in [Rule::Paper, Rule::Shortest] {
+        run(model, memory, (Mode::DexDbo, Offloading::Live(rule)), "librapim-small-npu", prompts);
+    }
+}
+
+/// LLaMA, also with biases and heads of 24 elements; Mistral with heads of 8; Falcon with one head of keys and values
+/// and with several.
+#[test]
+fn texts_of_every_family_are_the_softwares_in_every_mode() {
+    let prompts = prompts(&[(5, 3), (2, 4), (18, 2), (3, 1)], 96);
+    for name in ["llama", "llama-bias", "mistral", "falcon-mq", "falcon-new"] {
+        let model = Model::load(&golden("checkpoints").join(name)).unwrap();
+        run_all(&model, &memory(2), &prompts);
+    }
+}
+
+#[test]
+fn texts_of_the_trained_llama_are_the_softwares() {
+    let model = Model::load(&golden("model-llama")).unwrap();
+    let texts = ["It was a", "She had never"];
+    let prompt = |(number, text): (usize, &&str)| Prompt {
+        tokens: model.vocabulary.tokens(text.as_bytes()).unwrap(),
+        generate: 2 + number,
+        temperature_percent: 60,
+        seed: number as u64,
+    };
+    let prompts: Vec<Prompt> = texts.iter().enumerate().map(prompt).collect();
+    let offloads = Offloading::Live(Rule::Shortest);
+    for of_mode in [(Mode::Serial, Offloading::None), (Mode::DexDbo, offloads), (Mode::DexDbo, FIXED[1])] {
+        run(&model, &memory(2), of_mode, "librapim-small-npu", &prompts);
+    }
+}
+
+/// Three heads of keys and values for nine of queries, as in SmolLM2, on numbers of channels that do not divide them;
+/// an FFN with two rows of inputs for its last matrix.
+#[test]
+fn texts_with_shared_keys_and_values_do_not_depend_on_the_channels() {
+    let model = random_llama(144, [9, 3, 16], 536);
+    let prompts = prompts(&[(5, 2), (2, 3), (18, 2)], 64);
+    run_all(&model, &memory(2), &prompts);
+    for channels in [1, 8] {
+        run(&model, &memory(channels), (Mode::DexDbo, FIXED[2]), "librapim", &prompts);
+    }
+}
+
+#[test]
+fn room_is_needed_for_heads_of_keys_and_values_only() {
+    let small =
+        "name = \"s\"\n[device]\nchannels = 2\nrow_bits = 6\nsubarray_rows = 1\nweight_subarrays = 24\n";
+    let small = HbmConfig::from_toml(small).unwrap();
+    let prompts = prompts(&[(60, 2); 5], 64);
+    for offloading in [Offloading::None, Offloading::Fixed { ffn: 1, mha: 1 }] {
+        let room =
+            |model: &Model| check_room(model, &small, &arrangement(Mode::DexDbo, offloading), &prompts);
+        room(&random_llama(128, [8, 2, 16], 64)).unwrap();
+        let error = room(&random_model(128, 8, 64)).unwrap_err().to_string();
+        assert!(error.contains("heads with keys and values: 80 needed, only"), "{error}");
+    }
+}
+
+#[test]
+fn sizes_count_the_gate_and_the_heads_of_keys_and_values() {
+    let sizes = sizes_of(&random_llama(144, [9, 3, 16], 536));
+    assert_eq!((sizes.heads, sizes.kv_heads, sizes.head_width, sizes.ffn_matrices), (9, 3, 16, 3));
+    let falcon = sizes_of(&Model::load(&golden("checkpoints/falcon-mq")).unwrap());
+    assert_eq!((falcon.heads, falcon.kv_heads, falcon.ffn_matrices), (4, 1, 2));
+}
