@@ -1,8 +1,10 @@
-//! Attention in memory: the operations of a head, and their results.
+//! Attention in memory: the operations of a head of keys and values, and their results.
 //!
 //! Scores: the query goes to the global buffer; each key is a run of MACs, and one RES returns a score per bank. The
 //! NPU does softmax. Values: the probabilities go to the buffer, a row of each bank has one element of many positions,
 //! and one RES returns a result element per bank (`docs/hbm-pim.md`, "Mapping").
+//!
+//! Heads of queries that share keys and values lie in the buffer together and share the opening of each row.
 
 use crate::host::controller::{Operation, Place};
 use crate::host::memory::Memory;
@@ -53,106 +55,154 @@ impl Append {
 }
 
 #[derive(Clone, Debug)]
-pub struct HeadQuery {
-    pub head: u64,
-    pub query: Vec<f16>,
-    pub visible: usize,
+pub struct Query {
+    /// Elements of the head.
+    pub elements: Vec<f16>,
     /// First element of its result in the result of all.
     pub at: usize,
 }
 
+/// A token's heads of queries that share a head of keys and values, one or more, of equal widths.
+#[derive(Clone, Debug)]
+pub struct HeadQuery {
+    pub head: u64,
+    pub queries: Vec<Query>,
+    pub visible: usize,
+}
+
+impl HeadQuery {
+    fn width(&self) -> usize {
+        self.queries.first().map_or(0, |query| query.elements.len())
+    }
+}
+
+/// Operations, and the query of each of their results.
+pub type Part = (Vec<Operation>, Vec<usize>);
+
+/// Heads of queries use each open row in turn: MACs and a RES of one, then of the next.
 #[derive(Clone, Debug)]
 pub struct Progress {
     pub query: HeadQuery,
-    scores: Vec<f16>,
-    result: Vec<f16>,
+    /// By query.
+    scores: Vec<Vec<f16>>,
+    results: Vec<Vec<f16>>,
 }
 
 impl Progress {
     pub fn new(query: HeadQuery) -> Self {
-        Self { query, scores: Vec::new(), result: Vec::new() }
+        let none = vec![Vec::new(); query.queries.len()];
+        Self { query, scores: none.clone(), results: none }
     }
 
-    /// Operations that compute the scores; fails as [`Memory::key`], or if the query does not fit the buffer.
-    pub fn score_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Vec<Operation>> {
-        let HeadQuery { head, query, visible, .. } = &self.query;
-        let parts = query.len().div_ceil(LANES);
+    /// Queries as many at a time as the buffer holds, given the columns of each.
+    fn turns(&self, columns: usize, config: &HbmConfig) -> impl Iterator<Item = Vec<usize>> {
+        let (at_once, all) = (config.buffer_slots() as usize / columns.max(1), self.query.queries.len());
+        let at_once = at_once.max(1);
+        (0..all).step_by(at_once).map(move |first| (first..all.min(first + at_once)).collect())
+    }
+
+    /// Operations that compute the scores; fails as [`Memory::key`], or if a query does not fit the buffer.
+    pub fn score_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Part> {
+        let HeadQuery { head, queries, visible } = &self.query;
+        let parts = self.query.width().div_ceil(LANES);
         ensure!(
             parts <= config.buffer_slots() as usize,
             "columns of the global buffer for a query: {parts} needed, only {} available",
             config.buffer_slots()
         );
-        let mut operations = vec![Operation::Break];
-        operations.extend(loads(query));
-        let mut row = None;
-        for position in (0..*visible).step_by(config.banks() as usize) {
-            let place = memory.key(*head, position, 0)?;
-            if row.replace(place.row) != Some(place.row) {
-                operations.push(Operation::Row(place.row));
+        let (mut operations, mut results) = (Vec::new(), Vec::new());
+        for turn in self.turns(parts, config) {
+            operations.push(Operation::Break);
+            for (place, &query) in turn.iter().enumerate() {
+                operations.extend(loads(place * parts, &queries[query].elements));
             }
-            for part in 0..parts {
-                let column = place.column as u8 + part as u8;
-                let (slot, first) = (part as u8, part == 0);
-                operations.push(Operation::Mac { column, slot, first, take: false });
-            }
-            operations.push(Operation::Results);
-        }
-        Ok(operations)
-    }
-
-    /// Takes the sums of all banks; whether the scores are complete.
-    pub fn take_scores(&mut self, column: &Column, banks: usize) -> bool {
-        let missing = self.query.visible - self.scores.len();
-        self.scores.extend((0..banks.min(missing)).map(|bank| lane(column, bank)));
-        self.scores.len() == self.query.visible
-    }
-
-    pub fn value_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Vec<Operation>> {
-        let probabilities = softmax(&self.scores);
-        let slots = config.buffer_slots() as usize;
-        let pieces: Vec<&[f16]> = probabilities.chunks(slots * LANES).collect();
-        let mut operations = Vec::new();
-        if let [only] = pieces[..] {
-            operations.extend(loads(only));
-        }
-        for element in (0..self.query.query.len()).step_by(config.banks() as usize) {
             let mut row = None;
-            for (number, piece) in pieces.iter().enumerate() {
-                if pieces.len() > 1 {
-                    operations.extend(loads(piece));
+            for position in (0..*visible).step_by(config.banks() as usize) {
+                let at = memory.key(*head, position, 0)?;
+                if row.replace(at.row) != Some(at.row) {
+                    operations.push(Operation::Row(at.row));
                 }
-                for slot in 0..piece.len().div_ceil(LANES) {
-                    let position = (number * slots + slot) * LANES;
-                    let place = memory.value(self.query.head, position, element)?;
-                    if row.replace(place.row) != Some(place.row) {
-                        operations.push(Operation::Row(place.row));
+                for (place, &query) in turn.iter().enumerate() {
+                    for part in 0..parts {
+                        let column = at.column as u8 + part as u8;
+                        let (slot, first) = ((place * parts + part) as u8, part == 0);
+                        operations.push(Operation::Mac { column, slot, first, take: false });
                     }
-                    let (column, slot, first) = (place.column as u8, slot as u8, position == 0);
-                    operations.push(Operation::Mac { column, slot, first, take: false });
+                    operations.push(Operation::Results);
+                    results.push(query);
                 }
             }
-            operations.push(Operation::Results);
         }
-        Ok(operations)
+        Ok((operations, results))
     }
 
-    /// Takes the sums of all banks; whether the result is complete.
-    pub fn take_result(&mut self, column: &Column, banks: usize) -> bool {
-        let width = self.query.query.len();
-        let missing = width - self.result.len();
-        self.result.extend((0..banks.min(missing)).map(|bank| lane(column, bank)));
-        self.result.len() == width
+    /// Takes the sums of all banks for a query; whether the scores of all are complete.
+    pub fn take_scores(&mut self, query: usize, column: &Column, banks: usize) -> bool {
+        let (scores, visible) = (&mut self.scores[query], self.query.visible);
+        let missing = visible - scores.len();
+        scores.extend((0..banks.min(missing)).map(|bank| lane(column, bank)));
+        self.scores.iter().all(|scores| scores.len() == visible)
     }
 
-    pub fn result(&self) -> &[f16] {
-        &self.result
+    /// Operations that compute the weighted values, after all scores; fails as [`Memory::value`].
+    pub fn value_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Part> {
+        let probabilities: Vec<Vec<f16>> = self.scores.iter().map(|scores| softmax(scores)).collect();
+        let slots = config.buffer_slots() as usize;
+        let columns = self.query.visible.div_ceil(LANES);
+        let (mut operations, mut results) = (Vec::new(), Vec::new());
+        for turn in self.turns(columns, config) {
+            if turn.first() != Some(&0) {
+                operations.push(Operation::Break);
+            }
+            // Longer probabilities are loaded in pieces, again for each element: such a query is alone in its turn.
+            let fits = columns <= slots;
+            if fits {
+                for (place, &query) in turn.iter().enumerate() {
+                    operations.extend(loads(place * columns, &probabilities[query]));
+                }
+            }
+            for element in (0..self.query.width()).step_by(config.banks() as usize) {
+                let mut row = None;
+                for (place, &query) in turn.iter().enumerate() {
+                    for (number, piece) in probabilities[query].chunks(slots * LANES).enumerate() {
+                        if !fits {
+                            operations.extend(loads(0, piece));
+                        }
+                        for slot in 0..piece.len().div_ceil(LANES) {
+                            let position = (number * slots + slot) * LANES;
+                            let at = memory.value(self.query.head, position, element)?;
+                            if row.replace(at.row) != Some(at.row) {
+                                operations.push(Operation::Row(at.row));
+                            }
+                            let (column, first) = (at.column as u8, position == 0);
+                            let slot = (place * columns + slot) as u8;
+                            operations.push(Operation::Mac { column, slot, first, take: false });
+                        }
+                    }
+                    operations.push(Operation::Results);
+                    results.push(query);
+                }
+            }
+        }
+        Ok((operations, results))
+    }
+
+    /// Takes the sums of all banks for a query; whether all results are complete.
+    pub fn take_result(&mut self, query: usize, column: &Column, banks: usize) -> bool {
+        let (width, result) = (self.query.width(), &mut self.results[query]);
+        let missing = width - result.len();
+        result.extend((0..banks.min(missing)).map(|bank| lane(column, bank)));
+        self.results.iter().all(|result| result.len() == width)
+    }
+
+    /// Results of all queries, with their first elements in the result of all.
+    pub fn results(&self) -> impl Iterator<Item = (usize, &[f16])> {
+        self.query.queries.iter().zip(&self.results).map(|(query, result)| (query.at, &result[..]))
     }
 }
 
-fn loads(values: &[f16]) -> impl Iterator<Item = Operation> {
+fn loads(first: usize, values: &[f16]) -> impl Iterator<Item = Operation> {
     let column = |lanes: &[f16]| column_of(lanes.iter().copied());
-    values
-        .chunks(LANES)
-        .enumerate()
-        .map(move |(slot, lanes)| Operation::Load { slot: slot as u8, data: column(lanes) })
+    let columns = values.chunks(LANES).enumerate();
+    columns.map(move |(slot, lanes)| Operation::Load { slot: (first + slot) as u8, data: column(lanes) })
 }

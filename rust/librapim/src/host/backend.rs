@@ -6,7 +6,7 @@
 //! on the bus.
 
 use crate::host::asked::{Asked, Both, NpuWork, Reply, Request};
-use crate::host::attention::{Append, HeadQuery, NewToken};
+use crate::host::attention::{Append, HeadQuery, NewToken, Query};
 use crate::host::machine::{Attention, Stream};
 use crate::host::memory::Memory;
 use crate::host::policy::Share;
@@ -207,10 +207,13 @@ impl<'a> GroupBackend<'a> {
                 continue;
             }
             vectors += 1;
-            for (head, query) in query.chunks(width).enumerate() {
-                let at = token * op.width() + head * width;
-                let head = self.head(span, layer, head / op.sharing());
-                queries.push(HeadQuery { head, query: query.to_vec(), visible, at });
+            let sharing = op.sharing() * width;
+            for (head, shared) in query.chunks(sharing).enumerate() {
+                let first = token * op.width() + head * sharing;
+                let own = shared.chunks(width).enumerate();
+                let own = own.map(|(n, of)| Query { elements: of.to_vec(), at: first + n * width });
+                let head = self.head(span, layer, head);
+                queries.push(HeadQuery { head, queries: own.collect(), visible });
             }
         }
         stream.vectors = contexts.len();

@@ -76,10 +76,11 @@ struct NpuJob {
     end: Option<u64>,
 }
 
+/// Result on its way: number in the channel's queries, and of the query that shares its keys and values.
 #[derive(Clone, Copy)]
 enum Awaited {
-    Scores(usize),
-    Values(usize),
+    Scores(usize, usize),
+    Values(usize, usize),
 }
 
 struct ProductJob {
@@ -316,7 +317,6 @@ impl Machine {
 
     pub fn start_pim(&mut self, group: usize, job: Attention) -> Result<()> {
         let channels = self.controllers.len();
-        let banks = self.config.banks() as usize;
         for append in &job.appends {
             let controller = &mut self.controllers[self.memory.channel(append.head) as usize];
             for (place, column) in append.columns(&self.memory)? {
@@ -330,11 +330,9 @@ impl Machine {
             let channel = self.memory.channel(query.head) as usize;
             let progress = Progress::new(query);
             let number = queries[channel].len();
-            let results = progress.query.visible.div_ceil(banks);
-            awaited[channel].extend(std::iter::repeat_n(Awaited::Scores(number), results));
-            for operation in progress.score_operations(&self.memory, &self.config)? {
-                self.controllers[channel].operate(operation);
-            }
+            let (operations, results) = progress.score_operations(&self.memory, &self.config)?;
+            awaited[channel].extend(results.into_iter().map(|query| Awaited::Scores(number, query)));
+            operations.into_iter().for_each(|operation| self.controllers[channel].operate(operation));
             queries[channel].push(progress);
         }
         let tag = self.tag(group, &job.label, job.vectors, Work::Attention);
@@ -399,8 +397,9 @@ impl Machine {
         self.note(Device::Pim, job.tag, now);
         let mut result = vec![f16::ZERO; job.elements];
         for progress in job.queries.iter().flatten() {
-            let at = progress.query.at;
-            result[at..at + progress.result().len()].copy_from_slice(progress.result());
+            for (at, own) in progress.results() {
+                result[at..at + own.len()].copy_from_slice(own);
+            }
         }
         Ok(Some(Done::Pim(group, result)))
     }
@@ -493,22 +492,23 @@ impl Machine {
         let now = self.controllers[channel].clock();
         let Some(job) = &mut self.pim_job else { return Ok(()) };
         match job.awaited[channel].pop_front() {
-            Some(Awaited::Scores(number)) => {
+            Some(Awaited::Scores(number, query)) => {
                 let progress = &mut job.queries[channel][number];
-                if progress.take_scores(column, banks) {
-                    let softmax = self.npu.softmax(progress.query.visible as u64);
+                if progress.take_scores(query, column, banks) {
+                    let scores = progress.query.queries.len() * progress.query.visible;
+                    let softmax = self.npu.softmax(scores as u64);
                     job.softmax_free = job.softmax_free.max(now)
                         + softmax.0.div_ceil(self.clock_ps) * u64::from(self.stands_for);
-                    let operations = progress.value_operations(&self.memory, &self.config)?;
-                    let results = progress.query.query.len().div_ceil(banks);
-                    job.awaited[channel].extend(std::iter::repeat_n(Awaited::Values(number), results));
+                    let (operations, results) = progress.value_operations(&self.memory, &self.config)?;
+                    let awaited = results.into_iter().map(|query| Awaited::Values(number, query));
+                    job.awaited[channel].extend(awaited);
                     let controller = &mut self.controllers[channel];
                     controller.operate(Operation::NotBefore(job.softmax_free));
                     operations.into_iter().for_each(|operation| controller.operate(operation));
                 }
             }
-            Some(Awaited::Values(number)) => {
-                job.open -= usize::from(job.queries[channel][number].take_result(column, banks));
+            Some(Awaited::Values(number, query)) => {
+                job.open -= usize::from(job.queries[channel][number].take_result(query, column, banks));
                 if job.awaited[channel].is_empty() {
                     self.controllers[channel].close();
                 }

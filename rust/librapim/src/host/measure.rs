@@ -3,12 +3,13 @@
 //! **Attention**: one head of one request in one channel, refresh included: query in, MACs on keys, scores out,
 //! probabilities in, MACs on values, results out. Heads of a channel follow one another, so a batch takes that time for
 //! each head of the fullest channel, or softmax on the NPU if longer. `crate::offloading::pim` has a formula for the
-//! head. Keys and values of several heads of Q are read again for each.
+//! head. Heads of Q that
+//! share keys and values count one by one here, although the host opens rows once for all of them.
 //!
 //! **Matrices whose weights are broadcast**: two numbers of outputs in one channel, with 1 to 16 vectors. Interpolation
 //! is linear in outputs and in vectors: each vector adds a SUM to each output.
 
-use crate::host::attention::{HeadQuery, Progress};
+use crate::host::attention::{HeadQuery, Progress, Query};
 use crate::host::controller::{Controller, Returned};
 use crate::host::memory::{CacheShape, Memory};
 use crate::host::pins::Channel;
@@ -21,14 +22,19 @@ use ndp_config::{HbmCommandBuses, HbmCommandSet, HbmConfig};
 use ndp_dram::hbm::PseudoChannel;
 use ndp_files::{Result, bail, ensure};
 use ndp_numerics::f16;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 
 const PATIENCE: u64 = 10_000_000;
 
 /// Clocks of one head of Q over `context` tokens, as the only work of a channel of the device model.
 pub fn head_clocks(config: &HbmConfig, head_width: usize, context: usize) -> Result<u64> {
-    head_clocks_on(config, Box::new(PseudoChannel::new(config)?), head_width, context)
+    group_clocks(config, (1, head_width), context)
+}
+
+/// [`head_clocks`] of `heads` heads of Q that share keys and values, and the opening of each row.
+pub fn group_clocks(config: &HbmConfig, of: (usize, usize), context: usize) -> Result<u64> {
+    clocks_on(config, Box::new(PseudoChannel::new(config)?), of, context)
 }
 
 /// [`head_clocks`] on any channel. Fails as [`Memory::new`] and [`Controller::step`], or without progress.
@@ -38,30 +44,40 @@ pub fn head_clocks_on(
     head_width: usize,
     context: usize,
 ) -> Result<u64> {
+    clocks_on(config, channel, (1, head_width), context)
+}
+
+fn clocks_on(
+    config: &HbmConfig,
+    channel: Channel,
+    (heads, head_width): (usize, usize),
+    context: usize,
+) -> Result<u64> {
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width, positions: context };
     let memory = Memory::new(config, shape, 0)?;
     let mut controller = Controller::new(config, 0, channel)?;
     let banks = config.banks() as usize;
-    let query = HeadQuery { head: 0, query: vec![f16::ONE; head_width], visible: context, at: 0 };
-    let mut progress = Progress::new(query);
+    let query = Query { elements: vec![f16::ONE; head_width], at: 0 };
+    let mut progress = Progress::new(HeadQuery { head: 0, queries: vec![query; heads], visible: context });
     let start = controller.clock();
-    for operation in progress.score_operations(&memory, config)? {
-        controller.operate(operation);
-    }
+    let (operations, results) = progress.score_operations(&memory, config)?;
+    let mut awaited = VecDeque::from(results);
+    operations.into_iter().for_each(|operation| controller.operate(operation));
     let mut has_scores = false;
     loop {
         controller.step()?;
         while let Some(returned) = controller.take() {
             let Returned::Results(column) = returned else { continue };
+            let Some(query) = awaited.pop_front() else { continue };
             if has_scores {
-                if progress.take_result(&column, banks) {
+                if progress.take_result(query, &column, banks) {
                     return Ok(controller.clock() - start);
                 }
-            } else if progress.take_scores(&column, banks) {
+            } else if progress.take_scores(query, &column, banks) {
                 has_scores = true;
-                for operation in progress.value_operations(&memory, config)? {
-                    controller.operate(operation);
-                }
+                let (operations, results) = progress.value_operations(&memory, config)?;
+                awaited.extend(results);
+                operations.into_iter().for_each(|operation| controller.operate(operation));
             }
         }
         if controller.clock() > start + PATIENCE {

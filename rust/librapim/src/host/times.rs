@@ -5,9 +5,9 @@
 //! channel has many heads in a row, and each further one takes less. The formulas are too far off for few vectors:
 //! a result waits tMAC after each output's last MAC.
 
-use crate::host::attention::HeadQuery;
+use crate::host::attention::{HeadQuery, Query};
 use crate::host::machine::{Attention, Machine};
-use crate::host::measure::{head_clocks, shared_clocks};
+use crate::host::measure::{group_clocks, shared_clocks};
 use crate::host::memory::CacheShape;
 use crate::host::pins::boxed;
 use crate::offloading::npu::{NpuTime, NpuTimes};
@@ -26,23 +26,27 @@ const STEP: u32 = HbmConfig::LANES;
 /// Further heads of a measurement.
 const FURTHER: usize = 8;
 
-/// Clocks of equal heads of Q, one after the other, in a channel of this host.
+/// Clocks of equal heads of K and V, one after the other, in a channel of this host, each with `sharing` heads of Q.
 fn heads_clocks(
     config: &HbmConfig,
     hardware: &Hardware,
-    (head_width, positions): (usize, usize),
+    (sharing, head_width): (usize, usize),
+    positions: usize,
     heads: usize,
 ) -> Result<u64> {
     let config = config.clone().with_channels(1)?;
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width, positions };
     let pins = boxed(PseudoChannel::all(&config)?);
     let mut machine = Machine::new(&config, hardware, shape, 0, pins)?;
-    let query = vec![f16::ONE; head_width];
-    let head =
-        |index| HeadQuery { head: 0, query: query.clone(), visible: positions, at: index * head_width };
+    let query = |index| Query { elements: vec![f16::ONE; head_width], at: index * head_width };
+    let head = |index| HeadQuery {
+        head: 0,
+        queries: (index * sharing..(index + 1) * sharing).map(query).collect(),
+        visible: positions,
+    };
     let queries = (0..heads).map(head).collect();
     let label = "heads".to_owned();
-    let elements = heads * head_width;
+    let elements = heads * sharing * head_width;
     machine.start_pim(0, Attention { label, appends: Vec::new(), queries, vectors: heads, elements })?;
     machine.run()?;
     Ok(machine.clock())
@@ -57,16 +61,16 @@ pub struct HostTimes {
     npu: NpuTimes,
     computed: AnalyticTimes,
     requests: u32,
-    /// Clocks of a head with at most `STEP * (i + 1)` positions.
+    /// Clocks of a head of K and V, by all its heads of Q, with at most `STEP * (i + 1)` positions.
     heads: Vec<u64>,
-    /// Clocks of each further head in the same channel.
+    /// Clocks of each further head of K and V in the same channel.
     further: Vec<u64>,
     ffn: Vec<u64>,
 }
 
 impl HostTimes {
     /// Measures heads of up to `positions` positions and FFNs of up to `requests` vectors, at most one per bank. Fails
-    /// as [`head_clocks`] and [`shared_clocks`].
+    /// as [`group_clocks`] and [`shared_clocks`].
     pub fn new(
         model: &Model,
         hardware: &Hardware,
@@ -76,11 +80,12 @@ impl HostTimes {
     ) -> Result<Self> {
         let (mut heads, mut further, mut ffn) = (Vec::new(), Vec::new(), vec![0]);
         let risen = |before: &[u64], clocks: u64| before.last().copied().unwrap_or(0).max(clocks);
+        let of = (model.group() as usize, model.head_width as usize);
         for number in 1..=positions.div_ceil(STEP) {
-            let (width, positions) = (model.head_width as usize, (number * STEP) as usize);
-            heads.push(risen(&heads, head_clocks(config, width, positions)?));
+            let positions = (number * STEP) as usize;
+            heads.push(risen(&heads, group_clocks(config, of, positions)?));
             let [few, many] = [1, 1 + FURTHER];
-            let clocks = |queries| heads_clocks(config, hardware, (width, positions), queries);
+            let clocks = |heads| heads_clocks(config, hardware, of, positions, heads);
             further.push(risen(&further, clocks(many)?.saturating_sub(clocks(few)?) / FURTHER as u64));
         }
         for vectors in 1..=requests.min(config.banks()) {
@@ -148,10 +153,9 @@ impl HostTimes {
         [0, 1].map(|device| all.iter().map(|of| of[device]).sum()).into_iter().fold(longest, Picos::max)
     }
 
-    /// Heads of queries in the fullest channel: all that share keys and values are where these lie.
+    /// Heads of K and V in the fullest channel, each with its heads of Q.
     fn heads_in_channel(&self, tokens: u32) -> u64 {
-        let stored = u64::from(tokens) * u64::from(self.model.kv_heads);
-        stored.div_ceil(self.channels) * u64::from(self.model.group())
+        (u64::from(tokens) * u64::from(self.model.kv_heads)).div_ceil(self.channels)
     }
 
     pub fn head_clocks(&self, context: u32) -> u64 {

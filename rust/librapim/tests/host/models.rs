@@ -4,6 +4,7 @@
 use crate::host::common::{assert_texts, memory, prompts, random_llama, random_model};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
+use ndp_librapim::host::measure::{group_clocks, head_clocks};
 use ndp_librapim::host::{
     Arrangement, Offloading, Outcome, Pins, Prompt, boxed, check_room, groups_of, run_arranged, sizes_of,
 };
@@ -104,6 +105,31 @@ fn texts_with_shared_keys_and_values_do_not_depend_on_the_channels() {
     run_all(&model, &memory(2), &prompts);
     for channels in [1, 8] {
         run(&model, &memory(channels), (Mode::DexDbo, FIXED[2]), "librapim", &prompts);
+    }
+}
+
+/// A buffer of eight columns: two queries of 64 elements at a time; probabilities of up to 64 positions two at a time or
+/// more, up to 128 one at a time, and in pieces beyond.
+#[test]
+fn queries_that_share_keys_and_values_take_turns_in_a_small_buffer() {
+    let small = "name = \"s\"\n[device]\nchannels = 2\nrow_bits = 9\nsubarray_rows = 32\nweight_subarrays = 8\nbuffer_slots = 8\n";
+    let small = HbmConfig::from_toml(small).unwrap();
+    let model = random_llama(32, [6, 2, 64], 48);
+    let prompts = prompts(&[(134, 2), (60, 6), (3, 2)], 64);
+    for of_mode in [(Mode::Serial, Offloading::None), (Mode::DexDbo, FIXED[1])] {
+        run(&model, &small, of_mode, "librapim", &prompts);
+    }
+}
+
+#[test]
+fn queries_that_share_keys_and_values_open_each_row_once() {
+    let config = memory(2);
+    for context in [5, 40, 170, 600] {
+        let clocks = |heads| group_clocks(&config, (heads, 64), context).unwrap();
+        let [one, three] = [clocks(1), clocks(3)];
+        assert_eq!(one, head_clocks(&config, 64, context).unwrap());
+        println!("{context} positions: {one} clocks for a head of queries, {three} for three");
+        assert!(three < 3 * one, "{context}: {three} of {one}");
     }
 }
 

@@ -21,7 +21,7 @@ pub fn random_llama(hidden: u32, [heads, kv_heads, head_width]: [u32; 3], ffn: u
     random(&format!(
         "{{\"model_type\": \"llama\", \"vocab_size\": 64, \"hidden_size\": {hidden}, \"num_hidden_layers\": 2, \
          \"num_attention_heads\": {heads}, \"num_key_value_heads\": {kv_heads}, \"head_dim\": {head_width}, \
-         \"intermediate_size\": {ffn}, \"max_position_embeddings\": 128, \"hidden_act\": \"silu\", \
+         \"intermediate_size\": {ffn}, \"max_position_embeddings\": 256, \"hidden_act\": \"silu\", \
          \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": false}}"
     ))
 }
