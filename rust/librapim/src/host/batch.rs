@@ -250,6 +250,10 @@ pub(crate) fn prepare(
     let [ffn, mha] = offloading.may();
     let mut machine = Machine::new(config, hardware, caches, widest(sizes, ffn), pins)?;
     machine.record(record.clone());
+    if sizes.group() > 1 {
+        // Each head of keys and values that a channel has too many costs the time of several heads of queries.
+        machine.spread();
+    }
     load(&mut machine)?;
     if mha {
         machine.add_copies()?;

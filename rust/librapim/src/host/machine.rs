@@ -189,6 +189,11 @@ impl Machine {
         self.memory.add_copies()
     }
 
+    /// Spreads keys and values over the channels; before anything is written.
+    pub(crate) fn spread(&mut self) {
+        self.memory.spread();
+    }
+
     pub fn set_step(&mut self, group: usize, step: u32) {
         if self.steps.len() <= group {
             self.steps.resize(group + 1, 0);

@@ -60,6 +60,8 @@ pub struct Memory {
     inputs: (u32, u32),
     /// First column of the NPU's copies, per channel.
     copies: Option<u64>,
+    /// Whether heads of a layer are spread over the channels.
+    spread: bool,
 }
 
 impl Memory {
@@ -94,6 +96,7 @@ impl Memory {
             matrices: HashMap::new(),
             inputs: (boundary, rows),
             copies: None,
+            spread: false,
         })
     }
 
@@ -194,10 +197,32 @@ impl Memory {
         (0..count).map(place).collect()
     }
 
+    /// Spreads the heads of each layer over the channels ([`Self::head`]).
+    pub fn spread(&mut self) {
+        self.spread = true;
+    }
+
     /// Number of a head of the caches. Layers past the caches' last one reuse the first ones' rows.
+    ///
+    /// The channel is the number modulo the channels. If they do not divide the heads, a layer's heads of all sequences
+    /// may be in few channels. Spread, they are numbered layer by layer; and where as many sequences as it takes to
+    /// reach the first channel again have passed, numbers turn by a channel, or by the common divisor of heads and
+    /// channels, so that every other sequence is spread, too.
     pub fn head(&self, sequence: u32, layer: usize, head: usize) -> u64 {
-        let before = sequence as usize * self.shape.layers + layer % self.shape.layers;
-        (before * self.shape.heads + head) as u64
+        let CacheShape { sequences, layers, heads, .. } = self.shape;
+        let (sequence, layer) = (sequence as usize, layer % layers);
+        if !self.spread {
+            return ((sequence * layers + layer) * heads + head) as u64;
+        }
+        let number = (layer * sequences + sequence) * heads + head;
+        let channels = self.channels();
+        let (row, channel) = (number / channels, number % channels);
+        // The last row may not be full, and does not turn.
+        if (row + 1) * channels > sequences * layers * heads {
+            return number as u64;
+        }
+        let common = common_divisor(heads, channels);
+        (row * channels + (channel + row / (heads / common) * common) % channels) as u64
     }
 
     pub fn channel(&self, head: u64) -> u32 {
@@ -215,6 +240,10 @@ impl Memory {
         let (position, element) = (position as u64, element as u64);
         Ok(in_channel(self.caches.value(CacheElement { head, position, element })?.address))
     }
+}
+
+fn common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
 fn in_channel(at: HbmAddress) -> Place {

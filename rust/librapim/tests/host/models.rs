@@ -5,6 +5,7 @@ use crate::host::common::{assert_texts, memory, prompts, random_llama, random_mo
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_librapim::host::measure::{group_clocks, head_clocks};
+use ndp_librapim::host::memory::{CacheShape, Memory};
 use ndp_librapim::host::{
     Arrangement, Offloading, Outcome, Pins, Prompt, boxed, check_room, groups_of, run_arranged, sizes_of,
 };
@@ -130,6 +131,38 @@ fn queries_that_share_keys_and_values_open_each_row_once() {
         assert_eq!(one, head_clocks(&config, 64, context).unwrap());
         println!("{context} positions: {one} clocks for a head of queries, {three} for three");
         assert!(three < 3 * one, "{context}: {three} of {one}");
+    }
+}
+
+/// Sequences of a group are all, every second one, or the others.
+#[test]
+fn heads_of_a_layer_are_spread_over_the_channels() {
+    for (channels, heads, sequences, layers) in
+        [(2, 3, 4, 20), (4, 1, 8, 2), (8, 4, 16, 3), (16, 3, 7, 5), (16, 8, 4, 6), (4, 4, 5, 2), (1, 3, 2, 2)]
+    {
+        let shape = CacheShape { sequences, layers, heads, head_width: 16, positions: 16 };
+        let mut memory = Memory::new(&memory(channels), shape, 0).unwrap();
+        memory.spread();
+        let mut all = Vec::new();
+        for layer in 0..layers {
+            for (first, step) in [(0, 1), (0, 2), (1, 2)] {
+                let mut loads = vec![0; channels as usize];
+                let own = (first..sequences).step_by(step);
+                for number in own.flat_map(|of| (0..heads).map(move |head| (of as u32, head))) {
+                    let number = memory.head(number.0, layer, number.1);
+                    loads[memory.channel(number) as usize] += 1;
+                    if step == 1 {
+                        all.push(number);
+                    }
+                }
+                let least = loads.iter().sum::<usize>().div_ceil(channels as usize);
+                let most = loads.iter().max().unwrap();
+                assert!(*most <= least + 1, "{channels} channels, {shape:?}, layer {layer}: {loads:?}");
+            }
+        }
+        all.sort_unstable();
+        let numbers: Vec<u64> = (0..(sequences * layers * heads) as u64).collect();
+        assert_eq!(all, numbers, "{channels} channels, {shape:?}");
     }
 }
 
