@@ -135,6 +135,22 @@ fn all_modes_are_in_one_table_and_the_scheduler_moves_both() -> Outcome {
     Ok(())
 }
 
+/// Sub-words, a gate, and two heads of queries for each of keys and values.
+#[test]
+fn a_llama_is_generated_in_all_modes() -> Outcome {
+    let report = json(
+        "generate pim --channel model --model golden/model-llama --prompt It --prompt She --tokens 2 --temperature 0 --json",
+    )?;
+    let modes = report["modes"].as_array().ok_or("modes")?;
+    assert_eq!(modes.len(), 4);
+    for mode in modes {
+        assert_eq!((number(mode, "texts_differ")?, number(mode, "protocol_violations")?), (0, 0));
+        assert_eq!(number(&mode["bytes"], "weights")?, 32 * number(mode, "columns_checked")?);
+        assert!(number(mode, "outputs_checked")? > 0);
+    }
+    Ok(())
+}
+
 #[test]
 fn energy_is_printed_and_follows_its_constants() -> Outcome {
     let dear = file("dear.toml");

@@ -28,7 +28,7 @@ use std::path::Path;
 #[path = "../../rust/librapim/tests/host/common/mod.rs"]
 mod host_texts;
 
-use host_texts::{assert_texts, random_model};
+use host_texts::{assert_texts, random_llama, random_model};
 
 fn prompts() -> Vec<Prompt> {
     let prompt = |(text, generate): (&str, usize)| Prompt {
@@ -221,6 +221,31 @@ fn fixed_shares_agree(config: &HbmConfig, channels: impl Fn() -> Opened) -> Outc
                 .for_each(|span| given += span.commands);
             assert_eq!((given.share > 0, statistics.pim.mac), (ffn > 0, 2 * u64::from(given.mac)));
         }
+    }
+    Ok(())
+}
+
+/// A gate, rotary embedding and two heads of queries for each of keys and values, with and without slicing and
+/// offloading; by the scheduler and by the controller in RTL.
+#[test]
+fn texts_with_gates_and_shared_keys_and_values_are_the_same_in_rtl() -> Outcome {
+    let sliced = HbmConfig::preset("librapim-tiny")?;
+    let model = random_llama(32, [4, 2, 16], 24);
+    let prompts = short_prompts(&[(3, 2), (2, 3), (1, 2)]);
+    let all = [
+        (sliced.clone(), Offloading::Fixed { ffn: 1, mha: 1 }, false),
+        (sliced.clone(), Offloading::Fixed { ffn: 1, mha: 1 }, true),
+        (sliced.unsliced(), Offloading::None, false),
+    ];
+    for (config, offloading, is_hosted) in all {
+        let channels = if is_hosted { hosted(&config)? } else { channels(&config, &config)? };
+        let (outcome, machine) =
+            offloaded(&model, &config, &Hardware::default(), offloading, &prompts, channels)?;
+        assert_texts(&model, &prompts, &outcome);
+        let moves = offloading != Offloading::None;
+        assert_eq!((outcome.checked.products > 0, outcome.copies_checked > 0), (moves, moves));
+        assert!(outcome.checked.attention > 0);
+        assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
     }
     Ok(())
 }

@@ -166,6 +166,42 @@ fn heads_of_a_layer_are_spread_over_the_channels() {
     }
 }
 
+/// As `the_shortest_plan_is_never_slower_than_serial_on_the_same_memory` of `offloading.rs`: plans count the gate's
+/// matrix, and heads of keys and values where they lie.
+#[test]
+fn the_shortest_plan_is_never_slower_than_serial_with_shared_keys_and_values() {
+    let lengths: [&[(usize, usize)]; 2] = [
+        &[(3, 7), (4, 7), (2, 7), (5, 7), (1, 7), (3, 7), (3, 7), (4, 7)],
+        &[(30, 4), (2, 9), (9, 6), (1, 3)],
+    ];
+    let mut moved = [0; 2];
+    for (model, channels) in [
+        (random_llama(64, [4, 2, 16], 256), 2),
+        (random_llama(48, [6, 3, 16], 64), 2),
+        (random_llama(64, [8, 1, 32], 32), 4),
+    ] {
+        let memory = memory(channels);
+        for hardware in ["librapim-small-npu", "librapim"] {
+            for lengths in lengths {
+                let prompts = prompts(lengths, 64);
+                let of_mode = |mode, offloading| run(&model, &memory, (mode, offloading), hardware, &prompts);
+                let shortest = of_mode(Mode::DexDbo, Offloading::Live(Rule::Shortest));
+                let devices = boxed(PseudoChannel::all(&memory).unwrap());
+                let alone = Arrangement { groups: 1, offloading: Offloading::None, record: 0..0 };
+                let on = Hardware::preset(hardware).unwrap().on(&memory);
+                let serial = run_arranged(&model, &memory, &on, alone, &prompts, devices).unwrap().0;
+                let [own, serials] = [shortest.clocks, serial.clocks];
+                let shares = || shortest.decisions.iter().map(|decided| decided.share);
+                let [ffn, mha] = [shares().map(|of| of.ffn).sum::<u32>(), shares().map(|of| of.mha).sum()];
+                println!("{channels} channels, {hardware}, {lengths:?}: {own} of {serials}, {ffn}, {mha}");
+                assert!(own <= serials, "{:?}, {hardware}, {lengths:?}: {own} of {serials}", model.config);
+                moved = [moved[0] + ffn, moved[1] + mha];
+            }
+        }
+    }
+    assert!(moved.iter().all(|&requests| requests > 0), "{moved:?}");
+}
+
 #[test]
 fn room_is_needed_for_heads_of_keys_and_values_only() {
     let small =

@@ -109,6 +109,16 @@ fn they_are_with_requests_that_give_way() {
     served_as_alone(Mode::DexDbo, Some(9), Some(36));
 }
 
+/// Gates, rotary embedding, shared keys and values: requests without data take the same clocks.
+#[test]
+fn they_are_with_a_llama() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/model-llama");
+    let model = Model::load(&golden).unwrap();
+    let all = requests(&[(0, 12, 2), (0, 3, 3), (900_000, 5, 2)]);
+    let rules = Rules { max_batch: 4, block_tokens: 4, max_prefill: 64, prefill_chunk: Some(9) };
+    served(&model, Mode::DexDbo, &all, rules, None);
+}
+
 fn served_as_alone(mode: Mode, prefill_chunk: Option<u32>, kv: Option<u64>) {
     let model = model();
     let all = requests(&[(0, 20, 5), (0, 3, 7), (0, 5, 4), (900_000, 33, 3)]);
