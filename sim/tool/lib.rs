@@ -67,6 +67,7 @@ mod rtl {
     pub mod link;
     pub mod machine;
     pub mod operands;
+    pub mod perplexity;
     pub mod phases;
     pub mod pim;
     pub mod pim_diagram;

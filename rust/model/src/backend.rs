@@ -4,7 +4,9 @@
 //! RTL. A dot product is an exact sum rounded once, so all agree to the last bit.
 
 use crate::matrix::same_length;
-use ndp_files::{Result, bail};
+use ndp_files::{Result, bail, map_on_threads};
+use std::ops::Range;
+use std::thread::available_parallelism;
 
 use ndp_config::WeightFormat;
 use ndp_numerics::{Decoded, SerialSteps, dot_decoded, f16};
@@ -181,7 +183,7 @@ pub trait GemvBackend {
     }
 }
 
-/// [`ndp_numerics`]'s dot product, on one thread.
+/// [`ndp_numerics`]'s dot product. Rows of a large product are computed on all processors; they do not depend on one another.
 #[derive(Debug, Clone)]
 pub struct SoftwareBackend {
     steps: SerialSteps,
@@ -211,32 +213,58 @@ impl SoftwareBackend {
     }
 }
 
+/// Fewest multiplications of a product on several threads: some milliseconds of work for each.
+const FOR_THREADS: usize = 1 << 21;
+
+/// Results of some rows, row by row, `[rows x batch]`.
+fn products_of(
+    op: &GemvOp<'_>,
+    rows: Range<usize>,
+    activations: &[Decoded<'_>],
+    steps: SerialSteps,
+) -> Vec<f16> {
+    let mut result = Vec::with_capacity(rows.len() * activations.len());
+    let (mut buffer, mut truncated) = (Vec::new(), Vec::new());
+    for r in rows {
+        let mut row = op.weight_row(r);
+        if steps != SerialSteps::FULL {
+            truncated.clear();
+            truncated.extend(row.iter().map(|&w| steps.truncate(w)));
+            row = &truncated;
+        }
+        if let [x] = activations {
+            result.push(x.dot(row)); // nothing to share the decoded row with
+            continue;
+        }
+        let row = Decoded::reuse(row, buffer);
+        result.extend(activations.iter().map(|x| dot_decoded(&row, x)));
+        buffer = row.into_buffer();
+    }
+    result
+}
+
 impl GemvBackend for SoftwareBackend {
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
-        let (rows, batch) = (op.rows(), op.batch());
+        let (rows, batch, steps) = (op.rows(), op.batch(), self.steps);
         let activations: Vec<Decoded<'_>> = (0..batch).map(|b| Decoded::new(op.activation(b))).collect();
-        let mut result = vec![f16::from_bits(0); batch * rows];
-        let mut buffer = Vec::new();
-        let mut truncated = Vec::new();
-        for r in 0..rows {
-            let mut row = op.weight_row(r);
-            if self.steps != SerialSteps::FULL {
-                truncated.clear();
-                truncated.extend(row.iter().map(|&w| self.steps.truncate(w)));
-                row = &truncated;
-            }
-            if let [x] = activations.as_slice() {
-                result[r] = x.dot(row); // nothing to share the decoded row with
-                continue;
-            }
-            let row = Decoded::reuse(row, buffer);
-            for (b, x) in activations.iter().enumerate() {
-                result[b * rows + r] = dot_decoded(&row, x);
-            }
-            buffer = row.into_buffer();
+        let products = batch * rows * op.cols();
+        let threads = match products {
+            0..FOR_THREADS => 1,
+            _ => available_parallelism().map_or(1, usize::from),
+        };
+        // Several parts for each thread: processors may be busy with other work.
+        let parts = if threads == 1 { 1 } else { rows.min(4 * threads) };
+        let of_part = |part| {
+            let own = rows * part / parts..rows * (part + 1) / parts;
+            products_of(op, own, &activations, steps)
+        };
+        let by_row = map_on_threads(threads, parts, of_part).concat();
+        self.products += products as u64;
+        if batch == 1 {
+            return Ok(by_row);
         }
-        self.products += (batch * rows * op.cols()) as u64;
-        Ok(result)
+        let of_vector = |b: usize| by_row.iter().skip(b).step_by(batch).copied();
+        Ok((0..batch).flat_map(of_vector).collect())
     }
 
     fn has_windows(&self) -> bool {
@@ -275,8 +303,20 @@ mod tests {
                 }
             }
         }
-        assert_eq!(dot(&w[..cols], &x[..cols]).to_bits(), {
-            let op = GemvOp::new("t", GemvClass::Head, (rows, cols), &w, &x[..cols]).unwrap();
+        // On several threads.
+        let (rows, cols) = (1021, 301);
+        let (w, x) = (random(5, rows * cols), random(6, 8 * cols));
+        assert!(8 * rows * cols > FOR_THREADS);
+        let op = GemvOp::new("t", GemvClass::Fc1, (rows, cols), &w, &x).unwrap();
+        let y = SoftwareBackend::new().gemv(&op).unwrap();
+        for (b, r) in (0..8).flat_map(|b| (0..rows).map(move |r| (b, r))) {
+            let expected = dot(op.weight_row(r), op.activation(b));
+            assert_eq!(y[b * rows + r].to_bits(), expected.to_bits(), "{b} {r}");
+        }
+        let (rows, cols) = (5, 7);
+        let (w, x) = (&w[..rows * cols], &x[..cols]);
+        assert_eq!(dot(&w[..cols], x).to_bits(), {
+            let op = GemvOp::new("t", GemvClass::Head, (rows, cols), w, x).unwrap();
             SoftwareBackend::new().gemv(&op).unwrap()[0].to_bits()
         });
     }
