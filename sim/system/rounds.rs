@@ -34,7 +34,8 @@ struct Waiting {
     rows: usize,
     inputs: Vec<f16>,
     bias: Option<Vec<f16>>,
-    activation: Activation,
+    /// Function of the results, or of the gate.
+    activation: Option<Activation>,
     /// Activations that the product is multiplied by.
     gate: Option<Vec<f16>>,
     neurons: Vec<u32>,
@@ -48,11 +49,12 @@ pub(super) struct Early {
 }
 
 impl Waiting {
-    fn new(op: &LinearOp<'_>, activation: Activation, neurons: &[u32], exact: &[f16]) -> Self {
+    fn new(op: &LinearOp<'_>, neurons: &[u32], exact: &[f16]) -> Self {
         let product = op.product();
-        let gate = match op.finish() {
-            Finish::Gate { values, .. } => Some(values.to_vec()),
-            _ => None,
+        let (activation, gate) = match op.finish() {
+            Finish::Gate { values, activation } => (Some(activation), Some(values.to_vec())),
+            Finish::Activate(activation) => (Some(activation), None),
+            _ => (None, None),
         };
         Self {
             label: product.label().to_owned(),
@@ -111,7 +113,7 @@ impl<P: NeuronMap> SystemBackend<P> {
     ) -> Result<Vec<f16>> {
         let rows = op.product().rows();
         if let Some(rounds) = self.flash.as_mut().and_then(|flash| flash.rounds.as_mut()) {
-            rounds.products.push(Waiting::new(op, self.shape.activation(), neurons, exact));
+            rounds.products.push(Waiting::new(op, neurons, exact));
         }
         let parts = split(|neuron| self.residence.device((BlockKind::Mlp.block(layer), neuron)), neurons);
         let Some(own) = parts.get(&Device::Gpu) else { return Ok(exact.to_vec()) };
@@ -153,7 +155,6 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.bring(rounds.layer, here, round > 0)?;
         for Waiting { label, class, rows, inputs, bias, activation, gate, neurons, exact } in &rounds.products
         {
-            let activation = *activation;
             let own: Vec<u32> =
                 here.iter().copied().filter(|neuron| neurons.binary_search(neuron).is_ok()).collect();
             if own.is_empty() {
@@ -161,9 +162,10 @@ impl<P: NeuronMap> SystemBackend<P> {
             }
             let cols = self.shape.hidden() as usize;
             let product = GemvOp::timing_only(label, *class, (*rows, cols), inputs)?;
-            let finish = match gate {
-                Some(values) => Finish::Gate { values, activation },
-                None => Finish::Activate(activation),
+            let finish = match (gate, activation) {
+                (Some(values), Some(activation)) => Finish::Gate { values, activation: *activation },
+                (None, Some(activation)) => Finish::Activate(*activation),
+                (_, None) => Finish::Plain,
             };
             let op = LinearOp::new(product, bias.as_deref(), finish)?;
             self.by_neuron(&op, rounds.layer, (&own, None), &only(exact, *rows, &own))?;

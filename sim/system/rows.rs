@@ -10,7 +10,7 @@ use ndp_config::BlockKind;
 use ndp_files::{Error, Result};
 use ndp_hermes::predictor::LowRankLayer;
 use ndp_isa::planner::{KeptOutputs, Taken, WeightMatrix};
-use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp};
+use ndp_model::{Finish, GemvBackend, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
 use std::collections::BTreeMap;
 
@@ -29,7 +29,11 @@ impl<P: NeuronMap> SystemBackend<P> {
         let is_first = product.class() == GemvClass::Fc1;
         let matrix = if is_first { WeightMatrix::Fc1 } else { WeightMatrix::Up };
         let is_gated = self.shape.mlp_matrices() == 3;
-        let activation = self.shape.activation().into();
+        // Without one the host computes a function that cores lack.
+        let activation = match op.finish() {
+            Finish::Activate(activation) => Some(activation.into()),
+            _ => None,
+        };
         let taken = if self.shape.is_dense() { Taken::All } else { Taken::Positive };
         let mut bits = vec![0; batch * rows];
         let mut expected = exact.to_vec();
@@ -93,7 +97,9 @@ impl<P: NeuronMap> SystemBackend<P> {
         // FC2 takes the outputs from the buffer, if they have room there beside its sums.
         let most = jobs.iter().map(|(_, (neurons, ..))| neurons.len()).max().unwrap_or(0) as u32;
         let next = match self.residence.tiles(block, WeightMatrix::Fc2) {
-            [(0, layout)] if is_first && !self.in_rounds() && !self.has_up_bias => Some(layout.clone()),
+            [(0, layout)] if activation.is_some() && !self.in_rounds() && !self.has_up_bias => {
+                Some(layout.clone())
+            }
             _ => None,
         };
         let prediction = self.residence.prediction(layer).filter(|_| low_rank.is_some());
@@ -125,7 +131,6 @@ impl<P: NeuronMap> SystemBackend<P> {
                 let (run, found) = core.predicted_async(&part, (prediction, bias), (outputs, next)).await?;
                 return Ok((neurons, run, Some((slots, found))));
             }
-            let activation = is_first.then_some(activation);
             let epilogue = Epilogue { bias: bias.as_deref(), activation, ..Epilogue::default() };
             let kept = kept.as_ref().map(|(outputs, next)| (outputs, *next));
             let run = core.product_kept_async(&part, &epilogue, kept).await?;

@@ -520,7 +520,7 @@ fn text_and_logits_do_not_depend_on_the_policy() -> Outcome {
 }
 
 /// Rotated heads, shared keys, a gate, biases (of `up_proj` too), heads that are together wider than the hidden state,
-/// blocks in parallel; SiLU, GELU and ReLU.
+/// blocks in parallel, norms of queries and keys and after blocks, factors; SiLU, GELU, GELU with tanh, and ReLU.
 #[test]
 fn checkpoints_give_the_logits_of_the_reference_on_several_dimms() -> Outcome {
     for (name, backend, (dimms, gpu_percent, linked)) in [
@@ -532,6 +532,14 @@ fn checkpoints_give_the_logits_of_the_reference_on_several_dimms() -> Outcome {
         ("falcon-new", Backend::Cycles, (4, 20, true)),
         ("falcon-mq", Backend::Cycles, (2, 20, false)),
         ("opt", Backend::Cycles, (4, 20, true)),
+        ("llama3-rope", Backend::Cycles, (3, 20, false)),
+        ("qwen2", Backend::Cycles, (4, 20, true)),
+        ("qwen3", Backend::Rtl, (2, 20, true)),
+        ("phi3", Backend::Cycles, (4, 0, true)),
+        ("olmo2", Backend::Cycles, (2, 20, true)),
+        ("granite", Backend::Cycles, (3, 20, false)),
+        ("gemma", Backend::Cycles, (2, 20, true)),
+        ("gemma3", Backend::Cycles, (4, 20, true)),
     ] {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/checkpoints").join(name);
         let expected: serde_json::Value =

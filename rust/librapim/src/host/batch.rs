@@ -191,7 +191,6 @@ pub(crate) fn prepare_texts(
 }
 
 fn check_texts(model: &Model, prompts: &[Prompt]) -> Result<()> {
-    model.config.check_plain("hosts of HBM-PIM")?;
     let most = model.config.max_position_embeddings();
     for prompt in prompts {
         in_range("tokens of a prompt", prompt.tokens.len(), 1, most)?;

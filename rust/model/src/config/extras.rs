@@ -1,9 +1,8 @@
 //! Parts of a decoder that OPT, LLaMA, Mistral and Falcon lack.
 
-use ndp_files::{Result, refusal};
 use ndp_numerics::{Decimal, SoftCap, f16, rne_rsqrt, rne_sqrt};
 
-use super::{Angles, DecoderConfig};
+use super::Angles;
 
 /// RMSNorm of Q and K between projection and rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,27 +86,4 @@ pub struct Extras {
     pub residual_scale: Option<Factor>,
     /// Divisor of logits.
     pub logit_divisor: Option<Factor>,
-}
-
-impl DecoderConfig {
-    /// Fails for a model with parts that OPT, LLaMA, Mistral and Falcon lack, naming one of them. `device` computes the
-    /// others.
-    pub fn check_plain(&self, device: &str) -> Result<()> {
-        let Extras { norm_places, rotated_width, query_scale, .. } = self.extras;
-        let Extras { embedding_scale, residual_scale, logit_divisor, .. } = self.extras;
-        let factors = [query_scale, embedding_scale, residual_scale, logit_divisor];
-        let found = [
-            (norm_places != NormPlaces::Before, "norms after its blocks"),
-            (self.extras.qk_norm.is_some(), "norms of Q and K"),
-            (self.extras.only_qkv_bias, "biases of Q, K and V only"),
-            (rotated_width.is_some(), "partly rotated heads"),
-            (self.extras.tanh_gelu, "GELU with tanh"),
-            (self.extras.score_cap.or(self.extras.logit_cap).is_some(), "soft caps"),
-            (factors.iter().any(Option::is_some), "factors of queries, embeddings, residuals or logits"),
-        ];
-        match found.iter().find(|(found, _)| *found) {
-            Some((_, part)) => Err(refusal!("the model has {part}: {device} run models without them")),
-            None => Ok(()),
-        }
-    }
 }

@@ -317,9 +317,6 @@ fn qwen_s_configurations_are_read() {
     let qwen3 = parse(&of("qwen3", json!({}))).unwrap();
     assert_eq!((qwen3.head_width(), qwen3.extras().qk_norm), (128, Some(QkNorm::Heads)));
     assert!(!qwen3.has_attention_bias());
-    let refused = qwen3.check_plain("systems of DIMMs").unwrap_err().to_string();
-    assert_eq!(refused, "the model has norms of Q and K: systems of DIMMs run models without them");
-    assert!(parse(&llama()).unwrap().check_plain("").is_ok());
     for (base, field, value, expected) in [
         (of("qwen2", json!({})), "attention_bias", json!(false), "true"),
         (of("qwen2", json!({})), "mlp_bias", json!(true), "false"),
@@ -347,12 +344,6 @@ fn relatives_of_llama_are_read() {
         (number(0.22), number(8.0))
     );
     assert_eq!((granite.extras().query_scale, granite.extras().embedding_scale), (number(1.0), None));
-    for (base, part) in
-        [(phi3, "partly rotated heads"), (olmo2, "norms after its blocks"), (granite, "factors")]
-    {
-        let refused = base.check_plain("these").unwrap_err().to_string();
-        assert!(refused.starts_with(&format!("the model has {part}")), "{refused}");
-    }
     for (base, field, value, expected) in [
         (of("phi3", json!({})), "partial_rotary_factor", json!(1.5), "a number above 0, at most 1"),
         (of("phi3", json!({})), "partial_rotary_factor", json!(0.2), "even, at least 2"),
