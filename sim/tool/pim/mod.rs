@@ -95,7 +95,8 @@ pub struct Args {
     /// Number of channels of the memory, a power of two [default: that of --memory]
     #[arg(long, value_name = "N")]
     channels: Option<u32>,
-    /// Mode (repeatable) [default: all modes]
+    /// Mode (repeatable); pipelined, dex, and dex+dbo without the shortest plan have two groups, which need two prompts
+    /// [default: all modes]
     #[arg(long, value_parser = mode_parser(&MODES), value_name = "MODE")]
     mode: Vec<Mode>,
     /// Model of the channels

@@ -12,7 +12,7 @@ use crate::host::policy::{Decided, Offloading, Policy};
 use crate::host::record::{ChannelSpan, Event};
 use crate::host::session::Generates;
 use crate::host::times::HostTimes;
-use crate::offloading::{Hardware, Mode, Model as Sizes, Request};
+use crate::offloading::{Hardware, Mode, Model as Sizes, Request, Rule};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmActivity;
 use ndp_files::{Result, bail, in_range, refusal};
@@ -131,7 +131,7 @@ pub fn run_arranged(
     prompts: &[Prompt],
     pins: Vec<Channel>,
 ) -> Result<(Outcome, Machine)> {
-    in_range("prompts", prompts.len(), arrangement.groups, 1 << 16)?;
+    check_groups(&arrangement, prompts.len())?;
     let Loaded { mut machine, plan, mut policy } =
         prepare_texts(model, (config, hardware), &arrangement, prompts, pins)?;
     let request = |prompt: &Prompt| Request {
@@ -141,7 +141,7 @@ pub fn run_arranged(
     let own = prompts.iter().filter(|prompt| prompt.generate > 0);
     let lengths: Vec<u32> = own.map(|prompt| prompt.tokens.len() as u32).collect();
     let requests: Vec<Request> = prompts.iter().map(request).collect();
-    let groups = policy.plan(arrangement.groups, &lengths, &requests)?;
+    let groups = policy.plan(arrangement.groups.min(prompts.len()), &lengths, &requests)?;
     let loading_clocks = machine.clock();
     let loading = machine.channels().map(Pins::activity).collect();
     let of_group = |group| prompts.iter().enumerate().filter(move |(number, _)| number % groups == group);
@@ -190,6 +190,18 @@ pub(crate) fn prepare_texts(
     prepare(&sizes_of(model), devices, arrangement, caches, pins, |machine| load(machine, model))
 }
 
+/// Fails without a prompt for each group, unless a plan chooses the groups.
+fn check_groups(arrangement: &Arrangement, prompts: usize) -> Result<()> {
+    let groups = arrangement.groups;
+    if (1..groups).contains(&prompts) && arrangement.offloading != Offloading::Live(Rule::Shortest) {
+        bail!(
+            "prompts = {prompts}, expected at least {groups}, one for each group: add prompts, or choose the mode serial, or dex+dbo with \
+             the shortest plan"
+        );
+    }
+    in_range("prompts", prompts, 1, 1 << 16)
+}
+
 fn check_texts(model: &Model, prompts: &[Prompt]) -> Result<()> {
     let most = model.config.max_position_embeddings();
     for prompt in prompts {
@@ -215,6 +227,7 @@ pub fn check_room(
     arrangement: &Arrangement,
     prompts: &[Prompt],
 ) -> Result<()> {
+    check_groups(arrangement, prompts.len())?;
     check_texts(model, prompts)?;
     let [ffn, mha] = arrangement.offloading.may();
     let mut memory = Memory::new(config, caches_of(model, prompts), widest(&sizes_of(model), ffn))?;

@@ -211,6 +211,16 @@ fn offloading_that_cannot_be_is_refused() {
         says(&memory(2).unsliced(), fixed(1, 0)),
         "offloading needs sliced banks, but memory 'librapim-small-unsliced' does not slice its banks"
     );
+    let few =
+        run(&model, &memory(2), &Hardware::default(), fixed(1, 0), &prompts[..1]).map(drop).unwrap_err();
+    assert_eq!(
+        few.to_string(),
+        "prompts = 1, expected at least 2, one for each group: add prompts, or choose the mode serial, or dex+dbo with the shortest plan"
+    );
+    let shortest = Offloading::Live(Rule::Shortest);
+    let (one, _) = run(&model, &memory(2), &Hardware::default(), shortest, &prompts[..1]).unwrap();
+    assert_eq!(one.groups, 1);
+    assert_texts(&model, &prompts[..1], &one);
     // Six rows for weights fit them, but no copies of keys and values.
     let small =
         "name = \"s\"\n[device]\nchannels = 2\nrow_bits = 5\nsubarray_rows = 1\nweight_subarrays = 6\n";
