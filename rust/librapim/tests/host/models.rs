@@ -70,11 +70,24 @@ fn run_all(model: &Model, memory: &HbmConfig, prompts: &[Prompt]) {
 }
 
 /// LLaMA, also with biases and heads of 24 elements; Mistral with heads of 8; Falcon with one head of keys and values
-/// and with several.
+/// and with several; norms of queries and keys (Qwen 3), after blocks (OLMo 2), partly rotated heads (Phi-3), factors
+/// (Granite), GELU with tanh (Gemma).
 #[test]
 fn texts_of_every_family_are_the_softwares_in_every_mode() {
-    let prompts = prompts(&[(5, 3), (2, 4), (18, 2), (3, 1)], 96);
-    for name in ["llama", "llama-bias", "mistral", "falcon-mq", "falcon-new"] {
+    let prompts = prompts(&[(5, 3), (2, 4), (18, 2), (3, 1)], 64);
+    for name in [
+        "llama",
+        "llama-bias",
+        "mistral",
+        "falcon-mq",
+        "falcon-new",
+        "qwen2",
+        "qwen3",
+        "phi3",
+        "olmo2",
+        "granite",
+        "gemma",
+    ] {
         let model = Model::load(&golden("checkpoints").join(name)).unwrap();
         run_all(&model, &memory(2), &prompts);
     }
