@@ -142,6 +142,8 @@ pub struct SystemBackend<P> {
     pub(super) met_at: [Option<usize>; 3],
     /// Cuts of columns that meet on several cores, `None` if impossible: the same for each layer and token.
     pub(super) cuts: HashMap<OwnColumns, Option<Cut>>,
+    /// Whether all MLP neurons of the current tokens are active, if a trace says so.
+    all_active: bool,
     /// Whether a layer adds a bias to the product that its gate multiplies. Cores that have the gate add none, so the
     /// host multiplies by it.
     pub(super) has_up_bias: bool,
@@ -258,6 +260,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             predicted: None,
             met_at: [Some(0); 3],
             cuts: HashMap::new(),
+            all_active: true,
             has_up_bias: false,
             open_gates: None,
             links: None,
@@ -282,7 +285,23 @@ impl<P: NeuronMap> SystemBackend<P> {
 
     /// Sets the activity of the next tokens, which run together, in a timing-only system.
     pub fn trace(&mut self, tokens: Vec<Activity>) {
+        let shape = NeuronShape::of(&self.shape);
+        let mlps = (0..self.shape.layers()).map(|layer| BlockKind::Mlp.block(layer));
+        let active = |token: &Activity| {
+            mlps.clone()
+                .flat_map(|block| token.block(&shape, block))
+                .map(|word| word.count_ones())
+                .sum::<u32>()
+        };
+        let all = self.shape.layers() * self.shape.ffn();
+        self.all_active = tokens.iter().all(|token| active(token) == all);
         self.reference.trace(tokens);
+    }
+
+    /// Whether all MLP neurons are computed without a question: no function makes some inactive. A trace may say that
+    /// some are, for a model whose small activations count as zero; a predictor may leave some out.
+    pub(super) fn is_dense(&self) -> bool {
+        self.shape.is_dense() && self.all_active && self.live.is_none()
     }
 
     /// Logged programs by core; needs [`GemvOptions::log_programs`].
@@ -309,7 +328,7 @@ impl<P: NeuronMap> SystemBackend<P> {
     /// # Errors
     /// A model whose neurons are all active; low-rank predictors that do not fit; a system without data.
     pub fn with_predictor(mut self, live: OnlinePredictor) -> Result<Self> {
-        if self.shape.is_dense() {
+        if self.image.is_some() && self.shape.is_dense() {
             return Err(not_predicted(self.shape.activation()));
         }
         if let Some(low_rank) = live.low_rank() {
@@ -611,7 +630,7 @@ impl<P: NeuronMap> SystemBackend<P> {
     /// Neurons of an MLP that are active, given their outputs or values that follow from these: all unless a ReLU has
     /// made some zero.
     fn active_of(&self, values: &[f16], rows: usize) -> Vec<u32> {
-        if self.shape.is_dense() { (0..rows as u32).collect() } else { active_columns(values, rows) }
+        if self.is_dense() { (0..rows as u32).collect() } else { active_columns(values, rows) }
     }
 
     /// FC1 of all neurons, the active ones (for an oracle), or the predicted ones.
@@ -626,7 +645,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             self.flash_remembers(layer, &exact, rows);
             return self.linear_on_gpu("prompt", op);
         }
-        if self.flash.is_none() && !self.shape.is_dense() {
+        if self.flash.is_none() && !self.is_dense() {
             self.predict_on_host(rows, predicted.is_some() && self.residence.low_rank().is_none());
         }
         match predicted {
@@ -688,7 +707,7 @@ impl<P: NeuronMap> SystemBackend<P> {
     /// Whether the computed neurons, or their places, depend on past activity. Neurons of a dense model are known to be
     /// active.
     pub(super) fn wants_activity(&self) -> bool {
-        !self.shape.is_dense()
+        !self.is_dense()
             && self.options.activity != ActivitySource::Oracle
             && (self.live.is_some() || self.places.learns())
     }

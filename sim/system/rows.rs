@@ -34,7 +34,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             Finish::Activate(activation) => Some(activation.into()),
             _ => None,
         };
-        let taken = if self.shape.is_dense() { Taken::All } else { Taken::Positive };
+        let taken = if self.is_dense() { Taken::All } else { Taken::Positive };
         let mut bits = vec![0; batch * rows];
         let mut expected = exact.to_vec();
         let begin = self.event_log.now;

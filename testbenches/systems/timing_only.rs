@@ -264,7 +264,7 @@ fn gates_and_shared_keys_take_their_time_on_every_device() -> Outcome {
     let model = |kv_heads: u32, mlp_matrices: u32| {
         LlmShape::from_toml(&format!(
             "name = 'narrow'\nlayers = 2\nhidden = 512\nheads = 16\nkv_heads = {kv_heads}\nffn = 1792\n\
-             mlp_matrices = {mlp_matrices}\nvocabulary = 256\ntied_embeddings = false\nbiased = false"
+             mlp_matrices = {mlp_matrices}\nvocabulary = 256\nactivation = 'relu'\ntied_embeddings = false\nbiased = false"
         ))
     };
     let shape = NeuronShape::of(&model(4, 3)?);
