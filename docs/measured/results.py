@@ -297,6 +297,21 @@ def points_page():
                    " active and on the DIMMs.\n", table(head, lines))
 
 
+def chat_page():
+    result = FILES.result("chat")
+    lines = [[a["machine"], a["weights"], a["text"], a["tokens"], number(a.get("cycles") or a["clocks"]), number(a["system_tokens_per_second"]),
+              number(a["outputs_checked"])] for a in result["answers"]]
+    head = ["machine", "weights", "answer", "tokens", "cycles, or clocks", "tokens/s", "outputs compared"]
+    losses = [[p["weights"], number(p["per_token"], 2), number(100 * p["change"], 1), number(100 * p["right"], 1), p["tokens"]]
+              for p in result["perplexity"]]
+    return section("A conversation with SmolLM2-135M-Instruct", ["chat"],
+                   f"The question is \"{result['question']}\", greedy, on the cores `hermes` and the channels `librapim`; prompt included in the cycles."
+                   " No output is wrong. Tokens/s are those after the prompt on the DIMMs, and of all steps on HBM-PIM.\n", table(head, lines),
+                   "\nPerplexity of Debian's copy of the GPL 3 (first 1,024 tokens, windows of 256). The file has Q4_1 weights; they become FP16,"
+                   " and INT8 and INT4 with groups of 32 quantise them again:\n",
+                   table(["weights", "perplexity", "change, %", "largest logit right, %", "tokens"], losses))
+
+
 def proofs_page():
     lines = [[f"`{p['name']}`", p["outcome"]["verdict"], p["method"], "; ".join(", ".join(f"`{x}`" for x in m["properties"]) for m in p["mutants"])]
              for p in rows("proofs", "proofs")]
@@ -306,7 +321,7 @@ def proofs_page():
 
 PAGES = [
     products_page, weights_page, text_page, scaling_page, causes_page, policies_page, merging_page, pim_page, large_page,
-    energy_page, figures_page, points_page, area_page, proofs_page,
+    energy_page, figures_page, points_page, chat_page, area_page, proofs_page,
 ]
 
 

@@ -46,14 +46,18 @@ struct Type {
 
 const LLAMA: Type =
     Type { gated: true, activation: Activation::Silu, biased: false, tied: false, rotary: true };
-const TYPES: [(&str, Type); 9] = [
+const GEMMA: Type = Type { activation: Activation::Gelu, tied: true, ..LLAMA };
+const TYPES: [(&str, Type); 12] = [
     ("llama", LLAMA),
     ("mistral", LLAMA),
     ("qwen2", LLAMA),
     ("qwen3", LLAMA),
     ("phi3", LLAMA),
     ("olmo2", LLAMA),
-    ("gemma", Type { activation: Activation::Gelu, tied: true, ..LLAMA }),
+    ("granite", LLAMA),
+    ("gemma", GEMMA),
+    ("gemma2", GEMMA),
+    ("gemma3_text", GEMMA),
     ("opt", Type { gated: false, activation: Activation::Relu, biased: true, tied: true, rotary: false }),
     ("falcon", Type { gated: false, activation: Activation::Gelu, biased: false, tied: true, rotary: true }),
 ];
@@ -139,7 +143,7 @@ mod tests {
     use super::*;
 
     /// Keys of published files that give the sizes of presets.
-    const FILES: [(&str, &str); 5] = [
+    const FILES: [(&str, &str); 6] = [
         (
             "smollm2-135m",
             r#"{"model_type": "llama", "num_hidden_layers": 30, "hidden_size": 576, "num_attention_heads": 9, "num_key_value_heads": 3,
@@ -156,6 +160,11 @@ mod tests {
             r#"{"model_type": "qwen3", "num_hidden_layers": 36, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
                 "head_dim": 128, "intermediate_size": 12288, "hidden_act": "silu", "vocab_size": 151936, "tie_word_embeddings": false,
                 "sliding_window": null}"#,
+        ),
+        (
+            "gemma-2-9b",
+            r#"{"model_type": "gemma2", "num_hidden_layers": 42, "hidden_size": 3584, "num_attention_heads": 16, "num_key_value_heads": 8,
+                "head_dim": 256, "intermediate_size": 14336, "hidden_activation": "gelu_pytorch_tanh", "vocab_size": 256000}"#,
         ),
         (
             "opt-6.7b",
