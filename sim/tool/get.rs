@@ -14,7 +14,7 @@ const CHUNK: usize = 1 << 20;
 
 /// A model in a Python package.
 pub struct Published {
-    /// Its name for `--model`.
+    /// Name for `--model`.
     pub name: &'static str,
     package: &'static str,
     /// Path of the model in the package.
@@ -56,7 +56,7 @@ impl Published {
         PUBLISHED.iter().find(|model| !is_file && path == Path::new(model.name))
     }
 
-    /// Where the model is kept.
+    /// Path of the kept model.
     fn path(&self) -> Result<PathBuf> {
         let folder = kept::folder("models")
             .context("no cache folder: set NDP_CACHE to a folder, or HOME, to keep models in")?;

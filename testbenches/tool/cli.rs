@@ -1034,3 +1034,71 @@ fn any_layer_of_a_model_runs_on_several_dimms() -> Outcome {
     assert!(zeros.len() > 1, "all layers alike: {zeros:?}");
     Ok(())
 }
+
+/// A copy of the LLaMA model, whose folder also has a chat template and names one of its own answer's tokens as an end.
+#[test]
+fn a_conversation_has_the_model_s_template_and_ends_where_the_model_says() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model-llama");
+    for file in ["config.json", "model.safetensors", "tokenizer.json"] {
+        std::fs::copy(golden.join(file), dir.path().join(file))?;
+    }
+    let template = r#"{"chat_template": "{% for m in messages %}{{ m['content'] }}{% endfor %} could not"}"#;
+    std::fs::write(dir.path().join("tokenizer_config.json"), template)?;
+    let line = |rest: &str| {
+        let model = dir.path().display();
+        format!("generate --config tiny --backend cycles --model {model} --tokens 4 --temperature 0 {rest}")
+    };
+    let chat = json_of(&line("--chat Emma"))?;
+    let ids = |report: &Value, key: &str| -> Vec<u64> {
+        report[key].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+    };
+    let (prompt, text) = (ids(&chat, "prompt_ids"), ids(&chat, "text_ids"));
+    assert_eq!((chat["prompt"].as_str(), text.len()), (Some("Emma could not"), 4));
+    let list = prompt.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+    let by_ids = json_of(&line(&format!("--prompt-ids {list} --seed 1")))?;
+    assert_eq!((ids(&by_ids, "prompt_ids"), ids(&by_ids, "text_ids")), (prompt, text.clone()));
+    assert_eq!(by_ids["text"], chat["text"]);
+
+    let end = format!("{{\"eos_token_id\": [1, {}]}}", text[1]);
+    std::fs::write(dir.path().join("generation_config.json"), end)?;
+    let ended = json_of(&line("--chat Emma --dimms 2 --load backdoor"))?;
+    let first = text.iter().position(|token| *token == text[1]).ok_or("no such token")?;
+    assert_eq!(
+        (ids(&ended, "text_ids"), &ended["tokens"]),
+        (text[..=first].to_vec(), &Value::from(first + 1))
+    );
+    let ignored = json_of(&line("--chat Emma --ignore-end"))?;
+    assert_eq!(ids(&ignored, "text_ids"), text);
+    // Only the most likely token can be drawn.
+    let likely = line("--chat Emma --ignore-end").replace("--temperature 0", "--temperature 2 --top-k 1");
+    assert_eq!(ids(&json_of(&likely)?, "text_ids"), text);
+    refused(&line("--chat Emma --prompt I"), "cannot be used with")?;
+    refused(&line("--chat Emma --top-p 0"), "0 is not in 1..=100")?;
+    refused(&line("--prompt-ids 1,2000 --seed 1"), "token")?;
+    std::fs::remove_file(dir.path().join("tokenizer_config.json"))?;
+    refused(&line("--chat Emma"), "the model has no chat template")
+}
+
+#[test]
+fn perplexity_is_measured_for_each_format() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let text = dir.path().join("text.txt");
+    std::fs::write(
+        &text,
+        "It was a truth universally acknowledged, that she could not be surprised at it. ".repeat(3),
+    )?;
+    let line = |rest: &str| format!("model perplexity --text {} {rest}", text.display());
+    let report = json_of(&line("--tokens 48 --context 16"))?;
+    let rows = report["formats"].as_array().ok_or("rows")?;
+    let value = |row: usize, key: &str| rows[row][key].as_f64().unwrap_or(f64::NAN);
+    assert_eq!(rows.iter().map(|row| &row["weights"]).collect::<Vec<_>>(), ["fp16", "int8", "int4"]);
+    // Three windows of 16, each without its first token.
+    assert_eq!((rows[0]["tokens"].as_u64(), value(0, "change")), (Some(45), 0.0));
+    let [fp16, int8, int4] = [0, 1, 2].map(|row| value(row, "per_token"));
+    assert!(fp16 > 1.0 && fp16 < 1024.0 && (int8 / fp16 - 1.0).abs() < 0.05, "{fp16} {int8}");
+    assert!(int4 != int8 && (int4 / fp16 - 1.0).abs() < 1.0, "{int4}");
+    refused(&line("--context 1"), "1 is not in 2..")?;
+    std::fs::write(&text, "I")?;
+    refused(&line(""), "at least 2 are needed")
+}

@@ -284,7 +284,6 @@ impl LlmShape {
     pub fn of_family(self, family: LlmFamily) -> Result<Self> {
         let LlmFamily { kv_heads, head_width, gated, activation, biased, tied_embeddings, rotary } = family;
         let mlp_matrices = if gated { 3 } else { 2 };
-        let head_width = head_width.filter(|width| width.checked_mul(self.heads) != Some(self.hidden));
         Self { kv_heads, head_width, mlp_matrices, activation, biased, tied_embeddings, rotary, ..self }
             .checked()
     }
@@ -317,7 +316,15 @@ impl LlmShape {
 
     fn checked(self) -> Result<Self> {
         self.check_keys()?;
-        let Self { hidden, heads, kv_heads, .. } = self;
+        let apart = |width: &u32| width.checked_mul(self.heads) != Some(self.hidden);
+        let head_width = self.head_width.filter(apart);
+        let own = Self { head_width, ..self };
+        own.check_heads()?;
+        Ok(own)
+    }
+
+    fn check_heads(&self) -> Result<()> {
+        let Self { hidden, heads, kv_heads, .. } = *self;
         match self.head_width {
             Some(width) => in_range("head_width", width, 1, (1 << 20) / heads)?,
             None => {
@@ -325,7 +332,7 @@ impl LlmShape {
             }
         }
         require(heads.is_multiple_of(kv_heads), "kv_heads", kv_heads, format!("divide heads = {heads}"))?;
-        Ok(self)
+        Ok(())
     }
 
     /// Whether all neurons are active for every token, because the function of the MLP is not ReLU.

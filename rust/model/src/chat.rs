@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Steps of a template: far more than a long conversation takes.
 const STEPS: u64 = 1 << 20;
 
-/// What a model's files say about conversations.
+/// Description of conversations in a model's files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chat {
     /// Each of these tokens ends a text.
@@ -27,12 +27,12 @@ pub struct Chat {
     pub marks: [Option<String>; 2],
 }
 
-/// One message of a conversation.
+/// Message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Message {
     /// `system`, `user` or `assistant`.
     pub role: &'static str,
-    /// Its text.
+    /// Text of the message.
     pub content: String,
 }
 
@@ -43,7 +43,7 @@ impl Message {
     }
 }
 
-/// A token of `tokenizer_config.json`: its text, alone or with options.
+/// Token of `tokenizer_config.json`: a text, alone or with options.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Mark {
@@ -57,7 +57,7 @@ struct Named {
     template: String,
 }
 
-/// One template, or several by name.
+/// Template, or several by name.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Templates {
@@ -72,7 +72,7 @@ struct TokenizerConfig {
     chat_template: Option<Templates>,
 }
 
-/// One token, or several.
+/// Token, or several.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Ends {
@@ -96,7 +96,7 @@ fn read<T: Default + for<'a> Deserialize<'a>>(dir: &Path, name: &str) -> Result<
 }
 
 impl Chat {
-    /// From a model's folder. End tokens are those of `generation_config.json`, or else of `config.json`.
+    /// From a model's folder. `generation_config.json` has the end tokens, or else `config.json`.
     pub(crate) fn load(dir: &Path) -> Result<Self> {
         let TokenizerConfig { bos_token, eos_token, chat_template } = read(dir, "tokenizer_config.json")?;
         let mut ends = read::<GenerationConfig>(dir, "generation_config.json")?.eos_token_id;

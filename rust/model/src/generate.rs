@@ -13,7 +13,7 @@ use crate::{Decoder, GemvBackend, Model};
 pub struct GenerateOptions {
     /// Most tokens; 0 runs nothing.
     pub tokens: usize,
-    /// How tokens are drawn.
+    /// Sampling of each token.
     pub sampling: Sampling,
     /// Initial state of the random generator; unused if greedy.
     pub seed: u64,

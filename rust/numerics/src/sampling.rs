@@ -33,7 +33,7 @@ impl SplitMix64 {
     }
 }
 
-/// How the next token is drawn.
+/// Sampling of the next token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
     /// In hundredths, 1..=1000, or 0 for greedy.
@@ -45,7 +45,7 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// All tokens can be drawn.
+    /// Sampling from all tokens.
     pub const fn at(temperature_percent: u32) -> Self {
         Self { temperature_percent, top_k: 0, top_p_percent: 100 }
     }

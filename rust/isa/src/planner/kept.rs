@@ -14,7 +14,7 @@ use std::ops::Range;
 pub enum Taken {
     /// Those that are positive in some vector: all others are zero after a ReLU.
     Positive,
-    /// All, after another function.
+    /// All results, after another function.
     All,
 }
 
