@@ -162,6 +162,19 @@ CHECKPOINTS = {
             "full_attention": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0},
         },
     ),
+    "mixtral": small(
+        transformers.MixtralConfig, torch.bfloat16, intermediate_size=16, num_local_experts=4, num_experts_per_tok=2
+    ),
+    "qwen3-moe": small(
+        transformers.Qwen3MoeConfig,
+        torch.bfloat16,
+        head_dim=8,
+        intermediate_size=16,
+        moe_intermediate_size=16,
+        num_experts=5,
+        num_experts_per_tok=3,
+        norm_topk_prob=False,
+    ),
 }
 
 

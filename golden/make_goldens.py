@@ -506,7 +506,8 @@ def roundings(description):
     gate = 0 if description.names.gate is None else 1
     act = 0 if description.act == "relu" else 1
     linear = 1 + description.mlp_bias
-    ffn = norm + linear + act + gate + linear + residual
+    mixture = 2 if description.experts else 0  # the weight and the sum
+    ffn = norm + linear + act + gate + linear + mixture + residual
     layer = max(attention + residual, ffn) if description.parallel else attention + ffn
     embedding = 0 if description.names.positions is None and description.embedding_scale is None else 1
     return embedding + description.layers * layer + norm + 1 + (description.logit_divisor is not None) + (description.logit_cap is not None)

@@ -164,6 +164,26 @@ class Configurations(unittest.TestCase):
         self.refused("granite", "logits_scaling is 0, expected a number", logits_scaling=0)
 
 
+    def test_mixtures(self):
+        sizes = lambda c: (c.experts, c.experts_used, c.experts_normalised, c.ffn_width)
+        self.assertEqual(sizes(described("mixtral")), (4, 2, True, 16))
+        self.assertEqual(sizes(described("qwen3-moe")), (5, 3, False, 16))
+        self.assertEqual(described("mixtral", rope_parameters=None).theta, 1000000)
+        self.refused("mixtral", "num_experts_per_tok is 5, expected at most num_local_experts, 4", num_experts_per_tok=5)
+        self.refused("mixtral", "norm_topk_prob is False, expected True", norm_topk_prob=False)
+        self.refused("qwen3-moe", "mlp_only_layers is .0., expected null or", mlp_only_layers=[0])
+        self.refused("qwen3-moe", "decoder_sparse_step is 2, expected 1", decoder_sparse_step=2)
+
+    def test_equal_scores_choose_the_lower_expert(self):
+        c, tensors = checkpoint.load(CHECKPOINTS / "mixtral")
+        tensors["model.layers.0.block_sparse_moe.gate.weight"][:] = 0
+        seen = []
+        session = decoder.Session(decoder.Decoder(c, tensors))
+        session.step(1, lambda stage, bits: seen.append((stage, bits.tolist())))
+        self.assertIn(("layers.0.weights", [0x3800, 0x3800]), seen)
+        used = {stage.split(".")[3] for stage, _ in seen if stage.startswith("layers.0.experts")}
+        self.assertEqual(used, {"0", "1"})
+
     def test_gemma(self):
         first, second, third = (described(name) for name in ("gemma", "gemma2", "gemma3"))
         self.assertEqual((first.act, first.unit_gains, first.names.head), ("gelu_tanh", True, None))
@@ -232,6 +252,8 @@ class Comparisons(unittest.TestCase):
         "gemma": {"rope_parameters": {"rope_theta": 5000}},
         "gemma2": {"query_pre_attn_scalar": 8},
         "gemma3": {"sliding_window": 7},
+        "mixtral": {"num_experts_per_tok": 3},
+        "qwen3-moe": {"norm_topk_prob": True},
         "granite": {"embedding_multiplier": 4.0},
     }
 

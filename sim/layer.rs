@@ -111,6 +111,7 @@ impl LayerStep {
                 .transpose()?
                 .map(|up| Linear { bias: None, ..up }),
             fc2: linear("fc2", hidden, ffn, 0.0)?,
+            experts: None,
             after_ffn: None,
         };
         let shape = LayerShape {
@@ -127,6 +128,7 @@ impl LayerStep {
             window: None,
             score_cap: None,
             tanh_gelu: false,
+            mixture: None,
             reports_overflow: false,
         };
         Ok(Self::new((0, layer), shape, None, batch, seed))

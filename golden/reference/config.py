@@ -26,6 +26,8 @@ class Names:
     gate: Optional[str] = None
     after_attention: Optional[str] = None  # norms of the blocks' outputs
     after_ffn: Optional[str] = None
+    router: Optional[str] = None  # of experts, whose names follow `experts` and the expert's number
+    experts: Optional[str] = None
     gate_up: Optional[str] = None  # the one tensor that has gate and up
     positions: Optional[str] = None
     head: Optional[str] = None  # None: the embedding
@@ -59,6 +61,10 @@ LLAMA = Names(
 )
 
 PHI3 = replace(LLAMA, projections=("self_attn.qkv_proj",), gate_up="mlp.gate_up_proj")
+MIXTRAL = replace(
+    LLAMA, router="block_sparse_moe.gate", experts="block_sparse_moe.experts", gate="w1", up="w3", down="w2"
+)
+QWEN3_MOE = replace(LLAMA, router="mlp.gate", experts="mlp.experts", gate="gate_proj", up="up_proj", down="down_proj")
 GEMMA = replace(
     LLAMA,
     after_attention="post_attention_layernorm",
@@ -117,6 +123,9 @@ class Description:
     unit_gains: bool = False  # gains are 1 more than what is stored
     score_cap: Optional[Fraction] = None
     logit_cap: Optional[Fraction] = None
+    experts: int = 0  # in place of the FFN; 0: none
+    experts_used: int = 0  # by a token
+    experts_normalised: bool = False  # their weights are divided by their sum
     finite: bool = False  # an infinity or NaN among the activations is an error
     query_scale: Optional[int] = None  # FP16 factors; None: 1 / sqrt(head_width), and no operation for the others
     embedding_scale: Optional[int] = None
@@ -138,6 +147,7 @@ def describe(config):
     read.one_of("quantization_config", [None])
     architectures = {"opt": _opt, "llama": _llama, "mistral": _llama, "falcon": _falcon, "granite": _granite, "olmo2": _olmo2}
     architectures |= {"phi3": _phi3, "qwen2": _qwen2, "qwen3": _qwen3}
+    architectures |= {"mixtral": _mixtral, "qwen3_moe": _qwen3_moe}
     architectures |= {"gemma": _gemma, "gemma2": _gemma2, "gemma3_text": _gemma3}
     described = architectures[read.one_of("model_type", list(architectures))](read)
     return replace(described, finite=config["model_type"] not in ("opt", "llama", "mistral", "falcon"))
@@ -383,7 +393,7 @@ def _like_llama(read, **own):
         "context": context,
         "groups": read.count("num_key_value_heads", heads, divides=("num_attention_heads", heads)),
         "head_width": head_width,
-        "ffn_width": read.count("intermediate_size"),
+        "ffn_width": own.get("ffn_width") or read.count("intermediate_size"),
         "eps": read.eps("rms_norm_eps", 1e-6),
         "attention_bias": False,
         "mlp_bias": False,
@@ -514,6 +524,38 @@ def _qwen_windows(read):
     if read.get("layer_types", None) and not all(full_layers):
         read.refuse("layer_types", read.config["layer_types"], "full_attention without use_sliding_window")
     return {}
+
+
+def _experts(read, key):
+    """The sizes of a mixture; `key` has the number of experts."""
+    experts, used = read.count(key), read.count("num_experts_per_tok")
+    if used > experts:
+        read.refuse("num_experts_per_tok", used, f"at most {key}, {experts}")
+    read.one_of("decoder_sparse_step", [1], 1)
+    read.one_of("mlp_only_layers", [None, []])
+    read.one_of("shared_expert_intermediate_size", [None, 0])
+    return {"experts": experts, "experts_used": used}
+
+
+def _mixtral(read):
+    read.default(num_key_value_heads=8, max_position_embeddings=131072, num_local_experts=8, num_experts_per_tok=2)
+    read.default(intermediate_size=14336, rope_theta=1000000)
+    read.one_of("attention_bias", [False], False)
+    read.one_of("norm_topk_prob", [True], True)
+    own = {**_experts(read, "num_local_experts"), "experts_normalised": True, "window": read.window()}
+    return _like_llama(read, names=MIXTRAL, eps=read.eps("rms_norm_eps", 1e-5), **own)
+
+
+def _qwen3_moe(read):
+    read.default(num_key_value_heads=4, max_position_embeddings=32768, num_experts_per_tok=8)
+    # Newer files have the second spelling.
+    experts = read.get("num_experts", read.get("num_local_experts", 128))
+    read.one_of("num_local_experts", [None, experts])
+    read.default(moe_intermediate_size=768, num_experts=experts)
+    read.one_of("use_sliding_window", [False], False)
+    own = {**_experts(read, "num_experts"), "experts_normalised": read.flag("norm_topk_prob", False), "qk_norm": "heads"}
+    bias, ffn_width = read.flag("attention_bias", False), read.count("moe_intermediate_size")
+    return _like_llama(read, names=QWEN3_MOE, attention_bias=bias, ffn_width=ffn_width, **own)
 
 
 def _falcon(read):

@@ -93,6 +93,16 @@ class Tensors:
         return Norm(self.description.eps, gain, bias)
 
 
+class Expert:
+    """The FFN of one expert."""
+
+    def __init__(self, description, tensors, prefix):
+        names, width, ffn_width = description.names, description.width, description.ffn_width
+        self.gate = tensors.linear(prefix + names.gate, ffn_width, width, False)
+        self.up = tensors.linear(prefix + names.up, ffn_width, width, False)
+        self.down = tensors.linear(prefix + names.down, width, ffn_width, False)
+
+
 class Layer:
     """The tensors of one decoder layer."""
 
@@ -110,6 +120,11 @@ class Layer:
         widths = {"heads": (description.head_width,) * 2, "whole": (heads_width, description.groups * description.head_width)}
         parts = zip(("q", "k"), widths.get(description.qk_norm, ()))
         self.qk_norms = [tensors.norm(f"{prefix}self_attn.{part}_norm", width) for part, width in parts]
+        self.router, self.experts = None, ()
+        if names.experts:
+            self.router = Linear(tensors.take(f"{prefix}{names.router}.weight", description.experts, width))
+            self.experts = [Expert(description, tensors, f"{prefix}{names.experts}.{e}.") for e in range(description.experts)]
+            return
         if names.gate_up:
             weight = tensors.take(f"{prefix}{names.gate_up}.weight", 2 * ffn_width, width)
             self.gate, self.up = Linear(weight[:ffn_width]), Linear(weight[ffn_width:])
@@ -183,6 +198,24 @@ class Decoder:
             logits = np.array([fp16.div(a, divisor) for a in logits.tolist()], np.uint16)
         return vector.soft_cap(logits, self.description.logit_cap)
 
+    def mixed(self, layer, b, stage):
+        """The sum of the chosen experts' outputs by their weights: one exact sum for each element."""
+        described = self.description
+        scores = layer.router(b)
+        values = vector.to_float64(scores)
+        order = sorted(range(described.experts), key=lambda e: -values[e])[: described.experts_used]  # equals: the lower number
+        weights = np.array(softmax(scores.tolist()), np.uint16)[order]
+        if described.experts_normalised and vector.is_finite(weights):
+            total = sum(map(fp16.integer, weights.tolist()))
+            weights = np.array([fp16.rne16(fp16.integer(weight), total) for weight in weights.tolist()], np.uint16)
+        outputs = []
+        for e in order:
+            inner = lambda name, bits: stage(f"experts.{e}.{name}", bits)
+            outputs.append(layer.experts[e].down(self.neurons(layer.experts[e], b, inner)))
+            inner("down", outputs[-1])
+        stage("weights", weights)
+        return vector.Matrix(np.ascontiguousarray(np.stack(outputs, axis=1))).times(weights)
+
     def neurons(self, layer, b, stage):
         """What the FFN's last matrix multiplies: `act(up)`, or `act(gate) * up`."""
         if layer.gate is None:
@@ -227,7 +260,8 @@ class Session:
             stage("after_attention", h)
             b = (before if layer.ffn_norm else a) if decoder.description.parallel else h
             b = layer.ffn_norm(b) if layer.ffn_norm else b
-            h = decoder.joined(h, layer.down(decoder.neurons(layer, b, stage)), layer.after_ffn)
+            y = decoder.mixed(layer, b, stage) if layer.experts else layer.down(decoder.neurons(layer, b, stage))
+            h = decoder.joined(h, y, layer.after_ffn)
             stage("after_ffn", h)
         y = decoder.final_norm(h)
         observe("final_layer_norm", y)

@@ -79,6 +79,8 @@ def model(config, tensors, weights):
     if weights not in LIMITS:
         raise ValueError(f"weights are {weights!r}, expected {' or '.join(LIMITS)}")
     description, changed = describe(config), dict(tensors)
+    if description.experts:
+        raise ValueError(f"config.json: {description.experts} experts, expected none in a model with {weights} weights")
     for layer in range(description.layers):
         for name, rows, along in matrices(description, layer):
             name += ".weight"

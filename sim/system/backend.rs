@@ -809,14 +809,14 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
     }
 }
 
-/// Refuses predicted neurons of a model that has only active ones. It takes no time, so it can run before anything is
-/// loaded.
+/// Refuses experts, and predicted neurons of a model that has only active ones. It takes no time, so it can run before
+/// anything is loaded.
 pub fn check_model(model: &Model, activity: ActivitySource) -> Result<()> {
     let activation = model.config.activation();
     if activity == ActivitySource::Predicted && activation != Activation::Relu {
         return Err(not_predicted(activation));
     }
-    Ok(())
+    model.config.check_experts("systems of DIMMs")
 }
 
 /// A predictor finds the few neurons that a ReLU leaves active.

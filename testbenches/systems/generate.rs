@@ -151,6 +151,12 @@ fn checkpoints_of_transformers_give_the_logits_of_the_reference() -> Outcome {
         ("mistral", Neurons::Active),
         ("falcon-new", Neurons::Active),
         ("falcon-mq", Neurons::All),
+        ("qwen3", Neurons::Active),
+        ("phi3", Neurons::All),
+        ("olmo2", Neurons::Active),
+        ("gemma3", Neurons::Active),
+        ("mixtral", Neurons::Active),
+        ("qwen3-moe", Neurons::All),
     ] {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/checkpoints").join(name);
         let expected: serde_json::Value =

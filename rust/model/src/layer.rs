@@ -7,14 +7,14 @@ use ndp_config::Activation;
 use ndp_files::{Context, Result, bail, ensure};
 use std::borrow::Cow;
 
-use ndp_numerics::{Rotation, SoftCap, add, f16, gelu_tanh, mul, relu};
+use ndp_numerics::{Rotation, SoftCap, add, dot, f16, fp16, gelu_tanh, mul, relu, rne_ratio, softmax};
 
-use crate::config::{Factor, NormPlaces};
+use crate::config::{Factor, Mixture, NormPlaces};
 use crate::kv_cache::LayerCache;
 use crate::operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 use crate::sparsity::LayerSparsity;
-use crate::weights::{Layer, Linear, Norm};
-use crate::{DecoderConfig, GemvBackend, GemvClass, GemvOp};
+use crate::weights::{Expert, Experts, Layer, Linear, Norm};
+use crate::{DecoderConfig, GemvBackend, GemvClass, GemvOp, SoftwareBackend};
 
 /// Properties of a layer that its tensors do not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct LayerShape {
     pub score_cap: Option<SoftCap>,
     /// Whether the activation is `gelu_tanh`.
     pub tanh_gelu: bool,
+    /// Experts in place of the feed-forward block.
+    pub mixture: Option<Mixture>,
     /// Whether an activation that is not finite is an error.
     pub reports_overflow: bool,
 }
@@ -65,6 +67,7 @@ impl LayerShape {
             window: config.window(layer),
             score_cap: config.extras().score_cap,
             tanh_gelu: config.extras().tanh_gelu,
+            mixture: config.extras().mixture,
             reports_overflow: config.extras().reports_overflow,
             norms_sums: config.extras().norm_places == NormPlaces::AfterResidual,
         }
@@ -186,29 +189,135 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         None => input.to_vec(),
     };
     shape.check(&name("ffn_norm"), &a, spans)?;
-    let activation = shape.activation;
-    let finish = if shape.tanh_gelu { Finish::Plain } else { Finish::Activate(activation) };
-    let mut inner = linear(backend, &name("fc1"), GemvClass::Fc1, &layer.fc1, &a, finish)?;
-    if shape.tanh_gelu {
-        inner.iter_mut().for_each(|inner| *inner = gelu_tanh(*inner));
-    }
-    shape.check(&name("fc1"), &inner, spans)?;
-    sparsity.ffn_hidden.count(&inner);
-    if let Some(up) = &layer.up {
-        let finish = Finish::Gate { values: &inner, activation };
-        inner = linear(backend, &name("up"), GemvClass::Up, up, &a, finish)?;
-        shape.check(&name("up"), &inner, spans)?;
-    }
-    let out = Output {
-        shape,
-        label: &name("fc2"),
-        class: GemvClass::Fc2,
-        linear: &layer.fc2,
-        norm: layer.after_ffn.as_ref(),
+    let result = match &layer.experts {
+        None => {
+            let block = Block { shape, name: &name, fc1: &layer.fc1, up: layer.up.as_ref() };
+            let inner = block.neurons(backend, &a, sparsity)?;
+            let out = Output {
+                shape,
+                label: &name("fc2"),
+                class: GemvClass::Fc2,
+                linear: &layer.fc2,
+                norm: layer.after_ffn.as_ref(),
+            };
+            out.add(backend, &inner, &attended)?
+        }
+        Some(experts) => {
+            let mixed = mixed(backend, &name, (layer, experts), shape, &a, sparsity)?;
+            attended.iter().zip(mixed).map(|(h, y)| add(*h, y)).collect()
+        }
     };
-    let result = out.add(backend, &inner, &attended)?;
     shape.check(&name("fc2"), &result, spans)?;
     Ok(result)
+}
+
+/// Feed-forward block up to its last layer.
+struct Block<'a> {
+    shape: &'a LayerShape,
+    name: &'a dyn Fn(&str) -> String,
+    fc1: &'a Linear,
+    up: Option<&'a Linear>,
+}
+
+impl Block<'_> {
+    /// `[batch x d]` to the inputs of the last layer, `[batch x f]`, whose zeros are counted.
+    fn neurons<B: GemvBackend + ?Sized>(
+        &self,
+        backend: &mut B,
+        a: &[f16],
+        sparsity: &mut LayerSparsity,
+    ) -> Result<Vec<f16>> {
+        let Self { shape, name, fc1, up } = *self;
+        let tokens = a.len() / fc1.weight.cols().max(1);
+        let check = |part: &str, values: &[f16]| match shape.reports_overflow {
+            true => all_finite(&name(part), values, tokens),
+            false => Ok(()),
+        };
+        let activation = shape.activation;
+        let finish = if shape.tanh_gelu { Finish::Plain } else { Finish::Activate(activation) };
+        let mut inner = linear(backend, &name("fc1"), GemvClass::Fc1, fc1, a, finish)?;
+        if shape.tanh_gelu {
+            inner.iter_mut().for_each(|inner| *inner = gelu_tanh(*inner));
+        }
+        check("fc1", &inner)?;
+        sparsity.ffn_hidden.count(&inner);
+        if let Some(up) = up {
+            let finish = Finish::Gate { values: &inner, activation };
+            inner = linear(backend, &name("up"), GemvClass::Up, up, a, finish)?;
+            check("up", &inner)?;
+        }
+        Ok(inner)
+    }
+}
+
+/// The sum of each token's experts by their weights, `[batch x d]`. Tokens of an expert are one batch.
+fn mixed<B: GemvBackend + ?Sized>(
+    backend: &mut B,
+    name: &dyn Fn(&str) -> String,
+    (layer, experts): (&Layer, &Experts),
+    shape: &LayerShape,
+    a: &[f16],
+    sparsity: &mut LayerSparsity,
+) -> Result<Vec<f16>> {
+    let d = experts.router.cols();
+    let label = name("router");
+    let router = GemvOp::new(&label, GemvClass::Fc1, (experts.router.rows(), d), experts.router.data(), a)?;
+    let scores = SoftwareBackend::new().gemv(&router)?;
+    let chosen: Vec<Vec<(usize, f16)>> =
+        scores.chunks(experts.router.rows()).map(|scores| chosen(scores, shape.mixture)).collect();
+    // By token, then by place among its experts.
+    let mut outputs: Vec<Vec<Vec<f16>>> = chosen.iter().map(|own| vec![Vec::new(); own.len()]).collect();
+    for number in 0..=experts.others.len() {
+        let find = |own: &Vec<(usize, f16)>| own.iter().position(|(expert, _)| *expert == number);
+        let users: Vec<(usize, usize)> =
+            (0..).zip(&chosen).filter_map(|(token, own)| Some((token, find(own)?))).collect();
+        if users.is_empty() {
+            continue;
+        }
+        let inputs: Vec<f16> =
+            users.iter().flat_map(|(token, _)| &a[token * d..(token + 1) * d]).copied().collect();
+        let (fc1, up, fc2) = match number.checked_sub(1).map(|other| &experts.others[other]) {
+            None => (&layer.fc1, &layer.up, &layer.fc2),
+            Some(Expert { fc1, up, fc2 }) => (fc1, up, fc2),
+        };
+        let of_expert = |part: &str| name(&format!("experts.{number}.{part}"));
+        let block = Block { shape, name: &of_expert, fc1, up: up.as_ref() };
+        let inner = block.neurons(backend, &inputs, sparsity)?;
+        let y = linear(backend, &of_expert("fc2"), GemvClass::Fc2, fc2, &inner, Finish::Plain)?;
+        if shape.reports_overflow {
+            all_finite(&of_expert("fc2"), &y, users.len())?;
+        }
+        for ((token, place), y) in users.iter().zip(y.chunks(d)) {
+            outputs[*token][*place] = y.to_vec();
+        }
+    }
+    let mut mixed = Vec::with_capacity(a.len());
+    for (own, outputs) in chosen.iter().zip(&outputs) {
+        let weights: Vec<f16> = own.iter().map(|(_, weight)| *weight).collect();
+        for element in 0..d {
+            let values: Vec<f16> = outputs.iter().map(|output| output[element]).collect();
+            mixed.push(dot(&weights, &values));
+        }
+    }
+    Ok(mixed)
+}
+
+/// Experts with the largest scores and their weights; the lower number of equals.
+fn chosen(scores: &[f16], mixture: Option<Mixture>) -> Vec<(usize, f16)> {
+    let (used, normalised) = mixture.map_or((1, true), |mixture| (mixture.used, mixture.normalised));
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    // Comparing -0 with +0, as any equal scores, keeps the order.
+    order.sort_by(|a, b| scores[*b].partial_cmp(&scores[*a]).unwrap_or(std::cmp::Ordering::Equal));
+    order.truncate(used);
+    let probabilities = softmax(scores);
+    let own: Vec<f16> = order.iter().map(|expert| probabilities[*expert]).collect();
+    // Probabilities are multiples of 2^-24; a NaN, from scores that are not finite, stays one.
+    let units: Option<Vec<i128>> = own.iter().map(|own| fp16::to_fixed(*own).map(i128::from)).collect();
+    let weights = match units.filter(|_| normalised) {
+        None => own,
+        Some(units) => units.iter().map(|own| rne_ratio(*own, units.iter().sum())).collect(),
+    };
+    order.into_iter().zip(weights).collect()
 }
 
 /// The end of a block: its last linear layer, and the operations that add it to the hidden state.
@@ -270,4 +379,24 @@ pub(crate) fn checked(label: &str, result: Result<Vec<f16>>, expected: usize) ->
     let result = result.with_context(|| format!("{label}: the backend failed"))?;
     same_length(|| format!("{label}: the backend's result"), result.len(), expected)?;
     Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_scores_are_chosen_and_the_lower_number_of_equals() {
+        let scores = [1.0, 2.0, -1.0, 2.0, 1.0].map(f16::from_f64);
+        let of = |used, normalised| {
+            let mixture = Mixture { experts: 5, used, normalised, mixtral: true };
+            chosen(&scores, Some(mixture))
+        };
+        let numbers =
+            |chosen: Vec<(usize, f16)>| chosen.into_iter().map(|(expert, _)| expert).collect::<Vec<_>>();
+        assert_eq!(numbers(of(3, true)), [1, 3, 0]);
+        assert_eq!(of(2, true), [(1, f16::from_f64(0.5)), (3, f16::from_f64(0.5))]);
+        let probabilities = softmax(&scores);
+        assert_eq!(of(1, false), [(1, probabilities[1])]);
+    }
 }

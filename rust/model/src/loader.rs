@@ -160,7 +160,10 @@ fn weight_bytes(config: &DecoderConfig) -> u64 {
     let (d, f) = (size(config.hidden_size()), size(config.ffn_dim()));
     let (q, k) = (size(config.query_width()), size(config.key_width()));
     let ffn = if config.is_gated() { 3 } else { 2 };
-    let rows = (2 * q).saturating_add(2 * k).saturating_add(f.saturating_mul(ffn));
+    // Each expert has a row of the router.
+    let experts = config.extras().mixture.map_or(1, |mixture| size(mixture.experts));
+    let ffn = f.saturating_mul(ffn).saturating_mul(experts).saturating_add(experts);
+    let rows = (2 * q).saturating_add(2 * k).saturating_add(ffn);
     let layer = rows.saturating_mul(d).saturating_add(rows).saturating_add(7 * d);
     let embeddings =
         (2 * size(config.vocab_size()) + size(config.max_position_embeddings()) + 2).saturating_mul(d);

@@ -203,6 +203,7 @@ fn check_groups(arrangement: &Arrangement, prompts: usize) -> Result<()> {
 }
 
 fn check_texts(model: &Model, prompts: &[Prompt]) -> Result<()> {
+    model.config.check_experts("hosts of HBM-PIM")?;
     let most = model.config.max_position_embeddings();
     for prompt in prompts {
         in_range("tokens of a prompt", prompt.tokens.len(), 1, most)?;

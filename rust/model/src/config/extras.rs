@@ -1,8 +1,9 @@
 //! Parts of a decoder that OPT, LLaMA, Mistral and Falcon lack.
 
+use ndp_files::{Result, refusal};
 use ndp_numerics::{Decimal, SoftCap, f16, rne_rsqrt, rne_sqrt};
 
-use super::Angles;
+use super::{Angles, DecoderConfig};
 
 /// RMSNorm of Q and K between projection and rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,6 +26,19 @@ pub enum NormPlaces {
     Both,
     /// After the residual of each block has been added.
     AfterResidual,
+}
+
+/// Sizes of a mixture of experts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mixture {
+    /// Experts of a layer.
+    pub experts: usize,
+    /// Experts that a token uses.
+    pub used: usize,
+    /// Whether the weights of these are divided by their sum.
+    pub normalised: bool,
+    /// Names of Mixtral's tensors.
+    pub mixtral: bool,
 }
 
 /// A constant of a model, rounded to FP16 once.
@@ -76,6 +90,8 @@ pub struct Extras {
     pub score_cap: Option<SoftCap>,
     /// Soft cap of logits.
     pub logit_cap: Option<SoftCap>,
+    /// Experts in place of the feed-forward block.
+    pub mixture: Option<Mixture>,
     /// Whether an activation that is not finite ends the text with an error.
     pub reports_overflow: bool,
     /// Factor of queries in place of `1 / sqrt(h)`.
@@ -86,4 +102,14 @@ pub struct Extras {
     pub residual_scale: Option<Factor>,
     /// Divisor of logits.
     pub logit_divisor: Option<Factor>,
+}
+
+impl DecoderConfig {
+    /// Fails for a model with experts, which `device` cannot compute.
+    pub fn check_experts(&self, device: &str) -> Result<()> {
+        match self.extras.mixture {
+            Some(_) => Err(refusal!("the model has experts: {device} run models without them")),
+            None => Ok(()),
+        }
+    }
 }

@@ -60,6 +60,7 @@ mod falcon;
 mod gemma;
 mod like_llama;
 mod llama;
+mod mixture;
 mod opt;
 mod others;
 mod qwen;
@@ -76,7 +77,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Value, json};
 
-pub use extras::{Extras, Factor, NormPlaces, QkNorm};
+pub use extras::{Extras, Factor, Mixture, NormPlaces, QkNorm};
 pub use rotary::Angles;
 use rotary::Rotary;
 
@@ -188,7 +189,7 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// A `model_type`: names in `architectures`, and defaults that differ from those of its reader.
 type Family = (&'static str, [&'static str; 2], &'static [(&'static str, u32)]);
 
-const FAMILIES: [Family; 12] = [
+const FAMILIES: [Family; 14] = [
     ("opt", ["OPTForCausalLM", "OPTModel"], &[]),
     ("llama", ["LlamaForCausalLM", "LlamaModel"], &[]),
     (
@@ -223,6 +224,16 @@ const FAMILIES: [Family; 12] = [
         ],
     ),
     ("granite", ["GraniteForCausalLM", "GraniteModel"], &[("max_position_embeddings", 2048)]),
+    (
+        "mixtral",
+        ["MixtralForCausalLM", "MixtralModel"],
+        &[
+            ("num_key_value_heads", 8),
+            ("max_position_embeddings", 131_072),
+            ("num_local_experts", 8),
+            ("num_experts_per_tok", 2),
+        ],
+    ),
     ("olmo2", ["Olmo2ForCausalLM", "Olmo2Model"], &[("max_position_embeddings", 2048)]),
     ("phi3", ["Phi3ForCausalLM", "Phi3Model"], &[("max_position_embeddings", 4096)]),
     (
@@ -234,6 +245,16 @@ const FAMILIES: [Family; 12] = [
         "qwen3",
         ["Qwen3ForCausalLM", "Qwen3Model"],
         &[("num_key_value_heads", 32), ("max_position_embeddings", 32_768), ("head_dim", 128)],
+    ),
+    (
+        "qwen3_moe",
+        ["Qwen3MoeForCausalLM", "Qwen3MoeModel"],
+        &[
+            ("num_key_value_heads", 4),
+            ("max_position_embeddings", 32_768),
+            ("num_experts_per_tok", 8),
+            ("moe_intermediate_size", 768),
+        ],
     ),
 ];
 
@@ -305,6 +326,8 @@ impl DecoderConfig {
             "gemma2" => gemma::gemma2(fields(value).map_err(invalid)?)?,
             "gemma3_text" => gemma::gemma3(fields(value).map_err(invalid)?)?,
             "granite" => like_llama::granite(fields(value).map_err(invalid)?)?,
+            "mixtral" => mixture::mixtral(fields(value).map_err(invalid)?)?,
+            "qwen3_moe" => mixture::qwen3(fields(value).map_err(invalid)?)?,
             "olmo2" => like_llama::olmo2(fields(value).map_err(invalid)?)?,
             "phi3" => like_llama::phi3(fields(value).map_err(invalid)?)?,
             "qwen2" => qwen::read2(fields(value).map_err(invalid)?)?,
@@ -394,6 +417,10 @@ impl DecoderConfig {
         ensure!(
             requested <= window,
             "the text needs {requested} positions, but the model supports {window} (sliding_window) on this device; use a shorter prompt, generate fewer tokens, or run it in software"
+        );
+        ensure!(
+            self.extras.mixture.is_none(),
+            "the model has experts, which this device cannot choose; run it in software"
         );
         ensure!(
             self.extras.score_cap.is_none(),

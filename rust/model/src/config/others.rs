@@ -87,7 +87,7 @@ const SAMPLING: [(&str, &str); 10] = [
 const CODE: &str = "auto_map";
 
 /// Fields without effect on logits.
-const HARMLESS: [&str; 85] = [
+const HARMLESS: [&str; 86] = [
     "_attn_implementation",
     "_attn_implementation_autoset",
     "_commit_hash",
@@ -149,6 +149,7 @@ const HARMLESS: [&str; 85] = [
     "return_dict",
     "return_dict_in_generate",
     "router_aux_loss_coef",
+    "router_jitter_noise",
     "sep_token_id",
     "task_specific_params",
     "temperature",

@@ -212,6 +212,15 @@ impl Rotary {
         ])
     }
 
+    /// Sets the base, unless a field does.
+    pub(super) fn set_default_base(&mut self, base: f64) {
+        let fields = [&self.rope_parameters, &self.rope_scaling];
+        let is_given = |given: &Map<String, Value>| given.get("rope_theta").is_some_and(|own| !own.is_null());
+        if self.rope_theta.is_none() && !fields.into_iter().flatten().any(is_given) {
+            self.rope_theta = Some(base);
+        }
+    }
+
     /// Removes the rotated share of each head, and returns it if it is less than all.
     pub(super) fn take_part(&mut self) -> Result<Option<f64>> {
         let mut found = self.partial_rotary_factor.take();

@@ -107,7 +107,7 @@ fn unsupported_options_are_refused_by_name() {
             opt(),
             "model_type",
             json!("gpt2"),
-            "opt, llama, mistral, falcon, gemma, gemma2, gemma3_text, granite, olmo2, phi3, qwen2, qwen3",
+            "opt, llama, mistral, falcon, gemma, gemma2, gemma3_text, granite, mixtral, olmo2, phi3, qwen2, qwen3, qwen3_moe",
         ),
         (opt(), "architectures", json!(["GPT2LMHeadModel"]), "OPTForCausalLM or OPTModel"),
         (opt(), "architectures", json!(["LlamaForCausalLM"]), "OPTForCausalLM or OPTModel"),
@@ -356,6 +356,34 @@ fn relatives_of_llama_are_read() {
     ] {
         let text = said(&parse(&with(base, field, value)));
         assert!(text.contains(field) && text.ends_with(&format!(", expected {expected}")), "{field}: {text}");
+    }
+}
+
+#[test]
+fn mixtures_of_experts_are_read() {
+    let mixtral = parse(&of("mixtral", json!({"rope_theta": null}))).unwrap();
+    let mixture = Mixture { experts: 8, used: 2, normalised: true, mixtral: true };
+    assert_eq!((mixtral.extras().mixture, mixtral.rotary_base()), (Some(mixture), Some(1_000_000)));
+    let qwen = json!({"num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 24});
+    let qwen = parse(&of("qwen3_moe", qwen)).unwrap();
+    let mixture = Mixture { experts: 5, used: 3, normalised: false, mixtral: false };
+    assert_eq!((qwen.extras().mixture, qwen.ffn_dim()), (Some(mixture), 24));
+    assert!(said(&qwen.check_unwindowed(1)).starts_with("the model has experts"));
+    let two = parse(&of("qwen3_moe", json!({"num_experts": 16, "num_local_experts": 17})));
+    assert_eq!(said(&two), "config: num_local_experts = 17, expected 16");
+    for (model_type, field, value, expected) in [
+        ("mixtral", "num_experts_per_tok", json!(9), "1..=num_local_experts = 8"),
+        ("mixtral", "num_local_experts", json!(0), "1..=16384"),
+        ("mixtral", "norm_topk_prob", json!(false), "true"),
+        ("qwen3_moe", "num_experts_per_tok", json!(0), "1..=num_experts = 128"),
+        ("qwen3_moe", "decoder_sparse_step", json!(2), "1"),
+        ("qwen3_moe", "mlp_only_layers", json!([3]), "no layers"),
+        ("qwen3_moe", "shared_expert_intermediate_size", json!(8), "0"),
+        ("qwen3_moe", "use_sliding_window", json!(true), "false"),
+    ] {
+        let text = said(&parse(&of(model_type, json!({field: value}))));
+        let named = text.starts_with(&format!("config: {field} = "));
+        assert!(named && text.ends_with(&format!(", expected {expected}")), "{field}: {text}");
     }
 }
 
