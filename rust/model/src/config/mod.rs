@@ -419,10 +419,6 @@ impl DecoderConfig {
             "the text needs {requested} positions, but the model supports {window} (sliding_window) on this device; use a shorter prompt, generate fewer tokens, or run it in software"
         );
         ensure!(
-            self.extras.mixture.is_none(),
-            "the model has experts, which this device cannot choose; run it in software"
-        );
-        ensure!(
             self.extras.score_cap.is_none(),
             "the model has soft caps of scores (attn_logit_softcapping), which this device cannot compute; run it in software"
         );
