@@ -101,7 +101,7 @@ fn exponential(x: &BigUint, work: u32) -> (BigUint, BigUint) {
     let argument = x.clone();
     let (mut sum, mut terms) = (term.clone(), 0u32);
     for k in 1u32.. {
-        term = (term * &argument >> (work + SQUARES)) / k;
+        term = ((term * &argument) >> (work + SQUARES)) / k;
         terms += 1;
         sum += &term;
         if term == BigUint::default() {
