@@ -172,7 +172,7 @@ fn a_window_matters_once_it_is_full_and_machines_refuse_longer_texts() {
     assert_eq!(bits(&five), bits(&windowed[4 * VOCAB..5 * VOCAB]));
     let expected = "the text needs 6 positions, but the model supports 5 (sliding_window) on this device";
     assert!(said(&decoder.step(&mut machine, tokens[5]).map(drop)).starts_with(expected));
-    let options = GenerateOptions { tokens: 3, temperature_percent: 0, seed: 0 };
+    let options = GenerateOptions::new(3, 0, 0);
     let refused = generate_tokens(&model, &mut machine, &tokens[..3], &options, |_| ()).map(drop);
     assert!(said(&refused).starts_with(expected));
 }
