@@ -1,4 +1,5 @@
-//! Decoder inference (OPT, LLaMA, Mistral, Falcon) in FP16, bit-exact, with products and attention behind a trait.
+//! Decoder inference (OPT, LLaMA, Falcon and their relatives) in FP16, bit-exact, with products and attention behind
+//! a trait.
 //!
 //! This crate defines a model, the source of its tensors and the order of operations. That order never shows in a
 //! result, because a dot product is an exact sum rounded once.

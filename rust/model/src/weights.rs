@@ -65,7 +65,7 @@ pub struct Expert {
 pub struct Experts {
     /// Scores of the experts, `[experts x d]`; the host multiplies by it.
     pub router: Matrix,
-    /// All experts except the first.
+    /// Experts after the first one.
     pub others: Vec<Expert>,
 }
 

@@ -11,7 +11,7 @@ use crate::rotary::{frequency, half_pi};
 pub enum RotaryScaling {
     /// No change.
     Default,
-    /// All divided by `factor`.
+    /// Frequencies are divided by `factor`.
     Linear {
         /// At least 1.
         factor: Decimal,
@@ -82,7 +82,7 @@ pub(crate) struct Frequencies {
     base: u64,
     pairs: u32,
     scaling: RotaryScaling,
-    /// YaRN's: pairs up to the first are unchanged, pairs from the second on divided.
+    /// YaRN's: pairs up to the first are unchanged, pairs at and after the second are divided.
     ramp: [u32; 2],
 }
 

@@ -10,7 +10,7 @@ use super::{Angles, DecoderConfig};
 pub enum QkNorm {
     /// Each head by itself, with gains that all heads share.
     Heads,
-    /// All heads together.
+    /// The heads of a token as one vector.
     Whole,
 }
 
