@@ -518,6 +518,29 @@ def six_digits(value):
     return float(f"{value:.6g}")
 
 
+# A function that is not ReLU, with and without a gate, biases, and experts.
+THRESHOLDED = ("falcon-new", "gemma", "llama", "llama-bias", "mixtral", "qwen3")
+
+
+def with_thresholds(decoder, tokens):
+    """A threshold for each layer, the median of the activations at the last token, and the digests with them."""
+    found, session = {}, Session(decoder)
+
+    def observe(stage, bits):
+        name = stage.split(".")
+        if name[0] == "layers" and name[-1] in ("gate", "ffn") and int(name[1]) not in found:
+            found[int(name[1])] = int(np.sort(bits & 0x7FFF)[len(bits) // 2])
+
+    for token in tokens:
+        found.clear()
+        session.step(token, observe)
+    thresholds = [found[index] for index in range(len(decoder.layers))]
+    decoder.set_thresholds(thresholds)
+    session = Session(decoder)
+    digests = [digest(session.step(token)) for token in tokens]
+    return {"thresholds": [f"{threshold:04x}" for threshold in thresholds], "logits_fnv1a64": digests}
+
+
 def comparison(directory, made_with, tokens, logits):
     """`expected.json`: the reference's digests, and its distance from the logits that transformers computed in FP32."""
     decoder = Decoder(*checkpoint.load(directory))
@@ -528,6 +551,9 @@ def comparison(directory, made_with, tokens, logits):
         distances = np.abs(ours.view(np.float16).astype(np.float64) - np.array(expected, np.float64))
         furthest = max(furthest, float(np.where(np.isnan(distances), np.inf, distances).max()))
     largest, count = max(abs(logit) for row in logits for logit in row), roundings(decoder.description)
+    dense, thresholded = stages(decoder, tokens), {}
+    if directory.name in THRESHOLDED:
+        thresholded["thresholded"] = with_thresholds(decoder, tokens)
     return {
         "generated_by": f"python3 golden/hugging_face.py, then {COMMAND}",
         "contract": CONTRACT,
@@ -541,7 +567,8 @@ def comparison(directory, made_with, tokens, logits):
         "difference": six_digits(furthest),
         "difference_relative": six_digits(furthest / largest),
         "logits_fnv1a64": digests,
-        "stages_at_last_token": stages(decoder, tokens),
+        "stages_at_last_token": dense,
+        **thresholded,
         "transformers_logits": logits,
     }
 

@@ -113,6 +113,7 @@ impl LayerStep {
             fc2: linear("fc2", hidden, ffn, 0.0)?,
             experts: None,
             after_ffn: None,
+            threshold: None,
         };
         let shape = LayerShape {
             heads,

@@ -93,8 +93,18 @@ class Tensors:
         return Norm(self.description.eps, gain, bias)
 
 
+def above(activations, threshold):
+    """The activations whose magnitude, which is no NaN, exceeds the threshold; +0 for the others."""
+    if threshold is None:
+        return activations
+    magnitudes = activations & 0x7FFF
+    return np.where((magnitudes > threshold) & (magnitudes <= 0x7C00), activations, np.uint16(0))
+
+
 class Expert:
     """The FFN of one expert."""
+
+    threshold = None
 
     def __init__(self, description, tensors, prefix):
         names, width, ffn_width = description.names, description.width, description.ffn_width
@@ -105,6 +115,9 @@ class Expert:
 
 class Layer:
     """The tensors of one decoder layer."""
+
+    # Bits of the magnitude that the FFN's activations exceed, or count as +0.
+    threshold = None
 
     def __init__(self, description, tensors, index):
         names, width, ffn_width = description.names, description.width, description.ffn_width
@@ -216,16 +229,22 @@ class Decoder:
         stage("weights", weights)
         return vector.Matrix(np.ascontiguousarray(np.stack(outputs, axis=1))).times(weights)
 
+    def set_thresholds(self, thresholds):
+        """Sets a threshold for the FFN of each layer, FP16 bits."""
+        for layer, threshold in zip(self.layers, thresholds, strict=True):
+            for part in (layer, *layer.experts):
+                part.threshold = threshold
+
     def neurons(self, layer, b, stage):
-        """What the FFN's last matrix multiplies: `act(up)`, or `act(gate) * up`."""
+        """What the FFN's last matrix multiplies: `act(up)`, or `act(gate) * up`; activations below the threshold are +0."""
         if layer.gate is None:
-            m = self.act(layer.up(b))
+            m = above(self.act(layer.up(b)), layer.threshold)
         else:
-            gate, up = self.act(layer.gate(b)), layer.up(b)
+            gate, up = above(self.act(layer.gate(b)), layer.threshold), layer.up(b)
             stage("gate", gate)
             stage("up", up)
             m = vector.mul(gate, up)
-            if self.description.act == "relu":
+            if self.description.act == "relu" or layer.threshold is not None:
                 m = np.where(gate & 0x7FFF == 0, np.uint16(0), m)
         stage("ffn", m)
         return m

@@ -8,8 +8,9 @@ use crate::core::{Backend, CoreOptions};
 use crate::stimulus::DataKind;
 use ndp_config::DesignConfig;
 use ndp_isa::Activation;
+use ndp_isa::Condition;
 use ndp_isa::layout::{DimmMap, MatrixLayout};
-use ndp_isa::planner::{Epilogue, KeptOutputs, Mode, Taken, Tile};
+use ndp_isa::planner::{Epilogue, KeptOutputs, Mode, Tile};
 use ndp_numerics::{ExactSum, dot, f16, mul, relu, silu};
 use std::error::Error;
 
@@ -63,20 +64,25 @@ fn vectors(batch: u32) -> Vec<f16> {
 
 #[test]
 fn fc2_takes_what_a_kept_gate_lets_through() -> Outcome {
-    kept_gate((Activation::Relu, relu), Taken::Positive)
+    kept_gate((Activation::Relu, relu), Some(Condition::POSITIVE))
 }
 
 #[test]
 fn fc2_takes_all_results_of_a_gate_that_is_not_relu() -> Outcome {
-    kept_gate((Activation::Silu, silu), Taken::All)
+    kept_gate((Activation::Silu, silu), None)
 }
 
-fn kept_gate((activation, function): (Activation, fn(f16) -> f16), taken: Taken) -> Outcome {
+#[test]
+fn fc2_takes_results_of_a_gate_above_a_threshold() -> Outcome {
+    kept_gate((Activation::Silu, silu), Some(Condition::magnitude(f16::from_f64(0.2))))
+}
+
+fn kept_gate((activation, function): (Activation, fn(f16) -> f16), condition: Option<Condition>) -> Outcome {
     for (backend, batch) in [(Backend::Rtl, 1), (Backend::Rtl, 2), (Backend::Cycles, 2)] {
         let mut mlp = Mlp::open(backend)?;
         let (active, x) = (active(), vectors(batch));
         let config = mlp.unit.config().clone();
-        let kept = KeptOutputs::new(&config, (COLS, active.len() as u32, batch), COLS, (true, taken));
+        let kept = KeptOutputs::new(&config, (COLS, active.len() as u32, batch), COLS, (true, condition));
         let kept = kept.ok_or("there is room for this")?;
         let [gate, up, fc2] = mlp.tiles.clone();
         let product = Product {
@@ -96,24 +102,26 @@ fn kept_gate((activation, function): (Activation, fn(f16) -> f16), taken: Taken)
             Ok((run, met))
         })?;
         let mut sums = vec![ExactSum::default(); (COLS * batch) as usize];
-        let mut positive = 0;
+        let mut selected = 0;
         for (k, &row) in active.iter().enumerate() {
             let factors: Vec<[f16; 2]> =
                 x.chunks(COLS as usize).map(|x| mlp.factors(function, row, x)).collect();
             for (vector, [gate, _]) in factors.iter().enumerate() {
                 assert_eq!(run.bits[vector * active.len() + k], gate.to_bits(), "row {row}, vector {vector}");
             }
-            positive += usize::from(factors.iter().any(|[gate, _]| gate.to_bits() != 0));
+            let taken = |gate: f16| condition.is_none_or(|condition| condition.passes(gate));
+            selected += usize::from(factors.iter().any(|[gate, _]| taken(*gate)));
             for (vector, [gate, up]) in factors.into_iter().enumerate() {
+                let gate = if taken(gate) { gate } else { f16::ZERO };
                 let own = sums[vector * COLS as usize..].iter_mut().zip(&mlp.rows[2][row as usize]);
                 own.for_each(|(sum, weight)| sum.mul_add(*weight, mul(gate, up)));
             }
         }
         let expected: Vec<u16> = sums.iter().map(|sum| sum.round().to_bits()).collect();
         assert_eq!(met.bits, expected, "batch {batch}");
-        let all = positive == active.len();
-        let expected = if taken == Taken::All { all } else { batch > 1 || !all };
-        assert!(positive > active.len() / 3 && expected, "{positive}");
+        let all = selected == active.len();
+        let expected = if condition.is_none() { all } else { batch > 1 || !all };
+        assert!(selected > active.len() / 3 && expected, "{selected}");
     }
     Ok(())
 }

@@ -22,11 +22,12 @@ use crate::gemv::{Backdoor, Cut, Estimated, GemvOptions, GemvUnit, LoggedProgram
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_dram::Rank;
 use ndp_files::{Error, Result, bail, ensure, fault, refusal};
+use ndp_isa::Condition;
 use ndp_model::weights::Layer;
 use ndp_model::{
     Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model,
 };
-use ndp_numerics::{SerialSteps, f16, fp16};
+use ndp_numerics::{SerialSteps, above, f16, fp16};
 use ndp_traces::{Activity, NeuronShape, ones};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -147,6 +148,8 @@ pub struct SystemBackend<P> {
     /// Whether a layer adds a bias to the product that its gate multiplies. Cores that have the gate add none, so the
     /// host multiplies by it.
     pub(super) has_up_bias: bool,
+    /// Thresholds of the layers' activations; empty without.
+    thresholds: Vec<Option<f16>>,
     /// MLP neurons with an open gate, between FC1 and FC2.
     open_gates: Option<Vec<u32>>,
     /// `None` if the host moves the data.
@@ -187,6 +190,7 @@ impl<P: NeuronMap> SystemBackend<P> {
     ) -> Result<Self> {
         let (mut system, backdoors) = Self::new(config, unit, options, places, shape)?;
         system.has_up_bias = layers.iter().any(|layer| layer.up.as_ref().is_some_and(|up| up.bias.is_some()));
+        system.thresholds = layers.iter().map(|layer| layer.threshold).collect();
         system.image = Some(Image { layers: layers.to_vec(), backdoors });
         if let Some(flash) = &mut system.flash {
             flash.layers = layers.to_vec();
@@ -262,6 +266,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             cuts: HashMap::new(),
             all_active: true,
             has_up_bias: false,
+            thresholds: Vec::new(),
             open_gates: None,
             links: None,
             residence,
@@ -298,10 +303,28 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.reference.trace(tokens);
     }
 
-    /// Whether all MLP neurons are computed without a question: no function makes some inactive. A trace may say that
-    /// some are, for a model whose small activations count as zero; a predictor may leave some out.
+    /// Whether all MLP neurons are computed without a question: neither a function nor a threshold makes some inactive. A
+    /// trace may say that some are, for a model whose small activations count as zero; a predictor may leave some out.
     pub(super) fn is_dense(&self) -> bool {
-        self.shape.is_dense() && self.all_active && self.live.is_none()
+        let has_threshold = self.thresholds.iter().any(Option::is_some);
+        self.shape.is_dense() && !has_threshold && self.all_active && self.live.is_none()
+    }
+
+    fn threshold(&self, layer: u32) -> Option<f16> {
+        self.thresholds.get(layer as usize).copied().flatten()
+    }
+
+    /// What a core asks of the activations that FC2 takes; `None` if it takes all.
+    pub(super) fn condition(&self, layer: u32) -> Option<Condition> {
+        let of_threshold = self.threshold(layer).map(Condition::magnitude);
+        of_threshold.or_else(|| (!self.is_dense()).then_some(Condition::POSITIVE))
+    }
+
+    /// Results of FC1 as the decoder sees them: small ones are +0, unless the host still applies a function.
+    fn seen(&self, layer: u32, op: &LinearOp<'_>, values: &[f16]) -> Vec<f16> {
+        let threshold = self.threshold(layer).filter(|_| matches!(op.finish(), Finish::Activate(_)));
+        let own = |value: &f16| threshold.map_or(*value, |threshold| above(*value, threshold));
+        values.iter().map(own).collect()
     }
 
     /// Logged programs by core; needs [`GemvOptions::log_programs`].
@@ -328,7 +351,7 @@ impl<P: NeuronMap> SystemBackend<P> {
     /// # Errors
     /// A model whose neurons are all active; low-rank predictors that do not fit; a system without data.
     pub fn with_predictor(mut self, live: OnlinePredictor) -> Result<Self> {
-        if self.image.is_some() && self.shape.is_dense() {
+        if self.image.is_some() && self.is_dense() {
             return Err(not_predicted(self.shape.activation()));
         }
         if let Some(low_rank) = live.low_rank() {
@@ -627,8 +650,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
     }
 
-    /// Neurons of an MLP that are active, given their outputs or values that follow from these: all unless a ReLU has
-    /// made some zero.
+    /// Neurons of an MLP that are active, given their outputs or values that follow from these: all unless a ReLU or a
+    /// threshold has made some zero.
     fn active_of(&self, values: &[f16], rows: usize) -> Vec<u32> {
         if self.is_dense() { (0..rows as u32).collect() } else { active_columns(values, rows) }
     }
@@ -636,13 +659,14 @@ impl<P: NeuronMap> SystemBackend<P> {
     /// FC1 of all neurons, the active ones (for an oracle), or the predicted ones.
     fn fc1(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>> {
         let exact = self.reference.linear(op)?;
+        let seen = self.seen(layer, op, &exact);
         let rows = op.product().rows();
         let predicted = match &mut self.live {
-            Some(live) => live.mlp(layer, op.product().activations(), &exact)?,
+            Some(live) => live.mlp(layer, op.product().activations(), &seen)?,
             None => None,
         };
         if self.on_gpu() {
-            self.flash_remembers(layer, &exact, rows);
+            self.flash_remembers(layer, &seen, rows);
             return self.linear_on_gpu("prompt", op);
         }
         if self.flash.is_none() && !self.is_dense() {
@@ -651,7 +675,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         match predicted {
             None => {
                 let neurons = match self.options.activity {
-                    ActivitySource::Oracle => self.active_of(&exact, rows),
+                    ActivitySource::Oracle => self.active_of(&seen, rows),
                     _ => (0..rows as u32).collect(),
                 };
                 self.fc1_of(op, layer, (&neurons, None), &exact)
@@ -813,7 +837,9 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
 /// anything is loaded.
 pub fn check_model(model: &Model, activity: ActivitySource) -> Result<()> {
     let activation = model.config.activation();
-    if activity == ActivitySource::Predicted && activation != Activation::Relu {
+    let has_threshold = model.layers.iter().any(|layer| layer.threshold.is_some());
+    let has_threshold = has_threshold && !model.config.extras().tanh_gelu;
+    if activity == ActivitySource::Predicted && activation != Activation::Relu && !has_threshold {
         return Err(not_predicted(activation));
     }
     model.config.check_experts("systems of DIMMs")
@@ -823,7 +849,7 @@ pub fn check_model(model: &Model, activity: ActivitySource) -> Result<()> {
 fn not_predicted(activation: Activation) -> Error {
     let activation = activation.name();
     refusal!(
-        "the model's activation = {activation}: all its neurons are active, so none can be predicted; choose another activity than predicted"
+        "the model's activation = {activation}: all its neurons are active, so none can be predicted; choose another activity than predicted, or give --thresholds"
     )
 }
 

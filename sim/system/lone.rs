@@ -19,9 +19,7 @@ use crate::gemv::{
 use crate::progress::count_work;
 use ndp_config::{DesignConfig, SystemConfig, WeightFormat};
 use ndp_files::Result;
-use ndp_model::{
-    Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, RotaryOp, RowOf,
-};
+use ndp_model::{AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, RotaryOp, RowOf};
 use ndp_numerics::{QuantisedRow, add, f16, fp16};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -347,8 +345,8 @@ impl GemvBackend for LoneCore {
             Finish::Activate(activation) => {
                 epilogue.activation = Some(activation.into());
             }
-            Finish::Gate { values, activation } => {
-                let sparse = self.neurons == Neurons::Active && activation == Activation::Relu;
+            Finish::Gate { values, shuts } => {
+                let sparse = self.neurons == Neurons::Active && shuts;
                 let mut y = if sparse {
                     self.behind_gate(linear, values)?
                 } else {

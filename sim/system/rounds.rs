@@ -34,10 +34,9 @@ struct Waiting {
     rows: usize,
     inputs: Vec<f16>,
     bias: Option<Vec<f16>>,
-    /// Function of the results, or of the gate.
     activation: Option<Activation>,
-    /// Activations that the product is multiplied by.
-    gate: Option<Vec<f16>>,
+    /// Activations that the product is multiplied by, and whether a zero shuts the gate.
+    gate: Option<(Vec<f16>, bool)>,
     neurons: Vec<u32>,
     exact: Vec<f16>,
 }
@@ -52,7 +51,7 @@ impl Waiting {
     fn new(op: &LinearOp<'_>, neurons: &[u32], exact: &[f16]) -> Self {
         let product = op.product();
         let (activation, gate) = match op.finish() {
-            Finish::Gate { values, activation } => (Some(activation), Some(values.to_vec())),
+            Finish::Gate { values, shuts } => (None, Some((values.to_vec(), shuts))),
             Finish::Activate(activation) => (Some(activation), None),
             _ => (None, None),
         };
@@ -163,9 +162,9 @@ impl<P: NeuronMap> SystemBackend<P> {
             let cols = self.shape.hidden() as usize;
             let product = GemvOp::timing_only(label, *class, (*rows, cols), inputs)?;
             let finish = match (gate, activation) {
-                (Some(values), Some(activation)) => Finish::Gate { values, activation: *activation },
+                (Some((values, shuts)), _) => Finish::Gate { values, shuts: *shuts },
                 (None, Some(activation)) => Finish::Activate(*activation),
-                (_, None) => Finish::Plain,
+                (None, None) => Finish::Plain,
             };
             let op = LinearOp::new(product, bias.as_deref(), finish)?;
             self.by_neuron(&op, rounds.layer, (&own, None), &only(exact, *rows, &own))?;

@@ -9,7 +9,7 @@ use crate::gemv::{Epilogue, GemvUnit, Mode, Product, Weights};
 use ndp_config::BlockKind;
 use ndp_files::{Error, Result};
 use ndp_hermes::predictor::LowRankLayer;
-use ndp_isa::planner::{KeptOutputs, Taken, WeightMatrix};
+use ndp_isa::planner::{KeptOutputs, WeightMatrix};
 use ndp_model::{Finish, GemvBackend, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             Finish::Activate(activation) => Some(activation.into()),
             _ => None,
         };
-        let taken = if self.is_dense() { Taken::All } else { Taken::Positive };
+        let condition = self.condition(layer);
         let mut bits = vec![0; batch * rows];
         let mut expected = exact.to_vec();
         let begin = self.event_log.now;
@@ -106,8 +106,9 @@ impl<P: NeuronMap> SystemBackend<P> {
         let config = &self.config;
         let kept = |count| {
             let next = next.as_ref()?;
-            let outputs =
-                |count| KeptOutputs::new(config, (cols, count, batch as u32), next.cols(), (is_gated, taken));
+            let outputs = |count| {
+                KeptOutputs::new(config, (cols, count, batch as u32), next.cols(), (is_gated, condition))
+            };
             // All cores, or none.
             outputs(most)?;
             Some((outputs(count)?, next))

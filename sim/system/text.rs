@@ -161,7 +161,7 @@ impl<P: NeuronMap> TracedText<P> {
             let finish = Finish::Activate(activation);
             let mut active = self.linear((layer, "fc1", GemvClass::Fc1), (ffn, hidden), &all, finish)?;
             if self.model.mlp_matrices() == 3 {
-                let gate = Finish::Gate { values: &active, activation };
+                let gate = Finish::Gate { values: &active, shuts: !self.model.is_dense() };
                 active = self.linear((layer, "up", GemvClass::Up), (ffn, hidden), &all, gate)?;
             }
             let out = Finish::Residual(&residual);

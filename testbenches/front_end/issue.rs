@@ -8,7 +8,7 @@ use common::rtl::{design, design_config};
 use ndp_isa::fields::{
     ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SELECTED, SLOT, SRC, TAG,
 };
-use ndp_isa::{Field, Instruction, Numbers, Opcode};
+use ndp_isa::{Condition, Field, Instruction, Numbers, Opcode};
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Model, OpenOptions};
 use ndp_testkit::RandomPrograms;
@@ -98,7 +98,9 @@ fn every_instruction_is_taken_apart_and_what_is_none_is_refused() -> Outcome {
                 let entry = below(64);
                 let numbers = if below(2) == 0 { Numbers::From(below(4000)) } else { Numbers::Listed(entry) };
                 let (src, dst, cols, batch) = (below(64), below(256), 1 + below(200), 1 + below(3));
-                break Instruction::Select { src, dst, cols, batch, list: 16 * below(4), numbers }.encode();
+                let condition = Condition { threshold: below(1 << 15) as u16, magnitude: below(2) == 1 };
+                let list = 16 * below(4);
+                break Instruction::Select { src, dst, cols, batch, list, numbers, condition }.encode();
             }
             if let Some(word) = words.pop() {
                 break word;

@@ -1,4 +1,4 @@
-//! Elements that are positive, the list of them, and products that take the rows of that list.
+//! Elements that are positive or above a threshold, the list of them, and products that take the rows of that list.
 //!
 //! Random programs (`ndp_core.rs`, `cycle_model.rs`, `random_configs.rs`) also have selections, against the functional
 //! model. Here the expected bits are computed again, from the document: a selection is a filter. The rows that a
@@ -11,7 +11,9 @@ use common::{Outcome, some};
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_hdl_language::{cat, lit, mux};
 use ndp_isa::layout::elements_of;
-use ndp_isa::{Code, Data, Instruction, Numbers, Product, Program, accumulator_words, block_words};
+use ndp_isa::{
+    Code, Condition, Data, Instruction, Numbers, Product, Program, accumulator_words, block_words,
+};
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, NdpCore};
 use std::error::Error;
@@ -39,8 +41,10 @@ fn whole(value: u32) -> u16 {
     ((15 + exponent) << 10 | ((value << 10 >> exponent) & 0x3FF)) as u16
 }
 
-fn is_positive(bits: u16) -> bool {
-    bits != 0 && bits <= 0x7C00
+/// A number above the threshold; with `magnitude` without its sign.
+fn meets(bits: u16, Condition { threshold, magnitude }: Condition) -> bool {
+    let signless = if magnitude { bits & 0x7FFF } else { bits };
+    signless > threshold && signless <= 0x7C00
 }
 
 /// The bits of a value that was loaded and stored.
@@ -56,6 +60,7 @@ struct Case {
     numbers: Numbers,
     /// A list's entries for the elements, if there is one.
     entries: Vec<u32>,
+    condition: Condition,
 }
 
 impl Case {
@@ -68,12 +73,12 @@ impl Case {
     }
 
     fn selected(&self) -> Vec<(usize, u32)> {
-        let positive = |k: &usize| self.values.iter().any(|vector| is_positive(vector[*k]));
+        let meets = |k: &usize| self.values.iter().any(|vector| meets(vector[*k], self.condition));
         let row = |k: usize| match self.numbers {
             Numbers::From(row) => (row + k as u32) % (1 << 24),
             Numbers::Listed(_) => self.entries[k] % (1 << 24),
         };
-        (0..self.values[0].len()).filter(positive).map(|k| (k, row(k))).collect()
+        (0..self.values[0].len()).filter(meets).map(|k| (k, row(k))).collect()
     }
 
     /// Loads, selects, stores the values, and multiplies the selected rows with (1, 0, ...).
@@ -100,8 +105,8 @@ impl Case {
             let count = from % 16 + cols;
             program.push(Instruction::List { list: from & !15, count, address: LIST });
         }
-        let (list, numbers) = (self.list, self.numbers);
-        program.push(Instruction::Select { src, dst, cols, batch, list, numbers });
+        let (list, numbers, condition) = (self.list, self.numbers, self.condition);
+        program.push(Instruction::Select { src, dst, cols, batch, list, numbers, condition });
         let (count, list, address) = (cols, Some(list), MATRIX);
         let product = Product {
             src: one,
@@ -154,7 +159,8 @@ impl Case {
         }
         for (i, (k, row)) in selected.into_iter().enumerate() {
             for (vector, values) in (0..).zip(&self.values) {
-                look("value", k, stored(values[k]), element(core, VALUES, self.batch(), vector, i));
+                let kept = if meets(values[k], self.condition) { stored(values[k]) } else { 0 };
+                look("value", k, kept, element(core, VALUES, self.batch(), vector, i));
             }
             look("row", k, whole(row), element(core, PRODUCTS, 1, 0, i));
         }
@@ -219,7 +225,12 @@ fn case(config: &DesignConfig, values: Vec<Vec<u16>>, form: u32, random: &mut Sp
             (16 * below(random, from / 16 + 1), Numbers::Listed(from))
         }
     };
-    Case { values, list, numbers, entries }
+    let thresholds = [0, 0x0001, 0x03FF, 0x3BFF, 0x3C00, 0x7BFF, 0x7C00, 0x7C01, 0x7FFF];
+    let condition = match below(random, 3) {
+        0 => Condition::POSITIVE,
+        sign => Condition { threshold: thresholds[below(random, 9) as usize], magnitude: sign == 1 },
+    };
+    Case { values, list, numbers, entries, condition }
 }
 
 #[test]
@@ -266,7 +277,8 @@ fn one_element_at_every_place_of_a_beat_is_found() -> Outcome {
     for k in 0..70 {
         let mut values = values(70, 3, 0, &mut random);
         values[k % 3][k] = [0x0001, 0x7C00, 0x3C00][k / 3 % 3];
-        let case = case(&config, values, k as u32 % 3, &mut random);
+        let condition = Condition::POSITIVE;
+        let case = Case { condition, ..case(&config, values, k as u32 % 3, &mut random) };
         assert_eq!(case.selected().len(), 1);
         assert_eq!(case.wrong(&mut core)?, 0, "element {k}");
     }
@@ -280,7 +292,8 @@ fn numbers_go_round() -> Outcome {
     let mut core = open(&config, 5)?;
     let mut random = SplitMix64::new(13);
     let values = values(60, 2, 60, &mut random);
-    let case = Case { values, list: 0, numbers: Numbers::From((1 << 24) - 20), entries: Vec::new() };
+    let (numbers, condition) = (Numbers::From((1 << 24) - 20), Condition::POSITIVE);
+    let case = Case { values, list: 0, numbers, entries: Vec::new(), condition };
     let program = case.program(&config);
     // Of the rows at the end of the numbers only zeros are known, so only those that wrapped around are checked.
     core.place(&program)?;
@@ -320,11 +333,12 @@ fn malformed_selections_do_nothing_but_count() -> Outcome {
         list: 16,
         numbers: Numbers::From(3),
         entries: Vec::new(),
+        condition: Condition::POSITIVE,
     };
     assert_eq!(before.wrong(&mut core)?, 0);
     let selection = core.status()?.selection;
-    let good =
-        Instruction::Select { src: 0, dst: 8, cols: 40, batch: 2, list: 16, numbers: Numbers::From(0) };
+    let (numbers, condition) = (Numbers::From(0), Condition::POSITIVE);
+    let good = Instruction::Select { src: 0, dst: 8, cols: 40, batch: 2, list: 16, numbers, condition };
     let with = |change: fn(&mut Instruction)| {
         let mut instruction = good;
         change(&mut instruction);
@@ -337,7 +351,7 @@ fn malformed_selections_do_nothing_but_count() -> Outcome {
     }
     let words = [
         (2, good.encode() | 1 << 31),
-        (2, good.encode() | 1 << 32),
+        (2, good.encode() | 1 << 48),
         (2, good.encode() | 1 << 8 | 1 << 76),
         (3, with(|i| set(i, |_, _, cols, _, _| *cols = 0))),
         (3, with(|i| set(i, |_, _, cols, _, _| *cols = 4097))),
@@ -390,6 +404,7 @@ fn wrong_masks(core: &mut NdpCore, random: &mut SplitMix64) -> Result<usize, Box
             list: 0,
             numbers: Numbers::From(0),
             entries: Vec::new(),
+            condition: Condition { threshold: 0x0400, magnitude: batch == 2 },
         };
         let words = block_words(&config, cols, batch);
         let of_case = case.program(&config);
@@ -397,8 +412,9 @@ fn wrong_masks(core: &mut NdpCore, random: &mut SplitMix64) -> Result<usize, Box
         let address = SOURCE + 0x80 * index;
         program.data.push(Data::F16 { address, values: values.clone() });
         program.push(Instruction::Load { dst: 8, cols, batch, address });
-        let (list, numbers) = (case.list, case.numbers);
-        program.push(Instruction::Select { src: 8, dst: 8 + words, cols, batch, list, numbers });
+        let Case { list, numbers, condition, .. } = case;
+        let dst = 8 + words;
+        program.push(Instruction::Select { src: 8, dst, cols, batch, list, numbers, condition });
         // A product of selected rows leaves the masks unchanged.
         let (dst, list) = (8 + 2 * words, Some(case.list));
         let product = Product { dst, count: cols, list, selected: true, ..product };
@@ -473,8 +489,9 @@ fn two_layers_in_one_program_are_those_of_a_list_of_the_host() -> Outcome {
         let beats = u64::from(neurons.div_ceil(BEAT_ELEMS) * batch);
         let hidden: Vec<_> = (0..beats).map(|beat| elements_of(&core.peek(0xa00 + beat))).collect();
         let at = |vector: u32, k: u32| hidden[(k / 32 * batch + vector) as usize][(k % 32) as usize];
-        let rows: Vec<u32> =
-            (0..neurons).filter(|k| (0..batch).any(|vector| is_positive(at(vector, *k)))).collect();
+        let rows: Vec<u32> = (0..neurons)
+            .filter(|k| (0..batch).any(|vector| meets(at(vector, *k), Condition::POSITIVE)))
+            .collect();
         assert!(rows.len() > 20 && (batch > 2 || rows.len() < neurons as usize), "{}", rows.len());
         let mut program = ndp_isa::parse(&first)?;
         let count = rows.len() as u32;
@@ -506,7 +523,7 @@ fn two_layers_in_one_program_are_those_of_a_list_of_the_host() -> Outcome {
     Ok(())
 }
 
-pub const MUTANTS: [Mutant; 8] = [
+pub const MUTANTS: [Mutant; 10] = [
     // A store writes the buffer's old values beyond the vectors' end.
     ("tiny", Mutation::new("mutant-select-old", "store_reader_read_last", |s| s.lit(0))),
     // Negative values are also selected.
@@ -514,10 +531,14 @@ pub const MUTANTS: [Mutant; 8] = [
         "tiny",
         Mutation::new(
             "mutant-select-sign",
-            "{~beat_i[31], (|beat_i[30:16]), ~((&beat_i[30:26]) & ~(|beat_i[25:16])), look_beat_q}",
+            "{~beat_i[31] | condition_i[15], threshold < beat_i[30:16], ~((&beat_i[30:26]) & ~(|beat_i[25:16]))}",
             |s| s.with(0, lit(1, 1)),
         ),
     ),
+    // Infinity exceeds a threshold of infinity.
+    ("tiny", Mutation::new("mutant-select-infinity", "threshold", |s| s.signal("condition_i").low(15))),
+    // A value stays where only another vector has selected the element.
+    ("tiny", Mutation::new("mutant-select-other", "kept", |s| s.signal("value"))),
     // The list begins an entry too late.
     (
         "tiny",

@@ -546,22 +546,30 @@ fn checkpoints_give_the_logits_of_the_reference_on_several_dimms() -> Outcome {
             serde_json::from_str(&std::fs::read_to_string(dir.join("expected.json"))?)?;
         let numbers = expected["tokens"].as_array().ok_or("tokens")?.iter();
         let tokens: Vec<u32> = numbers.filter_map(|token| Some(token.as_u64()? as u32)).collect();
-        let model = Model::load(&dir)?;
-        let options = SystemOptions { load: Load::Backdoor, ..SystemOptions::new(&system(dimms)?) };
-        let mut system = open_on(backend, &model, &options, StaticPlaces::new(dimms, gpu_percent, 7))?;
-        if linked {
-            system = system.with_links(&LinkOptions::default())?;
+        let mut model = Model::load(&dir)?;
+        // Without thresholds, then with them.
+        for stated in std::iter::once(&expected).chain(expected.get("thresholded")) {
+            let thresholds = stated["thresholds"].as_array();
+            for (layer, bits) in model.layers.iter_mut().zip(thresholds.into_iter().flatten()) {
+                let bits = u16::from_str_radix(bits.as_str().ok_or("a threshold")?, 16)?;
+                layer.threshold = Some(ndp_numerics::f16::from_bits(bits));
+            }
+            let options = SystemOptions { load: Load::Backdoor, ..SystemOptions::new(&system(dimms)?) };
+            let mut system = open_on(backend, &model, &options, StaticPlaces::new(dimms, gpu_percent, 7))?;
+            if linked {
+                system = system.with_links(&LinkOptions::default())?;
+            }
+            let mut decoder = Decoder::new(&model);
+            let mut logits = decoder.prefill_all_logits(&mut system, &tokens[..4])?;
+            logits.extend(decoder.step(&mut system, tokens[4])?);
+            let digests = logits.chunks(model.config.vocab_size()).map(logits_digest);
+            let digests: Vec<String> = digests.map(|digest| format!("{digest:016x}")).collect();
+            assert_eq!(digests, stated["logits_fnv1a64"].as_array().ok_or("digests")?[..5], "{name}");
+            let figures = system.figures();
+            assert_eq!((figures.mismatches, system.protocol_violations()), (0, 0), "{name}");
+            assert!(figures.outputs_checked > 1000, "{name}: {}", figures.outputs_checked);
+            assert!(figures.dimms.iter().all(|dimm| dimm.neurons > 20), "{name}: {:?}", figures.dimms);
         }
-        let mut decoder = Decoder::new(&model);
-        let mut logits = decoder.prefill_all_logits(&mut system, &tokens[..4])?;
-        logits.extend(decoder.step(&mut system, tokens[4])?);
-        let digests = logits.chunks(model.config.vocab_size()).map(logits_digest);
-        let digests: Vec<String> = digests.map(|digest| format!("{digest:016x}")).collect();
-        assert_eq!(digests, expected["logits_fnv1a64"].as_array().ok_or("digests")?[..5], "{name}");
-        let figures = system.figures();
-        assert_eq!((figures.mismatches, system.protocol_violations()), (0, 0), "{name}");
-        assert!(figures.outputs_checked > 1000, "{name}: {}", figures.outputs_checked);
-        assert!(figures.dimms.iter().all(|dimm| dimm.neurons > 20), "{name}: {:?}", figures.dimms);
     }
     Ok(())
 }

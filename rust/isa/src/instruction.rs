@@ -5,6 +5,7 @@
 use crate::table::{Operand, instructions, operands};
 use ndp_config::WeightFormat;
 use ndp_files::{Result, bail, ensure};
+use ndp_numerics::f16;
 
 /// A field of the encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +88,10 @@ pub mod fields {
     pub const ROW: Field = field("row", 64, 24);
     /// First entry of the list memory to read, in the place of a row's number; the bits of that above it are 0.
     pub const FROM: Field = field("from", 64, 12);
+    /// Bits of the FP16 magnitude that selected elements exceed, in the place of the address.
+    pub const THRESHOLD: Field = field("threshold", 32, 15);
+    /// Elements of both signs are selected.
+    pub const MAGNITUDE: Field = field("magnitude", 47, 1);
     /// Bits of an FP16 factor, in the place of the count.
     pub const SCALAR: Field = field("scalar", 64, 16);
     /// Number of a DIMM, in the place of the batch.
@@ -98,8 +103,8 @@ pub mod fields {
 }
 
 use fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR, SELECTED,
-    SHARED, SLOT, SRC, TAG, WEIGHTS,
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, MAGNITUDE, NODE, OPCODE, OTHER, RANKS, ROW,
+    SCALAR, SELECTED, SHARED, SLOT, SRC, TAG, THRESHOLD, WEIGHTS,
 };
 
 instructions! {
@@ -133,9 +138,10 @@ instructions! {
         Merge = 0x24, "merge", { dst, cols, batch, address };
         /// What `export` has written, or anything of its form, is added to sums in the buffer.
         Import = 0x25, "import", { dst, count, address };
-        /// Elements of the vector block (cols, batch) at src that are greater than 0 in at least one vector: their values become
-        /// the first elements of the block at dst, their numbers entries of the list memory.
-        Select = 0x26, "select", { src, dst, cols, batch, list, numbers } as [SRC, DST, COLS, BATCH, LISTED, LIST, ROW];
+        /// Elements of the vector block (cols, batch) at src that meet a condition in at least one vector: their values become the
+        /// first elements of the block at dst, +0 where they do not meet it, their numbers entries of the list memory.
+        Select = 0x26, "select", { src, dst, cols, batch, list, numbers, condition } as
+            [SRC, DST, COLS, BATCH, LISTED, LIST, ROW, THRESHOLD, MAGNITUDE];
     }
     activations {
         /// `x` if it is positive, else +0; NaN stays.
@@ -239,6 +245,31 @@ pub(crate) const fn code_of(weights: WeightFormat) -> u32 {
 /// The format of a code, if there is one.
 pub(crate) fn weights_of(code: u32) -> Option<WeightFormat> {
     WeightFormat::ALL.into_iter().find(|format| code_of(*format) == code)
+}
+
+/// Condition on the elements that a `select` selects: the magnitude of an element is greater than a threshold. A NaN never passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Condition {
+    /// Bits of the FP16 threshold without its sign; nothing exceeds infinity or a NaN.
+    pub threshold: u16,
+    /// Negative elements pass too; otherwise only positive ones.
+    pub magnitude: bool,
+}
+
+impl Condition {
+    /// Elements greater than 0.
+    pub const POSITIVE: Self = Self { threshold: 0, magnitude: false };
+
+    /// Elements of both signs with a magnitude above this value's.
+    pub fn magnitude(threshold: f16) -> Self {
+        Self { threshold: threshold.to_bits() & 0x7FFF, magnitude: true }
+    }
+
+    /// Whether an element passes.
+    pub fn passes(self, value: f16) -> bool {
+        let (negative, magnitude) = (value.to_bits() >> 15 == 1, value.to_bits() & 0x7FFF);
+        (self.magnitude || !negative) && magnitude > self.threshold && magnitude <= 0x7C00
+    }
 }
 
 /// What a `select` calls element `k`.

@@ -26,7 +26,9 @@ mod table;
 
 pub use error::IsaError;
 pub use footprint::{Words, accumulator_words, block_words, vector_words};
-pub use instruction::{Activation, Field, Instruction, Numbers, Opcode, Product, Transfer, fields};
+pub use instruction::{
+    Activation, Condition, Field, Instruction, Numbers, Opcode, Product, Transfer, fields,
+};
 pub use literal::f16_from_decimal;
 pub use malformed::{ErrorCode, Malformed, SOFTMAX_ELEMS, decode, decode_fields};
 pub use parse::{parse, parse_with_lines};

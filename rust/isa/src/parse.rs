@@ -5,8 +5,8 @@
 
 use crate::instruction::code_of;
 use crate::instruction::fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SCALAR, SELECTED,
-    SHARED, SLOT, SRC, TAG, WEIGHTS,
+    ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, MAGNITUDE, NODE, OTHER, RANKS, ROW, SCALAR,
+    SELECTED, SHARED, SLOT, SRC, TAG, THRESHOLD, WEIGHTS,
 };
 use ndp_config::{WeightFormat, nearest};
 
@@ -18,9 +18,9 @@ const MAX_ADDRESS: u64 = ADDRESS.max();
 const MAX_RANK_ADDRESS: u64 = (1 << 27) - 1;
 
 /// Fields with a number, in the order in which missing ones are reported.
-const NEEDED: [Field; 16] = [
+const NEEDED: [Field; 18] = [
     SRC, DST, OTHER, COLS, BATCH, HEADS, COUNT, ROW, SCALAR, ADDRESS, LIST, SELECTED, SHARED, NODE, RANKS,
-    SLOT,
+    SLOT, THRESHOLD, MAGNITUDE,
 ];
 
 /// Reads a program; fails at the first line that is neither instruction nor directive.
@@ -186,7 +186,7 @@ impl Line {
             Some(place) => match (field, values[place]) {
                 (BATCH | HEADS, None) => Ok(1),
                 (LIST | SELECTED | SHARED, None) if product => Ok(0),
-                (ROW | FROM, None) if selects => Ok(0),
+                (ROW | FROM | THRESHOLD | MAGNITUDE, None) if selects => Ok(0),
                 (field, value) => self.needed(field.name, value).map(|value| value as u32),
             },
         };

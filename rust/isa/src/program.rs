@@ -5,7 +5,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::instruction::fields::{
-    ADDRESS, BATCH, FROM, HEADS, LIST, LISTED, RANKS, ROW, SCALAR, SELECTED, SHARED, TAG, WEIGHTS,
+    ADDRESS, BATCH, FROM, HEADS, LIST, LISTED, MAGNITUDE, RANKS, ROW, SCALAR, SELECTED, SHARED, TAG,
+    THRESHOLD, WEIGHTS,
 };
 use crate::instruction::weights_of;
 use crate::malformed::{decode, decode_fields};
@@ -171,7 +172,7 @@ impl Display for Instruction {
                 TAG => return write!(f, " {value}"),
                 LISTED => continue,
                 BATCH | HEADS if value == 1 => continue,
-                SELECTED | SHARED if value == 0 => continue,
+                SELECTED | SHARED | THRESHOLD | MAGNITUDE if value == 0 => continue,
                 WEIGHTS => match weights_of(value).unwrap_or_default() {
                     WeightFormat::Fp16 => continue,
                     format => write!(f, "{separator}{}={}", field.name, format.name())?,
@@ -181,7 +182,7 @@ impl Display for Instruction {
                 }
                 ADDRESS => write!(f, "{separator}address={value:#x}")?,
                 RANKS => write!(f, "{separator}ranks={value:#x}")?,
-                SCALAR => write!(f, "{separator}scalar={value:#06x}")?,
+                SCALAR | THRESHOLD => write!(f, "{separator}{}={value:#06x}", field.name)?,
                 LIST => write!(f, "{separator}list={value}")?,
                 _ => write!(f, "{separator}{}={value}", field.name)?,
             }

@@ -1,7 +1,7 @@
 //! Operands and the fields that hold them, and the macros that turn tables of both into types.
 
-use crate::Numbers;
 use crate::instruction::{code_of, weights_of};
+use crate::{Condition, Numbers};
 use ndp_config::WeightFormat;
 
 /// A value that `N` fields of the encoding hold together.
@@ -69,6 +69,16 @@ impl Operand<2> for Numbers {
     }
 }
 
+impl Operand<2> for Condition {
+    fn of([threshold, magnitude]: [u32; 2]) -> Self {
+        Self { threshold: Operand::of([threshold]), magnitude: magnitude == 1 }
+    }
+
+    fn values(self) -> [Option<u32>; 2] {
+        [Some(self.threshold.into()), Some(self.magnitude.into())]
+    }
+}
+
 /// The operands of instructions: type, fields, and meaning, which are the same in all instructions that have them.
 macro_rules! operand_table {
     ($($name:ident: $type:ty = $($field:ident)+, $doc:literal;)*) => {
@@ -94,6 +104,7 @@ operand_table! {
     list: u32 = LIST, "First entry in the list memory, a multiple of 16.";
     row: u32 = ROW, "Row of the first vector; the others follow.";
     numbers: Numbers = LISTED ROW, "What the elements are called.";
+    condition: Condition = THRESHOLD MAGNITUDE, "Which elements are selected.";
     scalar: u16 = SCALAR, "Bits of an FP16 value.";
     other: u32 = OTHER, "First word of the second block.";
 }

@@ -6,9 +6,10 @@
 use crate::common::{Random, documented};
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{
-    Code, ErrorCode, Instruction, Malformed, Numbers, Opcode, Product, Transfer, Words, decode,
+    Code, Condition, ErrorCode, Instruction, Malformed, Numbers, Opcode, Product, Transfer, Words, decode,
     decode_fields, fields,
 };
+use ndp_numerics::f16;
 
 fn refusal<T: std::fmt::Debug>(result: &Result<T, Malformed>) -> (ErrorCode, String) {
     let error = result.as_ref().unwrap_err();
@@ -62,13 +63,16 @@ fn each_field_is_at_its_place() {
     assert_eq!(Instruction::Import { dst: 0x2AA, count, address }.encode(), 0x25 | rest | 0x2AA << 98);
     let merge = Instruction::Merge { dst: 0x2AA, cols: 0x2_5A5A, batch: 11, address };
     assert_eq!(merge.encode(), 0x24 | sizes | 0x1234_5678 << 32 | 0x2AA << 98);
-    let select = |numbers| {
-        Instruction::Select { src: 0x155, dst: 0x2AA, cols: 0x2_5A5A, batch: 11, list: 0xF00, numbers }
-            .encode()
+    let select = |numbers, condition| {
+        let (src, dst, cols, batch, list) = (0x155, 0x2AA, 0x2_5A5A, 11, 0xF00);
+        Instruction::Select { src, dst, cols, batch, list, numbers, condition }.encode()
     };
     let bits = 0x26 | sizes | words | 0xF00 << 108;
-    assert_eq!(select(Numbers::From(0xAB_CDEF)), bits | 0xAB_CDEF << 64);
-    assert_eq!(select(Numbers::Listed(0xDEF)), bits | 0xDEF << 64 | 1 << 8);
+    let positive = Condition::POSITIVE;
+    assert_eq!(select(Numbers::From(0xAB_CDEF), positive), bits | 0xAB_CDEF << 64);
+    assert_eq!(select(Numbers::Listed(0xDEF), positive), bits | 0xDEF << 64 | 1 << 8);
+    let magnitude = Condition::magnitude(f16::from_bits(0xA5C3));
+    assert_eq!(select(Numbers::From(0), magnitude), bits | 0xA5C3 << 32);
     let transfer = Transfer { address, count, ranks: 0xA5, node: 11, slot: 0xC3A6 };
     let bits = rest | 0xA5 << 13 | 11 << 9 | 0xC3A6 << 88;
     assert_eq!(Instruction::Send(transfer).encode(), 0x40 | bits);
@@ -237,7 +241,7 @@ fn the_fields_cover_what_the_document_lists_and_nothing_twice() {
         assert_eq!(opcode.is_activation(), (0x30..=0x3F).contains(&(opcode as u8)));
     }
     assert_eq!(Opcode::Dot.mask(), !(7 << 61 | 3 << 126));
-    assert_eq!(Opcode::Select.mask(), !(1 << 31 | u128::from(u32::MAX) << 32 | 0xFF << 120));
+    assert_eq!(Opcode::Select.mask(), !(1 << 31 | 0xFFFF << 48 | 0xFF << 120));
     for code in 0..=255u8 {
         let known = documented().iter().any(|(known, _)| *known == code);
         let first = match code {
@@ -308,7 +312,16 @@ fn footprints_name_the_words_that_are_touched() {
         .map(|i| [i.reads(&config), i.writes(&config)].iter().all(Words::is_empty));
     assert_eq!(words, [true; 2], "DRAM alone");
     assert!(!export.collides(&export, &config), "two readers");
-    let select = |list, numbers| Instruction::Select { src: 5, dst: 20, cols: 130, batch: 2, list, numbers };
+    let condition = Condition::POSITIVE;
+    let select = |list, numbers| Instruction::Select {
+        src: 5,
+        dst: 20,
+        cols: 130,
+        batch: 2,
+        list,
+        numbers,
+        condition,
+    };
     let of_row = select(64, Numbers::From(7));
     assert_eq!(of_row.reads(&config), Words { buffer: vec![5..9], list: 0..0 });
     assert_eq!(of_row.writes(&config), Words { buffer: vec![20..24], list: 64..194 });

@@ -2,7 +2,7 @@
 
 use crate::common::Random;
 use ndp_config::{DesignConfig, RowLayout, WeightFormat};
-use ndp_isa::{Activation, ErrorCode, Instruction, Malformed, Numbers, Product, Transfer, decode};
+use ndp_isa::{Activation, Condition, ErrorCode, Instruction, Malformed, Numbers, Product, Transfer, decode};
 use std::collections::BTreeMap;
 
 /// The document's table, flat and on raw bits: first error code, 0 for none.
@@ -30,7 +30,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
                 && !(listed && heads > 0)
                 && (listed || bits(31, 31) == 0)
         }
-        0x26 => all_zero(&[(31, 31), (63, 32), (127, 120)]) && !(listed && bits(87, 76) > 0),
+        0x26 => all_zero(&[(31, 31), (63, 48), (127, 120)]) && !(listed && bits(87, 76) > 0),
         0x23 => all_zero(&[(8, 8), (31, 31), (87, 32), (127, 108)]),
         0x24 => all_zero(&[(8, 8), (31, 31), (63, 61), (97, 64), (127, 108)]),
         0x25 => all_zero(&[(31, 8), (63, 61), (97, 88), (127, 108)]),
@@ -192,6 +192,7 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     let of_lists = near(random, config.core().list_entries().into(), (1 << 18) - 1);
     let from = near(random, 60, 4095);
     let numbers = if random.below(2) == 0 { Numbers::Listed(from) } else { Numbers::From(count) };
+    let condition = Condition { threshold: random.below(1 << 15) as u16, magnitude: random.below(2) == 1 };
     let other = near(random, gemv.slice_words().into(), 1023);
     let scalar = random.next() as u16;
     let operations: Vec<_> =
@@ -206,7 +207,7 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     let transfer =
         Transfer { address: first, count, ranks, node: random.below(16), slot: random.below(1 << 16) };
     match random.below(16) {
-        15 => Instruction::Select { src, dst, cols: of_lists, batch, list: list & !15, numbers },
+        15 => Instruction::Select { src, dst, cols: of_lists, batch, list: list & !15, numbers, condition },
         13 => Instruction::Send(transfer),
         14 => Instruction::Receive(transfer),
         0 => Instruction::Load { dst, cols, batch, address },
@@ -257,8 +258,10 @@ fn each_limit_is_met_exactly() {
     assert_eq!([dot(1, 0, 128, 129, None), dot(2, 0, 128, 129, None)], [Err(7), Ok(())]);
     assert_eq!([dot(0, 32, 1, 4097, None), dot(0, 32, 1, 4097, Some(0))], [Err(4), Err(3)]);
     assert_eq!([dot(0, 1, 1, 100, Some(3996)), dot(0, 1, 1, 100, Some(3997))], [Ok(()), Err(5)]);
-    let select =
-        |src, cols, list, numbers| check(Instruction::Select { src, dst: 32, cols, batch: 1, list, numbers });
+    let select = |src, cols, list, numbers| {
+        let condition = Condition::POSITIVE;
+        check(Instruction::Select { src, dst: 32, cols, batch: 1, list, numbers, condition })
+    };
     let (row, listed) = (Numbers::From(0xFF_FFFF), Numbers::Listed);
     assert_eq!([select(0, 4096, 0, row), select(0, 4097, 0, row)], [Ok(()), Err(3)]);
     assert_eq!([select(0, 4080, 16, row), select(0, 4081, 16, row)], [Ok(()), Err(5)]);

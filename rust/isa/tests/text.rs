@@ -81,6 +81,7 @@ fn the_example_of_the_document_is_a_program() {
             "merge dst=16, cols=4096, batch=2, address=0x30000",
             "select src=8, dst=12, cols=410, batch=4, list=512, from=0",
             "select src=8, dst=12, cols=410, list=512, row=4096",
+            "select src=8, dst=12, cols=410, list=512, row=0, threshold=0x2e66, magnitude=1",
             "dot src=0, dst=8, cols=4096, count=410, address=0x10000, weights=int4",
             "axpy src=12, dst=16, cols=4096, batch=4, count=410, address=0x80000, list=512, selected=1",
             "import dst=16, count=32, address=0x40000",

@@ -7,7 +7,7 @@ use ndp_config::Activation;
 use ndp_files::{Context, Result, bail, ensure};
 use std::borrow::Cow;
 
-use ndp_numerics::{Rotation, SoftCap, add, dot, f16, fp16, gelu_tanh, mul, relu, rne_ratio, softmax};
+use ndp_numerics::{Rotation, SoftCap, above, add, dot, f16, fp16, gelu_tanh, mul, relu, rne_ratio, softmax};
 
 use crate::config::{Factor, Mixture, NormPlaces};
 use crate::kv_cache::LayerCache;
@@ -191,7 +191,8 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
     shape.check(&name("ffn_norm"), &a, spans)?;
     let result = match &layer.experts {
         None => {
-            let block = Block { shape, name: &name, fc1: &layer.fc1, up: layer.up.as_ref() };
+            let (fc1, threshold) = (&layer.fc1, layer.threshold);
+            let block = Block { shape, name: &name, fc1, threshold, up: layer.up.as_ref() };
             let inner = block.neurons(backend, &a, sparsity)?;
             let out = Output {
                 shape,
@@ -216,6 +217,7 @@ struct Block<'a> {
     shape: &'a LayerShape,
     name: &'a dyn Fn(&str) -> String,
     fc1: &'a Linear,
+    threshold: Option<f16>,
     up: Option<&'a Linear>,
 }
 
@@ -227,7 +229,7 @@ impl Block<'_> {
         a: &[f16],
         sparsity: &mut LayerSparsity,
     ) -> Result<Vec<f16>> {
-        let Self { shape, name, fc1, up } = *self;
+        let Self { shape, name, fc1, threshold, up } = *self;
         let tokens = a.len() / fc1.weight.cols().max(1);
         let check = |part: &str, values: &[f16]| match shape.reports_overflow {
             true => all_finite(&name(part), values, tokens),
@@ -240,9 +242,13 @@ impl Block<'_> {
             inner.iter_mut().for_each(|inner| *inner = gelu_tanh(*inner));
         }
         check("fc1", &inner)?;
+        if let Some(threshold) = threshold {
+            inner.iter_mut().for_each(|inner| *inner = above(*inner, threshold));
+        }
         sparsity.ffn_hidden.count(&inner);
         if let Some(up) = up {
-            let finish = Finish::Gate { values: &inner, activation };
+            let shuts = activation == Activation::Relu || threshold.is_some();
+            let finish = Finish::Gate { values: &inner, shuts };
             inner = linear(backend, &name("up"), GemvClass::Up, up, a, finish)?;
             check("up", &inner)?;
         }
@@ -281,7 +287,8 @@ fn mixed<B: GemvBackend + ?Sized>(
             Some(Expert { fc1, up, fc2 }) => (fc1, up, fc2),
         };
         let of_expert = |part: &str| name(&format!("experts.{number}.{part}"));
-        let block = Block { shape, name: &of_expert, fc1, up: up.as_ref() };
+        let threshold = layer.threshold;
+        let block = Block { shape, name: &of_expert, fc1, threshold, up: up.as_ref() };
         let inner = block.neurons(backend, &inputs, sparsity)?;
         let y = linear(backend, &of_expert("fc2"), GemvClass::Fc2, fc2, &inner, Finish::Plain)?;
         if shape.reports_overflow {

@@ -24,6 +24,7 @@ mod matrix;
 pub mod operations;
 pub mod quantised;
 pub mod sparsity;
+mod thresholds;
 pub mod vocabulary;
 pub mod weights;
 
@@ -40,5 +41,6 @@ pub use ndp_config::Activation;
 pub use operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 pub use quantised::{QuantisationError, QuantisedMatrix, RowOf};
 pub use sparsity::{LayerSparsity, ZeroCount};
+pub use thresholds::{Magnitudes, Thresholds};
 pub use vocabulary::{Continuation, Vocabulary};
 pub use weights::Model;

@@ -20,12 +20,12 @@ pub enum Finish<'a> {
     Scale(f16),
     /// The activation of the feed-forward block.
     Activate(Activation),
-    /// `mul(gate, y)`, element by element; +0 where a ReLU has made the gate zero, for any `y`.
+    /// `mul(gate, y)`, element by element.
     Gate {
         /// Activations after the first layer, `[batch x rows]`.
         values: &'a [f16],
-        /// Activation that computed them.
-        activation: Activation,
+        /// Whether the result is +0 where the gate is zero, for any `y`: after a ReLU, and with a threshold.
+        shuts: bool,
     },
     /// `add(y, r)`, element by element, `[batch x rows]`.
     Residual(&'a [f16]),
@@ -83,8 +83,8 @@ impl<'a> LinearOp<'a> {
                 };
                 y.iter_mut().for_each(|y| *y = function(*y));
             }
-            Finish::Gate { values, activation } => {
-                let shut = |gate| activation == Activation::Relu && fp16::is_zero(gate);
+            Finish::Gate { values, shuts } => {
+                let shut = |gate| shuts && fp16::is_zero(gate);
                 y.iter_mut().zip(values).for_each(|(y, &gate)| {
                     *y = if shut(gate) { f16::from_bits(0) } else { mul(gate, *y) };
                 });

@@ -98,6 +98,8 @@ pub struct Layer {
     pub experts: Option<Experts>,
     /// Normalisation of the feed-forward block's output.
     pub after_ffn: Option<Norm>,
+    /// Activations between `fc1` and `fc2` count as +0 unless their magnitude is greater.
+    pub threshold: Option<f16>,
 }
 
 impl Layer {
@@ -332,6 +334,7 @@ where
             fc2,
             experts,
             after_ffn,
+            threshold: None,
         })
     }
 

@@ -26,24 +26,40 @@ fn bits(values: &[f16]) -> Vec<u16> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
+/// Sets the thresholds of the layers, FP16 bits in hexadecimal.
+fn set_thresholds(model: &mut Model, stated: &Value) {
+    for (layer, bits) in model.layers.iter_mut().zip(stated.as_array().unwrap()) {
+        layer.threshold = Some(halves(bits)[0]);
+    }
+}
+
 #[test]
 fn checkpoints_give_the_logits_of_the_reference() {
-    let mut names = BTreeSet::new();
+    let (mut names, mut with_thresholds) = (BTreeSet::new(), 0);
     for entry in std::fs::read_dir(folder().join("checkpoints")).unwrap() {
         let path = entry.unwrap().path();
         let expected = json(&path.join("expected.json"));
         let numbers = expected["tokens"].as_array().unwrap().iter();
         let tokens: Vec<u32> = numbers.map(|token| token.as_u64().unwrap() as u32).collect();
-        let model = Model::load(&path).unwrap();
-        let mut decoder = Decoder::new(&model);
-        let logits = decoder.prefill_all_logits(&mut SoftwareBackend::new(), &tokens).unwrap();
-        let digests = logits.chunks(model.config.vocab_size()).map(logits_digest);
-        let digests: Vec<String> = digests.map(|digest| format!("{digest:016x}")).collect();
+        let mut model = Model::load(&path).unwrap();
+        let digests = |model: &Model| {
+            let mut decoder = Decoder::new(model);
+            let logits = decoder.prefill_all_logits(&mut SoftwareBackend::new(), &tokens).unwrap();
+            let digests = logits.chunks(model.config.vocab_size()).map(logits_digest);
+            digests.map(|digest| format!("{digest:016x}")).collect::<Vec<String>>()
+        };
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        assert_eq!(digests, *expected["logits_fnv1a64"].as_array().unwrap(), "{name}");
+        assert_eq!(digests(&model), *expected["logits_fnv1a64"].as_array().unwrap(), "{name}");
+        if let Some(thresholded) = expected.get("thresholded") {
+            set_thresholds(&mut model, &thresholded["thresholds"]);
+            let expected = thresholded["logits_fnv1a64"].as_array().unwrap();
+            assert_eq!(digests(&model), *expected, "{name}, with thresholds");
+            with_thresholds += 1;
+        }
         names.insert(name);
     }
     assert!(names.contains("opt") && names.len() >= 9, "{names:?}");
+    assert!(with_thresholds >= 6, "{with_thresholds}");
 }
 
 fn scaling(stated: &Value) -> RotaryScaling {

@@ -100,9 +100,27 @@ pub fn relu(a: f16) -> f16 {
     }
 }
 
+/// `a` if its magnitude is greater than the threshold's, else +0; a NaN becomes +0.
+pub fn above(a: f16, threshold: f16) -> f16 {
+    let [magnitude, limit] = [a, threshold].map(|value| value.to_bits() & !SIGN);
+    if magnitude > limit && !fp16::is_nan(a) { a } else { POS_ZERO }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_larger_magnitudes_are_above_a_threshold() {
+        for bits in 0..=u16::MAX {
+            for threshold in [0, 1, 0x3BFF, 0x3C00, 0x7BFF, 0x7C00] {
+                let magnitude = f32::from(f16::from_bits(bits)).abs();
+                let is_above = magnitude > f32::from(f16::from_bits(threshold));
+                let found = above(f16::from_bits(bits), f16::from_bits(threshold)).to_bits();
+                assert_eq!(found, if is_above { bits } else { 0 }, "{bits:#06x} {threshold:#06x}");
+            }
+        }
+    }
 
     #[test]
     fn relu_of_every_bit_pattern() {

@@ -2,7 +2,7 @@
 
 use crate::random_programs::operations_on;
 use ndp_config::{DesignConfig, WeightFormat};
-use ndp_isa::{ErrorCode, Instruction, Numbers, Opcode, Product, Transfer, decode, fields};
+use ndp_isa::{Condition, ErrorCode, Instruction, Numbers, Opcode, Product, Transfer, decode, fields};
 use ndp_numerics::SplitMix64;
 
 /// A random word whose first error is `code`; later errors in the order of precedence may follow.
@@ -132,7 +132,8 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     match below(random, 17) {
         16 => {
             let list = if below(random, 4) == 0 { list_entry } else { aligned };
-            Instruction::Select { src, dst, cols: of_lists & 0x3FFFF, batch, list, numbers }
+            let condition = Condition { threshold: scalar & 0x7FFF, magnitude: scalar >> 15 == 1 };
+            Instruction::Select { src, dst, cols: of_lists & 0x3FFFF, batch, list, numbers, condition }
         }
         14 => Instruction::Send(transfer),
         15 => Instruction::Receive(transfer),

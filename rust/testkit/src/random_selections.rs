@@ -1,10 +1,11 @@
-//! Selections in random programs: vectors with few, many or no positive elements, and products that take the selected rows.
+//! Selections in random programs: vectors with few, many or no positive elements, elements above a magnitude, and products
+//! that take the selected rows.
 //!
 //! The number of selected elements is not known while a program is written. So data with that number of elements are
 //! stored at once, and no other instruction reads them.
 
 use ndp_config::BEAT_ELEMS;
-use ndp_isa::{Data, Instruction, Numbers, Product, accumulator_words, block_words};
+use ndp_isa::{Condition, Data, Instruction, Numbers, Product, accumulator_words, block_words};
 
 use crate::program_writer::{Kind, Live, Matrix, Writer};
 
@@ -35,7 +36,12 @@ impl Writer<'_> {
             Numbers::Listed(from) if from % 16 == 0 && self.chance(50) => from,
             _ => 16 * self.below(places),
         };
-        let select = Instruction::Select { src, dst, cols, batch, list, numbers };
+        let condition = Condition {
+            threshold: [0, 1, 0x37FF, 0x3800, 0x7BFF, 0x7C00, 0x7FFF][self.below(7) as usize],
+            magnitude: self.chance(50),
+        };
+        let condition = if self.chance(50) { Condition::POSITIVE } else { condition };
+        let select = Instruction::Select { src, dst, cols, batch, list, numbers, condition };
         // The list may lie where it would be overwritten before it is read.
         select.check(self.config).ok()?;
         self.push(select);

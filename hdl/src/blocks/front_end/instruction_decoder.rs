@@ -31,6 +31,8 @@ const HEADS: Field = (120, 3);
 const WEIGHTS: Field = (123, FORMAT_BITS);
 const OTHER: Field = (108, 10);
 const SCALAR: Field = (64, 16);
+/// Threshold of a selection, and above it whether elements of both signs are selected.
+const CONDITION: Field = (32, 16);
 const OPCODE: Field = (0, 8);
 const NODE: Field = (9, NODE_BITS);
 const RANKS: Field = (13, 8);
@@ -54,7 +56,7 @@ const INSTRUCTIONS: [Encoding; 28] = [
     ("round", 0x23, &[SOURCE, TARGET, COLS, BATCH]),
     ("merge", 0x24, &[TARGET, COLS, BATCH, ADDRESS]),
     ("import", 0x25, &[TARGET, COUNT, ADDRESS]),
-    ("select", 0x26, &[SOURCE, TARGET, COLS, BATCH, ROW, LISTED, LIST]),
+    ("select", 0x26, &[SOURCE, TARGET, COLS, BATCH, ROW, LISTED, LIST, CONDITION]),
     ("relu", 0x30, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
     ("exp", 0x31, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
     ("softmax", 0x32, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
@@ -271,7 +273,8 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
     m.output(count = mux(merges, batch.zext(COUNT.1), count), "rows, entries or words");
     m.output(address = address.fit(config.dimm_burst_bits()), "burst address");
     m.output(other = field(OTHER), "first word of the second source");
-    m.output(scalar = field(SCALAR), "factor of all elements");
+    let scalar = mux(selects, field(CONDITION), field(SCALAR));
+    m.output(scalar, "factor of all elements; of a selection the threshold, and in bit 15 that elements of both signs are selected");
     m.output(source = field(SOURCE), "first word of the source");
     m.output(target = field(TARGET), "first word of the destination");
     m.output(entry = list.fit(bits_for(entries - 1)), "first entry");

@@ -189,6 +189,7 @@ impl Unit<'_> {
             layout: gemv.count,
             batch: gemv.batch,
             base: gemv.source,
+            condition: self.condition,
             read_ready: *selector_ready,
             beat: *beat,
             item_ready,
@@ -397,7 +398,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         let doc = format!("{doc}: 32 FP16 values, stripe by stripe");
         [valid, m.input(format!("w{g}_data_i"), BEAT_BITS, doc)]
     });
-    let unit = Unit::of(&m, config, &start, &command, (heads_in, format_in));
+    let unit = Unit::of(&m, config, &start, &command, (heads_in, format_in), operation.scalar);
     let round = &unit.round;
 
     /// The activation unit reads and writes all slices at once; others go before it where they read, it goes first where it writes.

@@ -1,4 +1,4 @@
-//! Finds the elements of a vector block that are positive in any vector, and passes their values on one by one.
+//! Finds the elements of a vector block that meet a condition in any vector, and passes their values on one by one.
 //!
 //! Place by place: the beats of all vectors are read to find the selected elements; then, for each of these, the lowest
 //! first, the beats are read again, and each gives one value. So no beat has to be kept. Values go to a
@@ -9,6 +9,9 @@ use super::prelude::*;
 /// Number of values waiting for, or on their way to, the writer: the cycles of a read, so that one can go per cycle.
 const QUEUED_VALUES: u32 = 4;
 
+/// Magnitude of infinity, recoded.
+const INFINITY: u128 = 0x7E00;
+
 pub(crate) fn element_bits(config: &GemvConfig) -> u32 {
     bits_for(config.max_cols() - 1)
 }
@@ -18,7 +21,7 @@ pub(crate) fn element_bits(config: &GemvConfig) -> u32 {
 /// stay.
 #[block(m, "selector_g{}_p{}_b{}_a{}", config.ranks(), config.beats_per_stripe(), config.max_batch(),
     config.slice_words(),
-    "Finds the positive elements of a vector block.")]
+    "Finds the elements of a vector block that meet a condition.")]
 pub fn selector(config: &GemvConfig) -> Block {
     let (batch_bits, addr_bits, within_bits) =
         (config.batch_bits(), config.slice_addr_bits(), log2(BEAT_ELEMS));
@@ -26,6 +29,10 @@ pub fn selector(config: &GemvConfig) -> Block {
     let layout = Layout::inputs(&m, config);
     let batch = m.input(batch_bits, "vectors, at least one");
     let base = m.input(addr_bits, "first word to read");
+    let condition = m.input(
+        FP16_BITS,
+        "magnitude that an element has to exceed, FP16; bit 15: negative elements may meet the condition",
+    );
     let read_ready = m.input(1, "the request is taken");
     let beat = m.input(BEAT_BITS, "recoded values, two cycles after the request was taken");
     let item_ready = m.input(1, "the value is taken");
@@ -70,23 +77,31 @@ pub fn selector(config: &GemvConfig) -> Block {
     let element_back = m.delay(element);
     let element_beat = m.delay(element_back);
 
-    // Elements greater than 0: no zero, no NaN (exponent 31, fraction 0), and none past the vector's end.
-    let values = each(BEAT_ELEMS, |e| beat.slice(e * FP16_BITS, FP16_BITS));
-    let positive = |(e, value): (u32, &Bits)| {
+    // No NaN (exponent 31, fraction 0) meets it, and no element past the vector's end. Nothing exceeds infinity or a NaN.
+    let special = condition.slice(10, 5).all();
+    let threshold = m.wire(mux(special, lit(INFINITY, 15), condition.low(15)));
+    let meets = |value: &Bits| {
         let nan = value.slice(10, 5).all() & value.low(10).is_zero();
-        let found = all!(!value.msb(), value.low(15).any(), !nan, look_beat);
+        all!(!value.msb() | condition.msb(), threshold.lt(value.low(15)), !nan)
+    };
+    let values = each(BEAT_ELEMS, |e| beat.slice(e * FP16_BITS, FP16_BITS));
+    let found_in = |(e, value): (u32, &Bits)| {
+        let found = meets(value) & look_beat;
         match e {
             0 => found,
             _ => found & !(last & layout.last_elem.lt(lit(e.into(), within_bits))),
         }
     };
-    let found: Vec<Bits> = (0..BEAT_ELEMS).zip(&values).map(positive).collect();
+    let found: Vec<Bits> = (0..BEAT_ELEMS).zip(&values).map(found_in).collect();
     let found = m.wire(cat(found.into_iter().rev()));
     mask.next(mux(element_done, rest, mask) | found);
 
     let value = one_hot_mux(m.wire("at", one_hot(&element_beat, BEAT_ELEMS)), &values);
+    let value = m.wire("value", value);
+    // Another vector may have selected the element.
+    let value = m.wire("kept", value.gated(meets(&value)));
     let reserves = m.wire(taken & reads);
-    let value = (value_beat, m.wire("value", value));
+    let value = (value_beat, value);
     let (queue, places) = reserved_queue(&m, ("values", QUEUED_VALUES), (reserves, room), value, item_ready)?;
 
     // Numbers of the elements, one cycle after the first of their values is requested; the place follows a cycle late.
@@ -105,7 +120,10 @@ pub fn selector(config: &GemvConfig) -> Block {
         item_valid = queue.valid,
         "a value is offered; element by element, and vector by vector for each element",
     );
-    m.output(item_data = queue.data, "the value, recoded");
+    m.output(
+        item_data = queue.data,
+        "the value, recoded; +0 if only other vectors have selected the element",
+    );
     m.output(element_valid = named, "an element is selected, in ascending order");
     m.output(element = cat!(place, element_back), "its number");
     m.output(mask_valid = begins, "all elements of a place have been checked");

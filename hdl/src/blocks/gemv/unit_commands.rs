@@ -14,8 +14,8 @@ bundle! {
         axpy: 1, "AXPY: block (rows, batch * heads) at `source_i` to sums (cols, batch) at `target_i`; only while not busy";
         merge: 1, "add row k of the matrix, unscaled, to vector k of the sums (cols, batch) at `target_i`; only while not busy";
         import: 1, "add row k of the matrix, one wave of exported sums, to word `target_i` + k; only while not busy";
-        select: 1, "select: positive elements of the block (cols, batch) at `source_i` to `target_i`, one after the other; only while \
-            not busy";
+        select: 1, "select: elements of the block (cols, batch) at `source_i` that meet a condition to `target_i`, one after the \
+            other; only while not busy";
         round: 1, "round sums (cols, batch) at `source_i` to `target_i`; only while not busy";
     }
 }
@@ -59,6 +59,8 @@ pub(super) struct Unit<'a> {
     pub gemv_start: Bits,
     pub select_start: Bits,
     pub selects: Bits,
+    /// Condition of the selection: a threshold, and above it whether elements of both signs meet it.
+    pub condition: Bits,
     pub kind: ProductKind,
     pub dot_start: Bits,
     /// Logarithm of the product's number of heads, 0 while sums are rounded: products and rounding share columns, but
@@ -83,6 +85,7 @@ impl<'a> Unit<'a> {
         start: &UnitStarts,
         command: &CommandFields,
         (heads_in, format_in): (Bits, Option<Bits>),
+        condition_in: Bits,
     ) -> Self {
         let started = |name: &str, start: Bits| m.flag(format!("{name}_start_q"), start);
         let starts_store = m.wire(start.store | start.export);
@@ -118,6 +121,7 @@ impl<'a> Unit<'a> {
             gemv_start,
             select_start: started("select", start.select),
             selects: flag("selects_q", takes_gemv, start.select),
+            condition: m.hold("condition_q", condition_in, start.select),
             kind,
             dot_start: m.wire("dot_start", gemv_start & !kind.axpy),
             heads: heads.q(),

@@ -172,8 +172,8 @@ impl<M: Memory> Machine<M> {
             Instruction::Export { src, count, address } => self.export(src, count, address),
             Instruction::Merge { dst, cols, batch, address } => self.merge(dst, cols, batch, address),
             Instruction::Import { dst, count, address } => self.import(dst, count, address),
-            Instruction::Select { src, dst, cols, batch, list, numbers } => {
-                self.select((src, dst), (cols, batch), (list, numbers));
+            Instruction::Select { src, dst, cols, batch, list, numbers, condition } => {
+                self.select((src, dst), (cols, batch), (list, numbers), condition);
             }
             Instruction::Send(transfer) => self.send(&transfer),
             Instruction::Receive(transfer) => self.receive(&transfer),

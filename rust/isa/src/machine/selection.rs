@@ -1,6 +1,6 @@
-//! Elements that are greater than 0: their values side by side, their numbers in the list memory, and their count.
+//! Elements that meet a condition: their values side by side, their numbers in the list memory, and their count.
 
-use crate::{Numbers, Product};
+use crate::{Condition, Numbers, Product};
 use ndp_config::BEAT_ELEMS;
 use ndp_numerics::f16;
 
@@ -10,11 +10,6 @@ use crate::machine::execution::MONITOR_ENTRIES;
 
 const ROWS: u32 = 1 << 24;
 
-/// Sign bit clear, neither zero nor NaN.
-fn is_positive(value: f16) -> bool {
-    (1..=0x7C00).contains(&value.to_bits())
-}
-
 impl<M> Machine<M> {
     /// Values and numbers of the selected elements, in order. One unspecified element of the source leaves all
     /// unspecified, since it could shift them.
@@ -23,6 +18,7 @@ impl<M> Machine<M> {
         (src, dst): (u32, u32),
         (cols, batch): (u32, u32),
         (list, numbers): (u32, Numbers),
+        condition: Condition,
     ) {
         let x = self.buffer.read_vectors(src, cols, batch);
         let specified = (0..batch).all(|vector| x.is_specified(vector));
@@ -30,11 +26,15 @@ impl<M> Machine<M> {
         let mut masks = vec![0; cols.div_ceil(BEAT_ELEMS) as usize];
         let mut count = 0;
         for k in (0..cols).filter(|_| specified) {
-            if !(0..batch).any(|vector| is_positive(x.vector(vector)[k as usize])) {
+            if !(0..batch).any(|vector| condition.passes(x.vector(vector)[k as usize])) {
                 continue;
             }
             masks[(k / BEAT_ELEMS) as usize] |= 1u32 << (k % BEAT_ELEMS);
-            (0..batch).for_each(|vector| values.set(vector, count, x.get(vector, k).copied()));
+            for vector in 0..batch {
+                let passes = |value: &&f16| condition.passes(**value);
+                let value = x.get(vector, k).filter(passes).copied().unwrap_or(f16::from_bits(0));
+                values.set(vector, count, Some(value));
+            }
             self.list[(list + count) as usize] = match numbers {
                 Numbers::From(row) => Some(row.wrapping_add(k) % ROWS),
                 Numbers::Listed(from) => self.list[(from + k) as usize].map(|entry| entry % ROWS),

@@ -1,22 +1,13 @@
 //! FC1 and FC2 without the host in between: results of a listed DOT stay in the buffer, and an AXPY takes them with the
-//! rows of the same numbers: after a ReLU only positive ones. Results of a gate are first multiplied by the products of
+//! rows of the same numbers: after a ReLU only positive ones, with a threshold those above it. Results of a gate are first multiplied by the products of
 //! another matrix, whose rows are read only for results that are taken.
 
 use crate::layout::MatrixLayout;
 use crate::planner::product::{Chunk, buffer_words, list_piece, longest, operands};
-use crate::{Activation, Instruction, Numbers, Product, accumulator_words, block_words};
+use crate::{Activation, Condition, Instruction, Numbers, Product, accumulator_words, block_words};
 use ndp_config::{DesignConfig, require};
 use ndp_files::Result;
 use std::ops::Range;
-
-/// Results that the AXPY takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// Those that are positive in some vector: all others are zero after a ReLU.
-    Positive,
-    /// All results, after another function.
-    All,
-}
 
 /// Results of a DOT that stay in the buffer, chunk by chunk at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +16,9 @@ pub struct KeptOutputs {
     batch: u32,
     /// Columns of the AXPY.
     cols: u32,
-    /// First words of two places, used in turn by selected values; `None` if all are taken where they are.
-    factors: Option<[u32; 2]>,
+    /// First words of two places, used in turn by selected values, and the condition that they meet; `None` if all are
+    /// taken where they are.
+    factors: Option<([u32; 2], Condition)>,
     /// First word of the vectors.
     pub(crate) source: u32,
     /// First words of two places for products that a gate multiplies.
@@ -35,12 +27,13 @@ pub struct KeptOutputs {
 
 impl KeptOutputs {
     /// For a DOT of `count` listed rows with `batch` vectors of `inputs` elements, and an AXPY of rows of `cols`
-    /// elements. `None` if results and sums do not fit; a gate also needs room for the vectors.
+    /// elements. The AXPY takes results that meet the condition in some vector, all without one. `None` if results and sums
+    /// do not fit; a gate also needs room for the vectors.
     pub fn new(
         config: &DesignConfig,
         (inputs, count, batch): (u32, u32, u32),
         cols: u32,
-        (is_gate, taken): (bool, Taken),
+        (is_gate, condition): (bool, Option<Condition>),
     ) -> Option<Self> {
         let (words, most) = (buffer_words(config), list_piece(config).min(longest(config)));
         if batch > config.gemv().max_batch() || inputs.max(cols) > longest(config) {
@@ -53,7 +46,7 @@ impl KeptOutputs {
         let mut dst = words.checked_sub(results)?;
         // Besides: two places for biases, then selected values; with a gate two more.
         let (vectors, sums) = (block_words(config, inputs, batch), accumulator_words(config, cols, batch));
-        let factors = (taken == Taken::Positive).then_some([sums, sums + largest]);
+        let factors = condition.map(|condition| ([sums, sums + largest], condition));
         let selected = factors.map_or(0, |_| 2 * largest);
         let mut needed = (vectors + 2 * largest).max(sums + selected);
         let (mut source, mut products, mut others) = (0, None, vectors);
@@ -124,14 +117,15 @@ impl KeptOutputs {
         for chunk in &self.chunks {
             let (count, list) = (chunk.count, entry(chunk));
             let numbers = Numbers::Listed(list);
-            let selected = self.factors.map(|places| places[chunk.half as usize]);
-            let dst = selected.unwrap_or(chunk.dst);
+            let selected = self.factors.map(|(places, condition)| (places[chunk.half as usize], condition));
+            let dst = selected.map_or(chunk.dst, |(place, _)| place);
             let product = |layout, (src, dst)| {
                 let (list, selected) = (Some(list), selected.is_some());
                 Product { src, dst, batch, count, list, selected, ..operands(layout) }
             };
-            if selected.is_some() {
-                program.push(Instruction::Select { src: chunk.dst, dst, cols: count, batch, list, numbers });
+            if let Some((_, condition)) = selected {
+                let src = chunk.dst;
+                program.push(Instruction::Select { src, dst, cols: count, batch, list, numbers, condition });
             }
             if let (Some(up), Some(products)) = (up, self.products) {
                 let other = products[chunk.half as usize];

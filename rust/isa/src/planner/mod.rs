@@ -15,7 +15,7 @@ pub mod series;
 
 pub use attention::{AttentionUnit, HeadCut, SlotWords, attention_program, slot_words};
 pub use image::{Home, ModelImage, Slots, Tile, Weight, WeightMatrix};
-pub use kept::{KeptOutputs, Taken};
+pub use kept::KeptOutputs;
 pub use partial::{
     PartPlace, export_program, meeting_program, place_sums, rounding_program, rounds_beside_sums,
 };

@@ -6,7 +6,7 @@
 use crate::layout::{DimmMap, MatrixLayout, VectorBlock};
 use crate::planner::kept::KeptOutputs;
 use crate::planner::product::{Piece, Plan, Sizes, load, operands, store};
-use crate::{Activation, Instruction, Numbers, Product, block_words};
+use crate::{Activation, Condition, Instruction, Numbers, Product, block_words};
 use ndp_config::{DesignConfig, require};
 use ndp_files::Result;
 
@@ -71,6 +71,7 @@ impl Plan {
             batch: 1,
             list: 0,
             numbers,
+            condition: Condition::POSITIVE,
         });
         plan.instructions.push(product(kept.source, dst, layout, (count, Some(0), true)));
         if let Some(bias) = prediction.bias {

@@ -1,7 +1,7 @@
 //! Random instructions for the tests of this crate.
 
 use ndp_config::WeightFormat;
-use ndp_isa::{Activation, Instruction, Numbers, Product, Transfer};
+use ndp_isa::{Activation, Condition, Instruction, Numbers, Product, Transfer};
 use ndp_numerics::SplitMix64;
 
 /// Codes and mnemonics of docs/isa.md, in its order.
@@ -46,6 +46,7 @@ impl Random {
         let shared = listed.is_none() && weights != WeightFormat::Fp16 && field(1) == 1;
         let product =
             Product { src, dst, cols, batch, count, address, list: listed, heads, selected, weights, shared };
+        let condition = Condition { threshold: field(15) as u16, magnitude: field(1) == 1 };
         let transfer = Transfer { address, count, ranks: field(8), node: field(4), slot: field(16) };
         let (other, scalar, any_heads) = (field(10), field(16), 1 << field(3));
         let operations: Vec<_> =
@@ -55,7 +56,7 @@ impl Random {
             return Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads };
         }
         match self.below(17) {
-            16 => Instruction::Select { src, dst, cols, batch, list, numbers },
+            16 => Instruction::Select { src, dst, cols, batch, list, numbers, condition },
             0 => Instruction::Nop,
             1 => Instruction::Barrier,
             2 => Instruction::Signal { tag },

@@ -1,9 +1,9 @@
-//! FC1 and FC2 of a core's neurons: where results stay, and the program that takes the positive ones, or all.
+//! FC1 and FC2 of a core's neurons: where results stay, and the program that takes those that meet a condition, or all.
 
 use ndp_config::DesignConfig;
 use ndp_isa::layout::DimmMap;
-use ndp_isa::planner::{Epilogue, KeptOutputs, Plan, Prediction, Sizes, Taken};
-use ndp_isa::{Activation, Instruction, block_words, decode};
+use ndp_isa::planner::{Epilogue, KeptOutputs, Plan, Prediction, Sizes};
+use ndp_isa::{Activation, Condition, Instruction, block_words, decode};
 use ndp_numerics::f16;
 use ndp_testkit::{Draw, Extent, RandomConfig};
 use std::ops::Range;
@@ -12,7 +12,7 @@ fn plan(
     config: &DesignConfig,
     (inputs, count, batch): (u32, u32, u32),
     cols: u32,
-    (is_gate, taken): (bool, Taken),
+    (is_gate, taken): (bool, Option<Condition>),
 ) -> bool {
     let Some(kept) = KeptOutputs::new(config, (inputs, count, batch), cols, (is_gate, taken)) else {
         return false;
@@ -37,11 +37,11 @@ fn plan(
     let results: Vec<Range<u32>> = plan.instructions.iter().filter_map(of_store).collect();
     let of_taken = |instruction: &Instruction| match instruction {
         Instruction::Select { src, .. } => Some(*src),
-        Instruction::Axpy(product) if taken == Taken::All => Some(product.src),
+        Instruction::Axpy(product) if taken.is_none() => Some(product.src),
         _ => None,
     };
     let selected: Vec<u32> = second.iter().filter_map(of_taken).collect();
-    assert_eq!(kept.selections().count(), if taken == Taken::All { 0 } else { results.len() });
+    assert_eq!(kept.selections().count(), if taken.is_none() { 0 } else { results.len() });
     assert_eq!(results.iter().map(|words| words.start).collect::<Vec<_>>(), selected);
     assert!(results.windows(2).all(|pair| pair[0].end <= pair[1].start), "{results:?}");
     // A gate needs the vectors once more: nothing is written there after their load.
@@ -61,8 +61,8 @@ fn plan(
         let others = results.iter().filter(|words| !own(words));
         assert!(others.clone().all(clear), "{instruction} writes into {results:?}");
         if let Instruction::Dot(product) | Instruction::Axpy(product) = instruction {
-            let selects = taken == Taken::Positive && matches!(instruction, Instruction::Axpy(_));
-            let up = is_gate && taken == Taken::Positive;
+            let selects = taken.is_some() && matches!(instruction, Instruction::Axpy(_));
+            let up = is_gate && taken.is_some();
             assert!(product.list.is_some() && (up || product.selected == selects), "{instruction}");
         }
     }
@@ -79,7 +79,7 @@ fn results_stay_until_they_are_selected() {
         ("hermes", (8192, 2048 + 1352, 1), 8192),
     ] {
         let config = DesignConfig::preset(config).unwrap();
-        for taken in [Taken::Positive, Taken::All] {
+        for taken in [Some(Condition::POSITIVE), None] {
             assert!(plan(&config, sizes, cols, (false, taken)), "{} {sizes:?}", config.name());
             assert_eq!(
                 plan(&config, sizes, cols, (true, taken)),
@@ -98,7 +98,7 @@ fn results_stay_until_they_are_selected() {
             let [inputs, cols] = [(); 2].map(|()| 1 + draw.below(gemv.max_cols().min(4096)));
             let (count, batch) = (1 + draw.below(5000), 1 + draw.below(gemv.max_batch()));
             let is_gate = draw.below(2) == 0;
-            let [positive, every] = [Taken::Positive, Taken::All]
+            let [positive, every] = [Some(Condition::POSITIVE), None]
                 .map(|taken| plan(&config, (inputs, count, batch), cols, (is_gate, taken)));
             assert!(every || !positive, "without selected values less room is needed");
             kept += u32::from(positive);
@@ -112,11 +112,11 @@ fn results_stay_until_they_are_selected() {
 fn what_has_no_room_is_not_kept() {
     let config = DesignConfig::preset("hermes").unwrap();
     // The sums of 16 vectors of 4096 columns are 1 MiB.
-    for taken in [Taken::Positive, Taken::All] {
+    for taken in [Some(Condition::POSITIVE), None] {
         assert!(!plan(&config, (4096, 2064, 16), 4096, (false, taken)));
         assert!(!plan(&config, (4096, 64, 17), 64, (false, taken)), "more vectors than an instruction takes");
     }
-    let kept = KeptOutputs::new(&config, (64, 32, 1), 64, (false, Taken::Positive)).unwrap();
+    let kept = KeptOutputs::new(&config, (64, 32, 1), 64, (false, Some(Condition::POSITIVE))).unwrap();
     let mut map = DimmMap::new(&config);
     let [wide, own] = [128, 64].map(|cols| map.add_matrix(&format!("fc2 {cols}"), 64, cols).unwrap());
     let error = kept.axpy(&config, (&wide, None), Some(&[(0, 32, 0)])).unwrap_err().to_string();
@@ -133,7 +133,8 @@ fn predicted(
     (inputs, count, rank): (u32, u32, u32),
     is_gate: bool,
 ) -> ndp_files::Result<Vec<Instruction>> {
-    let kept = KeptOutputs::new(config, (inputs, count, 1), inputs, (is_gate, Taken::Positive)).unwrap();
+    let kept =
+        KeptOutputs::new(config, (inputs, count, 1), inputs, (is_gate, Some(Condition::POSITIVE))).unwrap();
     let mut map = DimmMap::new(config);
     let mut matrix = |name, rows, cols| map.add_matrix(name, rows, cols).unwrap();
     let [fc1, input, rows, bias] = [
