@@ -11,6 +11,7 @@ use ndp_sim::gemv::Estimated;
 use ndp_sim::system::{ActivitySource, EvaluateOptions, Evaluation, Interpolated, Operation, evaluate};
 use ndp_systems::{Key, Policy, RunCosts, Steps, Workload};
 use ndp_traces::synth::SynthOptions;
+use ndp_traces::synth::targets::Targets;
 use ndp_traces::{DenseTrace, NeuronShape, SyntheticTrace, TraceReader};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -32,6 +33,8 @@ pub enum Text<'a> {
     Traced { path: &'a Path, tokens: [u32; 2], earlier: u32 },
     /// Tokens of the prompt, and generated ones.
     Synthetic([u32; 2]),
+    /// As synthetic; thresholds leave this share of a model's MLP neurons active.
+    Thresholded([u32; 2], f64),
     /// All neurons are active.
     Dense([u32; 2]),
 }
@@ -40,7 +43,10 @@ impl Text<'_> {
     /// Tokens of the prompt, and generated ones.
     pub fn tokens(self) -> [u32; 2] {
         match self {
-            Self::Traced { tokens, .. } | Self::Synthetic(tokens) | Self::Dense(tokens) => tokens,
+            Self::Traced { tokens, .. }
+            | Self::Synthetic(tokens)
+            | Self::Thresholded(tokens, _)
+            | Self::Dense(tokens) => tokens,
         }
     }
 }
@@ -242,7 +248,9 @@ impl<'a> Machine<'a> {
                     std::fs::read(path).with_context(|| format!("cannot read '{}'", path.display()))?;
                 [&Sha256::digest(bytes)[..], &earlier.to_le_bytes()].concat()
             }
-            Text::Synthetic(_) | Text::Dense(_) => format!("{:?}", self.text).into_bytes(),
+            Text::Synthetic(_) | Text::Thresholded(..) | Text::Dense(_) => {
+                format!("{:?}", self.text).into_bytes()
+            }
         };
         let key = (
             (self.design, model, self.system, text, policy.name(), batch),
@@ -307,13 +315,20 @@ impl<'a> Machine<'a> {
                 let mut reader = TraceReader::open(path)?.with_dense_attention(model.hidden());
                 (options.earlier, evaluate(&mut reader, design, model, system, &options, show)?)
             }
-            Text::Synthetic([prompt, output]) if !is_base && !model.is_dense() => {
+            Text::Synthetic([prompt, output]) | Text::Thresholded([prompt, output], _)
+                if !is_base && (!model.is_dense() || matches!(self.text, Text::Thresholded(..))) =>
+            {
+                let targets = match self.text {
+                    Text::Thresholded(_, share) => Some(Targets::thresholded(share)?),
+                    _ => None,
+                };
                 let seen = prompt.min(SEEN);
                 options.earlier = (prompt - seen) as usize;
                 let (seen, output) = (u64::from(seen), u64::from(output));
                 let synth = SynthOptions {
                     prompt_tokens: seen,
                     sequence_tokens: seen + output,
+                    targets,
                     ..SynthOptions::default()
                 };
                 let mut trace = SyntheticTrace::new(model, synth, u64::from(batch) + 1)?;

@@ -55,6 +55,10 @@ pub struct Args {
     /// over 128 tokens only the last 128 have activity]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "output", "formula"])]
     trace: Option<PathBuf>,
+    /// Share of MLP neurons that thresholds leave active (0.01..=0.5), for a model without ReLU: the synthetic trace has
+    /// what was measured of such a model, not what the papers report of ReLU [default: all are active]
+    #[arg(long, value_name = "SHARE", conflicts_with_all = ["trace", "formula"])]
+    density: Option<f64>,
     /// With --trace: number of tokens of each prompt before the trace begins. Only attention sees them: their
     /// activity is unknown
     #[arg(long, value_name = "N", default_value_t = 0, requires = "trace", value_parser = clap::value_parser!(u32).range(..=1 << 20))]
@@ -66,9 +70,9 @@ pub struct Args {
     /// estimated, and the report states the error
     #[arg(long, conflicts_with = "formula")]
     every_program: bool,
-    /// Which neurons hermes computes
-    #[arg(long, value_enum, default_value_t = ActivitySource::Predicted, conflicts_with = "formula")]
-    activity: ActivitySource,
+    /// Which neurons hermes computes [default: predicted; with --density causal, which has the text of the thresholds]
+    #[arg(long, value_enum, conflicts_with = "formula")]
+    activity: Option<ActivitySource>,
     /// Model of the DIMM-links: controllers and lanes, or bytes over bandwidth [default: rtl for up to 8 DIMMs]
     #[arg(long, value_enum, conflicts_with = "formula")]
     links: Option<LinksChoice>,
@@ -258,6 +262,7 @@ fn effects_on_machine(
         let dense = machine::Machine { text: Text::Dense(exact.text.tokens()), ..exact };
         let source = match exact.text {
             Text::Traced { .. } => "the trace",
+            Text::Thresholded(..) => "a synthetic trace, fitted to SmolLM2 with thresholds (docs/traces.md)",
             _ => "a synthetic trace, fitted to the papers' statistics (docs/traces.md)",
         };
         found.extend(named("active_share", Some(density), source.to_owned(), dense));
@@ -334,12 +339,24 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         }
     };
     let text = match &args.trace {
-        None => Text::Synthetic([prompt, output]),
+        None => match args.density {
+            Some(share) => Text::Thresholded([prompt, output], share),
+            None => Text::Synthetic([prompt, output]),
+        },
         Some(path) => Text::Traced { path, tokens: [prompt, output], earlier: args.earlier },
     };
+    let activity = args.activity.unwrap_or(match args.density {
+        Some(_) => ActivitySource::Causal,
+        None => ActivitySource::Predicted,
+    });
+    ensure!(
+        args.density.is_none() || model.is_dense(),
+        "--density is for models without ReLU, {} has one: its trace follows its family",
+        model.name()
+    );
     let assumed_system = assumptions.on(&system)?;
     let exact = machine::Machine {
-        activity: args.activity,
+        activity,
         linked: args.links.map(|links| links == LinksChoice::Rtl),
         exact: args.exact,
         every_program: args.every_program,
@@ -360,7 +377,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
                 return Ok(Entry::estimate(policy, &run, costs.per_token(&machine, &run)));
             }
             let ran = exact.run(&model, policy, batch)?;
-            notes.push(ran.note(policy, args.activity));
+            notes.push(ran.note(policy, activity));
             let whole = ran.with_prompt(&machine, &model, &costs)?;
             let (of, by) = ((&work, ran.density), (policy, &costs));
             assumed.extend(effects_on_machine(&exact, &machine, of, by_formula, by)?);
@@ -442,7 +459,11 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     if entries.iter().any(|entry| !entry.is_exact) {
         report = report.note(format!("\"formula\" is {ESTIMATE}"));
     }
-    let notes = dense_note(&model, &policies).into_iter().chain(notes);
+    let kept = args.density.map(|share| {
+        let percent = 100.0 * share;
+        format!("thresholds leave {percent:.0} % of the MLP neurons active in hermes; the text is another then (ndp model perplexity)")
+    });
+    let notes = kept.or(dense_note(&model, &policies)).into_iter().chain(notes);
     Ok(notes
         .fold(report, Report::note)
         .figures(figures! {

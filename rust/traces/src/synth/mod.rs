@@ -13,7 +13,7 @@ pub mod targets;
 use crate::format::TokenInfo;
 use crate::{Activity, NeuronShape};
 use fit::{Fit, Parameters, layer_laws};
-use ndp_config::LlmShape;
+use ndp_config::{BlockKind, LlmShape};
 use ndp_files::Result;
 use ndp_numerics::SplitMix64;
 use normal::Normal;
@@ -159,6 +159,13 @@ impl Synthesizer {
             self.step();
         }
         activity.clone_from(&self.current);
+        if self.targets.dense_attention {
+            for (index, block) in self.shape.blocks().iter().enumerate() {
+                if block.kind == BlockKind::Attention {
+                    activity.fill(&self.shape, index);
+                }
+            }
+        }
         let info = TokenInfo::at(self.position, self.options.prompt_tokens);
         self.position += 1;
         if self.position >= self.options.sequence_tokens {
