@@ -211,6 +211,8 @@ pub enum Model {
     #[cfg(feature = "rtl")]
     Perplexity(Shown<crate::perplexity::Args>),
     #[cfg(feature = "rtl")]
+    Calibrate(Shown<crate::calibrate::Args>),
+    #[cfg(feature = "rtl")]
     Compile(Shown<crate::compile::Args>),
 }
 
@@ -290,6 +292,8 @@ impl Command {
             Self::Model(Model::Get(args)) => args.show(crate::get::run),
             #[cfg(feature = "rtl")]
             Self::Model(Model::Perplexity(args)) => args.show(crate::perplexity::run),
+            #[cfg(feature = "rtl")]
+            Self::Model(Model::Calibrate(args)) => args.show(crate::calibrate::run),
             #[cfg(feature = "rtl")]
             Self::Model(Model::Compile(args)) => args.show(crate::compile::run),
             Self::Trace(args) => crate::trace::run(args),

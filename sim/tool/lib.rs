@@ -54,6 +54,7 @@ mod waivers;
 mod rtl {
     pub mod args;
     pub mod bench;
+    pub mod calibrate;
     pub mod compare;
     pub mod compare_runs;
     pub mod compile;

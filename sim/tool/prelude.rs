@@ -1,7 +1,7 @@
 //! Names that nearly every command uses.
 
 pub use crate::output::{Asked, Shown, write};
-pub use crate::tools::{Tools, load_model, workspace_path};
+pub use crate::tools::{Tools, load_model, set_thresholds, workspace_path};
 pub use anyhow::{Context, Result};
 pub use itertools::{Itertools, iproduct};
 pub use ndp_config::{DesignConfig, HbmConfig, LlmShape, SystemConfig};

@@ -5,7 +5,7 @@ use anyhow::Context;
 use itertools::Itertools;
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_librapim::offloading::Mode;
-use ndp_model::{Model, Remarks, RoundedWeights};
+use ndp_model::{Model, Remarks, RoundedWeights, Thresholds};
 use ndp_report::grouped;
 use ndp_traces::TraceHeader;
 use serde::Serialize;
@@ -66,6 +66,14 @@ pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
         note!("warning: {}: {warning}", dir.display());
     }
     Ok(model)
+}
+
+/// Sets thresholds from a file of `ndp model calibrate`, if there is one.
+pub fn set_thresholds(model: &mut Model, path: Option<&PathBuf>) -> anyhow::Result<()> {
+    const LIMIT: u64 = 1 << 20;
+    let Some(path) = path else { return Ok(()) };
+    let thresholds: Thresholds = read_json(path, LIMIT)?;
+    thresholds.set(model).with_context(|| format!("cannot use thresholds '{}'", path.display()))
 }
 
 pub fn read_json<T: DeserializeOwned>(path: &Path, limit: u64) -> anyhow::Result<T> {

@@ -1102,3 +1102,46 @@ fn perplexity_is_measured_for_each_format() -> Outcome {
     std::fs::write(&text, "I")?;
     refused(&line(""), "at least 2 are needed")
 }
+
+#[test]
+fn thresholds_leave_their_share_of_the_activations() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let [text, file] = ["text.txt", "half.json"].map(|name| dir.path().join(name));
+    std::fs::write(
+        &text,
+        "It was a truth universally acknowledged, that she was not surprised at it. ".repeat(3),
+    )?;
+    let of = format!("--text {} --tokens 48 --context 24", text.display());
+    let report = json_of(&format!("model calibrate {of} --share 5 --out {}", file.display()))?;
+    let active = report["active"].as_f64().ok_or("a share")?;
+    assert!((active - 0.05).abs() < 0.01, "{active}");
+    let found: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
+    let thresholds = found["thresholds"].as_array().ok_or("thresholds")?;
+    assert!(thresholds.iter().any(|threshold| threshold.as_f64().is_some_and(|value| value > 0.0)));
+    let report =
+        json_of(&format!("model perplexity {of} --weights fp16,int8 --thresholds {}", file.display()))?;
+    let shares: Vec<f64> =
+        report["formats"].as_array().into_iter().flatten().filter_map(|row| row["active"].as_f64()).collect();
+    assert_eq!(shares.len(), 4);
+    assert!(shares[0] > 0.06 && shares[1] == active && shares[2] > 0.06 && shares[3] < 0.06, "{shares:?}");
+
+    let capture = |file: &Path| {
+        let out = dir.path().join("half.trace");
+        format!(
+            "trace capture --model golden/model-llama --thresholds {} --prompt abc --tokens 8 --out {}",
+            file.display(),
+            out.display()
+        )
+    };
+    json_of(&capture(&file))?;
+    for (content, expected) in [
+        (r#"{"share": 0.5, "thresholds": [0.1]}"#, "thresholds = 1 values, expected 4: one for each layer"),
+        (r#"{"share": 0.5, "thresholds": [0.1, -1, 1, 1]}"#, "thresholds[1] = -1 must be 0 to 65504"),
+        (r#"{"share": 0.5, "thresholds": [1e6, 1, 1, 1]}"#, "thresholds[0] = 1000000 must be 0 to 65504"),
+        (r#"{"share": 0.5}"#, "missing field `thresholds`"),
+    ] {
+        std::fs::write(&file, content)?;
+        refused(&capture(&file), expected)?;
+    }
+    refused(&format!("model calibrate {of} --share 0 --out x.json"), "must be above 0 and at most 100")
+}

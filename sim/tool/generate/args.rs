@@ -58,6 +58,9 @@ pub struct Args {
     /// [default: golden/model]
     #[arg(long, value_name = "DIR|FILE.gguf")]
     pub model: Option<PathBuf>,
+    /// Thresholds of `ndp model calibrate`: activations of feed-forward blocks that do not exceed them count as zero
+    #[arg(long, value_name = "FILE.json")]
+    pub thresholds: Option<PathBuf>,
     /// Sampling temperature, 0 (greedy) to 10, two decimals [default: the temperature in
     /// golden/generate/default.json]
     #[arg(long, value_name = "T", value_parser = temperature_percent)]
@@ -232,7 +235,8 @@ impl Job {
         let model = model_path(args);
         let canonical = |path: &Path| path.canonicalize().ok();
         let is = |own: &Path| canonical(&model).is_some() && canonical(&model) == canonical(own);
-        let stored_as = OWN_MODELS.into_iter().find(|name| is(&workspace_path(name)));
+        let stored_as =
+            OWN_MODELS.into_iter().find(|name| args.thresholds.is_none() && is(&workspace_path(name)));
         Ok(Self { prompt, prompt_ids, options, stored_as, model })
     }
 }

@@ -123,6 +123,9 @@ pub struct Args {
     /// [default: golden/model]
     #[arg(long, value_name = "DIR|FILE.gguf")]
     model: Option<PathBuf>,
+    /// Thresholds of `ndp model calibrate`: activations of feed-forward blocks that do not exceed them count as zero
+    #[arg(long, value_name = "FILE.json")]
+    thresholds: Option<PathBuf>,
     /// With --mode dex+dbo: number of requests of each group whose FFN the memory computes in each step, instead of
     /// the number that the scheduler decides
     #[arg(long, value_name = "M")]
@@ -185,6 +188,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         .configuration("the NPU", &args.hardware)
         .configuration("the memory's energy", &args.energy_memory)
         .input_folder("part of the model", &folder);
+    let files = args.thresholds.iter().fold(files, |files, path| files.input("the thresholds", path));
     let files = args.form.files(files).optional("--timeline", args.timeline.as_ref());
     files.optional("--commands", args.commands.as_ref()).optional("--waves", args.waves.as_ref()).check()?;
     let mut config = HbmConfig::load(&args.memory)?;
@@ -192,7 +196,8 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         config = config.with_channels(channels).context("--channels")?;
     }
     let constants = HbmConstants::load(&args.energy_memory).context("--energy-memory")?;
-    let model = load_model(&folder)?;
+    let mut model = load_model(&folder)?;
+    set_thresholds(&mut model, args.thresholds.as_ref())?;
     let modes = modes(args)?;
     modes.iter().try_for_each(|&mode| check_banks(&config, mode))?;
     let hardware = Hardware::load(&args.hardware).context("--hardware")?.on(&config);

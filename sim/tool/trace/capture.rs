@@ -28,6 +28,9 @@ pub struct Args {
     /// Directory of the model, or a GGUF file [default: golden/model]
     #[arg(long, value_name = "DIR|FILE.gguf")]
     model: Option<PathBuf>,
+    /// Thresholds of `ndp model calibrate`: activations of feed-forward blocks that do not exceed them count as zero
+    #[arg(long, value_name = "FILE.json")]
+    thresholds: Option<PathBuf>,
     /// Write the trace to this file
     #[arg(long)]
     out: PathBuf,
@@ -43,8 +46,10 @@ fn name_of(path: &Path) -> Option<&OsStr> {
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let path = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new().input_folder("part of the model", &path);
+    let files = args.thresholds.iter().fold(files, |files, path| files.input("the thresholds", path));
     args.form.files(files.output("--out", &args.out)).check()?;
-    let model = load_model(&path)?;
+    let mut model = load_model(&path)?;
+    set_thresholds(&mut model, args.thresholds.as_ref())?;
     let shape = shape_of(&model.config);
     let positions = model.config.max_position_embeddings() as u64;
     let mut lengths = Vec::new();
