@@ -3,7 +3,7 @@
 use crate::llm::Activation;
 use crate::{LlmFamily, LlmShape, require};
 use ndp_files::{Result, bail, ensure, refusal};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::path::Path;
 
 /// Keys that give sizes, and those that would change them.
@@ -27,12 +27,70 @@ struct Raw {
     bias: Option<bool>,
     multi_query: Option<bool>,
     new_decoder_architecture: Option<bool>,
-    sliding_window: Option<u32>,
+    /// `null` differs from a missing key.
+    #[serde(default, deserialize_with = "given")]
+    sliding_window: Option<Option<u32>>,
     use_sliding_window: Option<bool>,
+    max_window_layers: Option<u32>,
+    layer_types: Option<Vec<String>>,
+    sliding_window_pattern: Option<u32>,
+    max_position_embeddings: Option<u32>,
+    #[serde(default, deserialize_with = "given")]
+    attn_logit_softcapping: Option<Option<f64>>,
     #[serde(alias = "num_experts", alias = "n_routed_experts")]
     num_local_experts: Option<u32>,
     word_embed_proj_dim: Option<u32>,
     quantization_config: Option<serde_json::Value>,
+}
+
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(value: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(value).map(Some)
+}
+
+impl Raw {
+    /// The window of some layers, and every how many layers one has none.
+    fn windows(&self) -> Result<(Option<u32>, Option<u32>)> {
+        let kind = self.model_type.as_str();
+        let is_qwen = kind.starts_with("qwen");
+        let default = Some(4096).filter(|_| matches!(kind, "mistral" | "gemma2" | "gemma3_text"));
+        // A window as long as the model's texts is none.
+        let is_shorter = |window: &u32| self.max_position_embeddings.is_none_or(|most| *window < most);
+        let window = self.sliding_window.unwrap_or(default).filter(is_shorter);
+        let Some(window) = window.filter(|_| !is_qwen || self.use_sliding_window == Some(true)) else {
+            return Ok((None, None));
+        };
+        let layers = self.num_hidden_layers;
+        let every = match (kind, &self.layer_types) {
+            ("mistral" | "phi3", _) => None,
+            (_, Some(types)) => {
+                let full: Vec<u32> = (1..)
+                    .zip(types)
+                    .filter(|(_, of)| *of == "full_attention")
+                    .map(|(layer, _)| layer)
+                    .collect();
+                let first = full.first().copied();
+                let periodic = |every: u32| full.iter().copied().eq((every..=layers).step_by(every as usize));
+                if first == Some(1) && full.len() == layers as usize {
+                    return Ok((None, None));
+                }
+                ensure!(
+                    first.is_none_or(|every| every > 1 && periodic(every)),
+                    "layers with full_attention = {full:?} must be every n-th one, or none; a file in TOML can describe a similar model"
+                );
+                first
+            }
+            ("gemma2", None) => Some(2),
+            ("gemma3_text", None) => Some(self.sliding_window_pattern.unwrap_or(6)),
+            _ => match self.max_window_layers.unwrap_or(28) {
+                0 => None,
+                first if first >= layers => return Ok((None, None)),
+                first => {
+                    bail!("max_window_layers = {first} must be 0 or at least num_hidden_layers = {layers}")
+                }
+            },
+        };
+        Ok((Some(window), every.filter(|every| *every <= layers)))
+    }
 }
 
 /// Differences between the types of models.
@@ -85,13 +143,8 @@ pub(crate) fn shape(path: &str, text: &str) -> Result<LlmShape> {
     if let Some(width) = raw.word_embed_proj_dim.filter(|width| *width != hidden) {
         bail!("word_embed_proj_dim = {width} must equal hidden_size = {hidden}");
     }
-    let windowed = raw.use_sliding_window != Some(false);
-    if let Some(window) = raw.sliding_window.filter(|_| windowed) {
-        bail!(
-            "sliding_window = {window} must be null, because attention here sees every position: if contexts stay within the window, set it \
-             to null"
-        );
-    }
+    let (window, full_every) = raw.windows()?;
+    let is_capped = raw.attn_logit_softcapping.map_or(raw.model_type == "gemma2", |cap| cap.is_some());
     let heads = raw.num_attention_heads;
     require(heads > 0, "num_attention_heads", heads, "be at least 1")?;
     let all = raw.num_key_value_heads.unwrap_or(heads);
@@ -124,7 +177,8 @@ pub(crate) fn shape(path: &str, text: &str) -> Result<LlmShape> {
         rotary: of.rotary,
     };
     let named = name(path);
-    LlmShape::opt_like(&named, raw.num_hidden_layers, hidden, heads, ffn, raw.vocab_size)?.of_family(family)
+    let shape = LlmShape::opt_like(&named, raw.num_hidden_layers, hidden, heads, ffn, raw.vocab_size)?;
+    shape.with_windows(window, full_every).with_capped_scores(is_capped).of_family(family)
 }
 
 /// In lower case, with a hyphen for each character that a name cannot have.
@@ -195,7 +249,6 @@ mod tests {
             ("\"vocab", "\"num_local_experts\": 8, \"vocab", "number of experts = 8 must be 1"),
             ("\"vocab", "\"num_experts\": 128, \"vocab", "number of experts = 128 must be 1"),
             ("\"vocab", "\"quantization_config\": {}, \"vocab", "quantization_config must be missing"),
-            ("\"vocab", "\"sliding_window\": 4096, \"vocab", "sliding_window = 4096 must be null"),
             ("\"vocab", "\"head_dim\": 0, \"vocab", "head_width = 0 must be in 1..=116508"),
             (
                 "\"vocab",
@@ -220,6 +273,38 @@ mod tests {
             let error = shape("config.json", &base.replacen(from, to, 1)).unwrap_err().to_string();
             assert!(error.contains(message), "{message}: {error}");
         }
+    }
+
+    #[test]
+    fn windows_are_those_of_the_family() {
+        let of = |kind: &str, keys: &str| {
+            let text = FILES[0].1.replace("llama", kind).replacen('{', &format!("{{{keys}"), 1);
+            shape("config.json", &text).map(|shape| [0, 1, 5, 29].map(|layer| shape.window(layer)))
+        };
+        let all = |window| [Some(window); 4];
+        for (kind, keys, expected) in [
+            ("llama", "", [None; 4]),
+            ("mistral", "", all(4096)),
+            ("mistral", "\"sliding_window\": null, ", [None; 4]),
+            ("mistral", "\"sliding_window\": 64, \"max_position_embeddings\": 64, ", [None; 4]),
+            ("phi3", "\"sliding_window\": 2047, \"max_position_embeddings\": 4096, ", all(2047)),
+            ("gemma3_text", "\"sliding_window\": 512, ", [Some(512), Some(512), None, None]),
+            ("qwen2", "\"sliding_window\": 512, \"use_sliding_window\": false, ", [None; 4]),
+            (
+                "qwen2",
+                "\"sliding_window\": 512, \"use_sliding_window\": true, \"max_window_layers\": 0, ",
+                all(512),
+            ),
+        ] {
+            assert_eq!(of(kind, keys).unwrap(), expected, "{kind} {keys}");
+        }
+        let keys = "\"sliding_window\": 9, \"use_sliding_window\": true, \"max_window_layers\": 3, ";
+        let error = of("qwen2", keys).unwrap_err().to_string();
+        assert!(error.contains("max_window_layers = 3 must be 0 or at least"), "{error}");
+        let types = ["full", "sliding", "full"].map(|kind| format!("\"{kind}_attention\""));
+        let error =
+            of("gemma2", &format!("\"layer_types\": [{}], ", types.join(", "))).unwrap_err().to_string();
+        assert!(error.contains("layers with full_attention = [1, 3] must be every n-th one"), "{error}");
     }
 
     #[test]

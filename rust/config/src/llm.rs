@@ -94,6 +94,12 @@ checked! {
         rotary: bool;
         #[serde(default)]
         weights: WeightFormat;
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<u32>;
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        full_every: Option<u32>;
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        capped_scores: bool;
     }
 }
 
@@ -180,7 +186,9 @@ static PRESETS: [LlmShape; 30] = [
         [false, false, true],
     ),
     LlmShape::of(Cow::Borrowed("gemma-2-9b"), Gelu, [42, 3584, 16, 8, 14336, 3, 256000], [true, false, true])
-        .with_heads_of(256),
+        .with_heads_of(256)
+        .with_windows(Some(4096), Some(2))
+        .with_capped_scores(true),
 ];
 
 const LLAMA2_7B: [u32; 7] = [32, 4096, 32, 32, 11008, 3, 32000];
@@ -214,6 +222,8 @@ getters!(LlmShape {
     is_biased = biased: bool,
     /// Whether Q and K are rotated by their position (rotary embedding).
     is_rotary = rotary: bool,
+    /// Whether a function caps scores before softmax; the host of a core computes it.
+    has_capped_scores = capped_scores: bool,
 });
 
 impl LlmShape {
@@ -258,7 +268,23 @@ impl LlmShape {
             biased,
             rotary,
             weights: WeightFormat::Fp16,
+            window: None,
+            full_every: None,
+            capped_scores: false,
         }
+    }
+
+    /// Limits attention to a number of last positions, except in every `full_every`-th layer.
+    #[must_use]
+    pub(crate) const fn with_windows(mut self, window: Option<u32>, full_every: Option<u32>) -> Self {
+        (self.window, self.full_every) = (window, full_every);
+        self
+    }
+
+    #[must_use]
+    pub(crate) const fn with_capped_scores(mut self, capped_scores: bool) -> Self {
+        self.capped_scores = capped_scores;
+        self
     }
 
     const fn with_heads_of(mut self, width: u32) -> Self {
@@ -332,7 +358,29 @@ impl LlmShape {
             }
         }
         require(heads.is_multiple_of(kv_heads), "kv_heads", kv_heads, format!("divide heads = {heads}"))?;
+        if let Some(window) = self.window {
+            in_range("window", window, 1, 1 << 20)?;
+        }
+        if let Some(every) = self.full_every {
+            in_range("full_every", every, 2, 1 << 20)?;
+            require(self.window.is_some(), "full_every", every, "be left out without window".to_owned())?;
+        }
         Ok(())
+    }
+
+    /// Number of last positions that a position of a layer sees; `None` for all.
+    pub fn window(&self, layer: u32) -> Option<u32> {
+        let is_full = self.full_every.is_some_and(|every| (layer + 1).is_multiple_of(every));
+        self.window.filter(|_| !is_full)
+    }
+
+    /// Positions that the last one of `positions` sees, as the mean of all layers.
+    pub fn mean_context(&self, positions: f64) -> f64 {
+        let Some(window) = self.window else { return positions };
+        let full = self.full_every.map_or(0, |every| self.layers / every);
+        let seen =
+            f64::from(full) * positions + f64::from(self.layers - full) * positions.min(f64::from(window));
+        seen / f64::from(self.layers)
     }
 
     /// Whether all neurons are active for every token, because the function of the MLP is not ReLU.
@@ -355,6 +403,16 @@ impl LlmShape {
             None if Self::preset(name).is_ok() => dense,
             None => format!("{dense}; a file with activation = \"relu\" describes a ReLU model"),
         })
+    }
+
+    /// Text about the effect of a window in contexts of `positions`; `None` without an effect.
+    pub fn window_note(&self, positions: u32) -> Option<String> {
+        let (name, window) = (&self.name, self.window.filter(|window| *window < positions)?);
+        let full = self.full_every.map_or(0, |every| self.layers / every);
+        let (limited, layers) = (self.layers - full, self.layers);
+        Some(format!(
+            "{limited} of {layers} layers of {name} read the keys and values of the last {window} positions; memory holds those of all positions"
+        ))
     }
 
     /// Whether only name and activation differ.
@@ -508,6 +566,32 @@ mod tests {
         assert!(refused(&text(4).replace("ffn", "fnn")).contains("fnn"));
         let error = refused(&relu.replace("'relu'", "'swish'"));
         assert!(error.contains("swish") && error.contains("`relu`, `gelu`, `silu`"), "{error}");
+    }
+
+    #[test]
+    fn a_window_limits_all_layers_except_the_full_ones() {
+        let model = LlmShape::preset("gemma-2-9b").unwrap();
+        assert_eq!([0, 1, 40, 41].map(|layer| model.window(layer)), [Some(4096), None, Some(4096), None]);
+        assert_eq!([1000.0, 8192.0].map(|positions| model.mean_context(positions)), [1000.0, 6144.0]);
+        let note = "21 of 42 layers of gemma-2-9b read the keys and values of the last 4096 positions;";
+        assert!(model.window_note(4097).unwrap().starts_with(note) && model.window_note(4096).is_none());
+        let text = |more: &str| {
+            format!(
+                "name = 'own'\nlayers = 12\nhidden = 64\nheads = 4\nkv_heads = 4\nffn = 64\nmlp_matrices = 3\nvocabulary = 8\n\
+                 tied_embeddings = false\nbiased = false\n{more}"
+            )
+        };
+        let own = LlmShape::from_toml(&text("window = 10\nfull_every = 6")).unwrap();
+        assert_eq!([4, 5, 11].map(|layer| own.window(layer)), [Some(10), None, None]);
+        assert_eq!(own.mean_context(16.0), 11.0);
+        for (more, message) in [
+            ("full_every = 2", "full_every = 2 must be left out without window"),
+            ("window = 0", "window = 0 must be in 1..=1048576"),
+            ("window = 4\nfull_every = 1", "full_every = 1 must be in 2..=1048576"),
+        ] {
+            let error = LlmShape::from_toml(&text(more)).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
     }
 
     #[test]
