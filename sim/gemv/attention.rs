@@ -7,12 +7,13 @@ use super::bit_flip::BitFlip;
 use super::transfer::values_of;
 use super::unit::{GemvUnit, POISON_NAN, ProgramFigures};
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
-use ndp_files::Result;
+use ndp_files::{Result, bail};
 use ndp_isa::Instruction;
 use ndp_isa::layout::{Burst, MatrixLayout, VectorBlock};
-use ndp_isa::planner::{AttentionUnit, HeadCut, attention_program};
+use ndp_isa::planner::{AttentionPart, AttentionUnit, HeadCut, ScoreStep, attention_program};
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
-use ndp_numerics::f16;
+use ndp_numerics::{SoftCap, f16};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,10 @@ pub struct AttentionRun {
     pub keys: Vec<u16>,
     pub values: Vec<u16>,
     pub append: ProgramFigures,
+    /// The program of the scores and the number of these, if the host caps them.
+    pub scores: Option<(ProgramFigures, usize)>,
+    /// Values of new masks.
+    pub masks: usize,
     pub attend: ProgramFigures,
     pub products: u64,
     /// MACs of the scores; the contexts take the same number.
@@ -49,11 +54,26 @@ impl GemvUnit {
     ) -> Result<AttentionRun> {
         let config = self.core.config().clone();
         let cut = HeadCut::new(&config, op.kv_heads(), op.head_width())?;
-        let visible = op.each().map(|(_, visible, _)| visible as u64).max().unwrap_or(1);
         let (sharing, width) = (op.sharing() as u32, op.head_width() as u32);
-        let (queries, words) = cut.queries(&config, sharing, visible)?;
+        let ranks = config.gemv().ranks() as usize;
+        // Rows that a product reads for the positions before `end`, and how many of them are before the window.
+        let rows_of = |end: usize| {
+            let (first, skipped) = (op.first(end) / ranks * ranks, op.first(end) % ranks);
+            (first as u32, (end - first) as u32, skipped as u32)
+        };
+        let step = match op.score_cap() {
+            Some(_) => ScoreStep::Host,
+            None if op.each().any(|(_, end, _)| rows_of(end).2 > 0) => ScoreStep::Mask,
+            None => ScoreStep::Direct,
+        };
+        let longest = op.each().map(|(_, end, _)| u64::from(rows_of(end).1)).max().unwrap_or(1);
+        let (queries, words) = cut.queries(&config, sharing, longest, step)?;
         for span in op.spans() {
             self.prepare(op, &cut, span)?;
+        }
+        for (span, end, _) in op.each() {
+            let (first, _, skipped) = rows_of(end);
+            check_before_window(op, span, first as usize..(first + skipped) as usize)?;
         }
         let append = self.append(op, &cut, resident).await?;
         let (mut keys, mut values) = (Vec::new(), Vec::new());
@@ -71,9 +91,16 @@ impl GemvUnit {
         }
         self.flip_key(op, &cut).await?;
 
+        let masks = match step {
+            ScoreStep::Mask => {
+                self.place_masks(op.each().map(|(_, end, _)| rows_of(end)), (&cut, sharing, queries))?
+            }
+            _ => 0,
+        };
         let mut map = self.free_map();
         let (mut units, mut places) = (Vec::new(), Vec::new());
-        for (token, (span, visible, query)) in op.each().enumerate() {
+        for (token, (span, end, query)) in op.each().enumerate() {
+            let (first_row, visible, skipped) = rows_of(end);
             let groups = self.caches.entry(op, &cut, span.sequence)?.groups.clone();
             for (group, matrices) in (0..).zip(groups) {
                 let (first, cols) = cut.columns(group);
@@ -96,16 +123,38 @@ impl GemvUnit {
                         }
                     };
                     self.blank(&output);
-                    let (visible, matrices) = (visible as u32, matrices.clone()); // below the rows of the matrix
-                    units.push(AttentionUnit { visible, matrices, inputs, output });
-                    places.push((token, place));
+                    let parts = self.parts(batch * cut.segments);
+                    let (mut scores, mut masks) = (Vec::new(), Vec::new());
+                    for (part, &vectors) in parts.iter().enumerate() {
+                        if step == ScoreStep::Host {
+                            let block =
+                                map.add_vectors(&format!("s {token} {group} {at} {part}"), visible, vectors)?;
+                            self.blank(&block);
+                            scores.push(block);
+                        } else if skipped > 0 {
+                            masks.extend(self.caches.mask((visible, skipped, vectors)));
+                        }
+                    }
+                    let matrices = matrices.clone();
+                    let unit =
+                        AttentionUnit { first: first_row, visible, matrices, inputs, scores, masks, output };
+                    units.push(unit);
+                    places.push((token, place, skipped));
                 }
             }
         }
-        let attend = self.execute(&attention_program(&config, &cut, &units, words)).await?;
+        let program = |part| attention_program(&config, &cut, &units, (words, part));
+        let (mut scores, mut part) = (None, AttentionPart::Whole);
+        if let Some(cap) = op.score_cap() {
+            let figures = self.execute(&program(AttentionPart::Scores)).await?;
+            let skipped = places.iter().map(|(.., skipped)| *skipped);
+            let count = self.cap_scores(cap, units.iter().zip(skipped)).await?;
+            (scores, part) = (Some((figures, count)), AttentionPart::Contexts);
+        }
+        let attend = self.execute(&program(part)).await?;
         self.fetch_blocks(units.iter().map(|unit| unit.output)).await?;
         let mut context = vec![0; op.queries().len()];
-        for (AttentionUnit { output, .. }, (token, place)) in units.iter().zip(places) {
+        for (AttentionUnit { output, .. }, (token, place, _)) in units.iter().zip(places) {
             for vector in 0..output.batch() {
                 for element in 0..output.elements() {
                     let at = token * op.width() + place(vector, element) as usize;
@@ -114,9 +163,63 @@ impl GemvUnit {
             }
         }
         self.flip_result(&mut context, op);
-        let macs = op.each().map(|(_, visible, _)| (visible * op.width()) as u64).sum();
+        let macs = op.each().map(|(_, end, _)| ((end - op.first(end)) * op.width()) as u64).sum();
         let products = units.len() as u64;
-        Ok(AttentionRun { context, keys, values, append, attend, products, macs })
+        Ok(AttentionRun { context, keys, values, append, scores, masks, attend, products, macs })
+    }
+
+    /// Numbers of vectors in the blocks of some scores, as many as a load has.
+    fn parts(&self, vectors: u32) -> Vec<u32> {
+        let most = self.core.config().gemv().max_batch();
+        (0..vectors).step_by(most as usize).map(|first| most.min(vectors - first)).collect()
+    }
+
+    /// Places the masks that `rows` need and DRAM lacks; returns the number of their values.
+    fn place_masks(
+        &mut self,
+        rows: impl Iterator<Item = (u32, u32, u32)>,
+        (cut, sharing, queries): (&HeadCut, u32, u32),
+    ) -> Result<usize> {
+        let mut batches = BTreeSet::from([queries.min(sharing)]);
+        batches.extend(Some(sharing % queries).filter(|rest| *rest > 0));
+        let vectors: BTreeSet<u32> =
+            batches.into_iter().flat_map(|batch| self.parts(batch * cut.segments)).collect();
+        let mut values = 0;
+        for (_, visible, skipped) in rows.filter(|(.., skipped)| *skipped > 0) {
+            for &vectors in &vectors {
+                let Some(block) = self.caches.place_mask((visible, skipped, vectors))? else { continue };
+                let of = |element| if element < skipped { f16::INFINITY } else { f16::NEG_INFINITY };
+                self.place_block(&block, |_, element| of(element));
+                values += (visible * vectors) as usize;
+            }
+        }
+        Ok(values)
+    }
+
+    /// Caps the scores of units in DRAM; those before the window become -Inf. Returns the number of scores.
+    async fn cap_scores(
+        &mut self,
+        cap: SoftCap,
+        units: impl Iterator<Item = (&AttentionUnit, u32)>,
+    ) -> Result<usize> {
+        let blocks: Vec<(VectorBlock, u32)> = units
+            .flat_map(|(unit, skipped)| unit.scores.iter().map(move |block| (*block, skipped)))
+            .collect();
+        self.fetch_blocks(blocks.iter().map(|(block, _)| *block)).await?;
+        let mut count = 0;
+        for (block, skipped) in blocks {
+            let length = block.elements() as usize;
+            count += length * block.batch() as usize;
+            let capped: Vec<f16> = (0..block.batch())
+                .flat_map(|vector| (0..block.elements()).map(move |element| (vector, element)))
+                .map(|(vector, element)| match element < skipped {
+                    true => f16::NEG_INFINITY,
+                    false => cap.of(f16::from_bits(self.element(&block, vector, element))),
+                })
+                .collect();
+            self.place_block(&block, |vector, element| capped[vector as usize * length + element as usize]);
+        }
+        Ok(count)
     }
 
     /// Places the cache of a span, with the positions before it; the span's own positions get contents that are never
@@ -246,6 +349,23 @@ impl GemvUnit {
             self.flip = None;
         }
     }
+}
+
+/// Refuses keys and values that are not finite in rows before a window that a product reads: a probability of +0 does
+/// not hide them.
+fn check_before_window(op: &AttentionOp<'_>, span: &AttentionSpan<'_>, rows: Range<usize>) -> Result<()> {
+    for (part, of) in [("key", LayerCache::keys as Rows), ("value", LayerCache::values)] {
+        for row in rows.clone() {
+            let values = heads_at(span.cache, 0..op.kv_heads(), row, of);
+            if let Some(element) = values.iter().position(|value| !value.is_finite()) {
+                let (label, found) = (op.label(), values[element]);
+                bail!(
+                    "{label}: element {element} of the {part} at position {row} is {found}, expected a finite number, since a core reads it with the window after it; run the text in software"
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Some columns of a single vector in DRAM, starting at a beat.

@@ -2,7 +2,7 @@
 
 use ndp_config::DesignConfig;
 use ndp_files::Result;
-use ndp_isa::layout::{DimmMap, MatrixLayout};
+use ndp_isa::layout::{DimmMap, MatrixLayout, VectorBlock};
 use ndp_isa::planner::HeadCut;
 use ndp_model::AttentionOp;
 use std::collections::BTreeMap;
@@ -18,15 +18,20 @@ pub(super) struct Cache {
     pub groups: Vec<[MatrixLayout; 2]>,
 }
 
+/// Rows that a product reads, rows before the window among them, vectors.
+type MaskKey = (u32, u32, u32);
+
 #[derive(Clone, Debug)]
 pub(super) struct Caches {
     map: DimmMap,
     entries: BTreeMap<CacheKey, Cache>,
+    /// A window has as many as there are ranks.
+    masks: BTreeMap<MaskKey, VectorBlock>,
 }
 
 impl Caches {
     pub(super) fn new(config: &DesignConfig) -> Self {
-        Self { map: DimmMap::new(config), entries: BTreeMap::new() }
+        Self { map: DimmMap::new(config), entries: BTreeMap::new(), masks: BTreeMap::new() }
     }
 
     pub(super) fn free_map(&self) -> DimmMap {
@@ -40,6 +45,22 @@ impl Caches {
     /// The map, to place data that stay.
     pub(super) fn map_mut(&mut self) -> &mut DimmMap {
         &mut self.map
+    }
+
+    /// The mask for some scores, if it is in DRAM.
+    pub(super) fn mask(&self, key: MaskKey) -> Option<VectorBlock> {
+        self.masks.get(&key).copied()
+    }
+
+    /// Finds a place for a mask that has none.
+    pub(super) fn place_mask(&mut self, key: MaskKey) -> Result<Option<VectorBlock>> {
+        if self.masks.contains_key(&key) {
+            return Ok(None);
+        }
+        let (elements, _, vectors) = key;
+        let block = self.map.add_vectors(&format!("mask {key:?}"), elements, vectors)?;
+        self.masks.insert(key, block);
+        Ok(Some(block))
     }
 
     /// The cache of a sequence, placed if it is new.

@@ -25,7 +25,8 @@ use ndp_files::{Error, Result, bail, ensure, fault, refusal};
 use ndp_isa::Condition;
 use ndp_model::weights::Layer;
 use ndp_model::{
-    Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model,
+    Activation, AttentionOp, AttentionSpan, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp,
+    Model,
 };
 use ndp_numerics::{SerialSteps, above, f16, fp16};
 use ndp_traces::{Activity, NeuronShape, ones};
@@ -820,7 +821,8 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
             return self.by_heads(op, &exact);
         }
         // Keys and values of all visible positions, read once.
-        let positions = op.spans().iter().map(|span| span.position + span.tokens).sum::<usize>();
+        let seen = |span: &AttentionSpan<'_>| span.position + span.tokens - op.first(span.position + 1);
+        let positions = op.spans().iter().map(seen).sum::<usize>();
         let bytes = 4 * (positions * op.kv_width()) as u64;
         let end = self.event_log.gpu(("prompt", self.event_log.now), bytes, op.tokens(), &[]);
         self.event_log.advance(end);

@@ -188,6 +188,7 @@ impl<P: NeuronMap> SystemBackend<P> {
             });
             let shape = (share.columns.len() / op.head_width(), op.head_width());
             let part = AttentionOp::new(op.layer(), shape, op.capacity(), &share.queries, spans.collect())?;
+            let part = part.with_window(op.window()).with_score_cap(op.score_cap());
             let resident = match resident {
                 None => None,
                 Some([q, k, v]) => {
@@ -204,9 +205,19 @@ impl<P: NeuronMap> SystemBackend<P> {
         let mut bits = vec![0; op.queries().len()];
         let (mut slowest, mut ready) = (0, begin);
         for (core, (Share { start, columns, .. }, run)) in done {
-            slowest = slowest.max(run.append.cycles + run.attend.cycles);
-            let appended = self.event_log.program(core, ("append", start), run.append, &[]);
-            let attended = self.event_log.program(core, ("attend", appended), run.attend, &[]);
+            let mut cycles = run.append.cycles + run.attend.cycles;
+            let masked = self.event_log.exchange(core, ("masks", start), 2 * run.masks as u64, Way::FromHost);
+            let mut ready_at = self.event_log.program(core, ("append", masked), run.append, &[]);
+            if let Some((figures, scores)) = run.scores {
+                // The host applies the soft cap.
+                cycles += figures.cycles;
+                let scored = self.event_log.program(core, ("scores", ready_at), figures, &[]);
+                let bytes = 2 * scores as u64;
+                let taken = self.event_log.exchange(core, ("scores", scored), bytes, Way::ToHost);
+                ready_at = self.event_log.exchange(core, ("capped scores", taken), bytes, Way::FromHost);
+            }
+            slowest = slowest.max(cycles);
+            let attended = self.event_log.program(core, ("attend", ready_at), run.attend, &[]);
             let bytes = 2 * (columns.len() * op.tokens()) as u64;
             self.event_log.figures.bytes.bus_results += bytes;
             ready = ready.max(self.event_log.exchange(core, ("contexts", attended), bytes, Way::Up));

@@ -375,7 +375,8 @@ impl GemvBackend for LoneCore {
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         self.event_log.begin(Some(op.layer() as u32), Operation::Attention, op.tokens());
         let run = self.unit.attend(op)?;
-        let [scores, context] = products_of_attention(&run.attend.parts, &run.attend.counters);
+        let [mut scores, context] = products_of_attention(&run.attend.parts, &run.attend.counters);
+        scores += run.scores.iter().map(|(figures, _)| figures.parts.gemv).sum::<u64>();
         // Queries that share keys and values read them once.
         let roofline = self.unit.config().roofline_macs_per_cycle(op.sharing() as u32);
         let outputs_checked = run.context.len() as u64;
@@ -393,7 +394,12 @@ impl GemvBackend for LoneCore {
         *self.classes.entry(GemvClass::Context).or_default() += context;
         let values = 2 * op.tokens() * op.kv_width();
         self.enter("append", Inputs { values, ..Inputs::default() }, run.append, 0);
-        let values = op.queries().len();
+        let mut values = op.queries().len();
+        if let Some((figures, scores)) = run.scores {
+            self.enter("scores", Inputs { values, ..Inputs::default() }, figures, scores);
+            values = scores;
+        }
+        values += run.masks;
         self.enter("attend", Inputs { values, ..Inputs::default() }, run.attend, run.context.len());
 
         let mut mismatches = Vec::new();

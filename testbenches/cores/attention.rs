@@ -11,6 +11,7 @@ use ndp_config::DesignConfig;
 use ndp_model::{
     Activation, AttentionOp, AttentionSpan, GemvBackend, GemvClass, LayerCache, SoftwareBackend,
 };
+use ndp_numerics::{Decimal, SoftCap, f16};
 use ndp_sim::core::{Backend, CoreOptions, NdpCore};
 use ndp_sim::gemv::{GemvOptions, GemvUnit};
 use ndp_sim::layer::{LayerSizes, LayerStep};
@@ -230,5 +231,97 @@ fn heads_of_queries_that_share_keys_are_attended_together() -> Outcome {
     let error = AttentionOp::new(0, (6, 16), 8, &[Default::default(); 96], vec![span]).err();
     let text = error.map(|error| error.to_string()).unwrap_or_default();
     assert!(text.contains("a divisor of those of the queries") && text.contains('4'), "{text}");
+    Ok(())
+}
+
+/// A key whose score overflows, and then values that are not finite, shortly before the window. Windows begin at any
+/// row, on two and on four ranks; some blocks of scores have more vectors than a load.
+#[test]
+fn a_query_sees_only_its_window() -> Outcome {
+    let cap = SoftCap::new(Decimal::whole(2)).ok_or("a soft cap")?;
+    for (name, heads, kv_heads, width, window, cap) in [
+        ("tiny", 6, 2, 16, 5, None),
+        ("tiny", 12, 3, 32, 6, Some(cap)),
+        ("tiny", 32, 16, 4, 3, None),
+        ("tiny", 32, 16, 4, 7, Some(cap)),
+        ("hermes", 16, 2, 128, 6, None),
+        ("hermes", 4, 2, 256, 5, Some(cap)),
+    ] {
+        let config = DesignConfig::preset(name)?;
+        let options = GemvOptions::from(CoreOptions { predict: true, ..CoreOptions::default() });
+        let (mut unit, _) = GemvUnit::open(&config, &options)?;
+        let mut cache = LayerCache::new(kv_heads, width);
+        let draw = |count, seed| DataKind::Gaussian.weights(1, count, seed);
+        let large = f16::from_bits(0x7BFF);
+        for (position, tokens) in [(0, 9), (9, 1), (10, 1), (11, 1), (12, 3)] {
+            for row in position..position + tokens {
+                let mut key = draw(kv_heads * width, 50 + row as u64);
+                if row == 4 {
+                    key.iter_mut().step_by(width).for_each(|key| *key = large);
+                }
+                cache.push(&key, &draw(kv_heads * width, 90 + row as u64));
+            }
+            let mut queries = draw(tokens * heads * width, position as u64 + 1);
+            queries.iter_mut().step_by(width).for_each(|query| *query = large);
+            let span = AttentionSpan { sequence: 0, position, tokens, cache: &cache };
+            let op = AttentionOp::new(0, (heads, width), 16, &queries, vec![span])?;
+            let op = op.with_window(Some(window)).with_score_cap(cap);
+            let expected: Vec<u16> =
+                SoftwareBackend::new().attend(&op)?.iter().map(|value| value.to_bits()).collect();
+            let run = unit.attend(&op)?;
+            assert_eq!(run.context, expected, "{name}, {heads} heads of {width}, position {position}");
+            assert_eq!(run.attend.model_cycles, Some(run.attend.cycles));
+            let scores = run.scores.map(|(figures, count)| (figures.model_cycles, figures.cycles, count));
+            assert_eq!(scores.map(|(model, cycles, _)| model == Some(cycles)), cap.map(|_| true));
+        }
+        let mut bad = cache.clone();
+        bad.truncate(15 - window);
+        for row in 15 - window..16 {
+            let infinite = vec![f16::INFINITY; kv_heads * width];
+            let value = if row == 15 - window { infinite } else { draw(kv_heads * width, 7) };
+            bad.push(&draw(kv_heads * width, 8), &value);
+        }
+        let queries = draw(heads * width, 3);
+        let span = AttentionSpan { sequence: 1, position: 15, tokens: 1, cache: &bad };
+        let op = AttentionOp::new(0, (heads, width), 16, &queries, vec![span])?.with_window(Some(window));
+        let result = unit.attend(&op).map(|run| run.context);
+        let is_read = !(16 - window).is_multiple_of(config.gemv().ranks() as usize);
+        match result {
+            Err(error) => {
+                let start =
+                    format!("layers.0.attention: element 0 of the value at position {} is inf", 15 - window);
+                assert!(is_read && error.to_string().starts_with(&start), "{error}");
+            }
+            Ok(context) => {
+                let expected: Vec<u16> =
+                    SoftwareBackend::new().attend(&op)?.iter().map(|value| value.to_bits()).collect();
+                assert!(!is_read && context == expected);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_time_of_attention_falls_with_the_window() -> Outcome {
+    let config = DesignConfig::preset("hermes")?;
+    let core = CoreOptions { backend: Backend::Cycles, timing_only: true, ..CoreOptions::default() };
+    let (heads, width, positions) = (8, 128, 1024);
+    let zeros: std::sync::Arc<[f16]> = vec![f16::ZERO; positions * width].into();
+    let mut cache = LayerCache::blank(2, width, &zeros);
+    (0..positions).for_each(|_| cache.push(&[], &[]));
+    let queries = vec![f16::ZERO; heads * width];
+    let cycles = |window: usize| -> Result<u64, Box<dyn Error>> {
+        let (mut unit, _) = GemvUnit::open(&config, &GemvOptions::from(core.clone()))?;
+        let span = AttentionSpan { sequence: 0, position: positions - 1, tokens: 1, cache: &cache };
+        let op = AttentionOp::new(0, (heads, width), positions, &queries, vec![span])?;
+        Ok(unit.attend(&op.with_window(Some(window)))?.attend.cycles)
+    };
+    // With and without a mask.
+    for window in [255, 256] {
+        let [all, windowed] = [cycles(positions)?, cycles(window)?];
+        println!("{window} of {positions} positions: {windowed} of {all} cycles");
+        assert!(windowed * 3 < all, "{window}: {windowed} of {all}");
+    }
     Ok(())
 }

@@ -4,12 +4,38 @@
 //! keys are the vectors of its batch, so that a row is read once for all of them. For each token and group: `load` q,
 //! `dot` with keys, `softmax`, `axpy` with values, `round`, `store`. If the buffer has room, two are in flight: scores
 //! of one are computed during the other's softmax.
+//!
+//! A window begins at any row, but the rows of a product at a multiple of the ranks. Scores of the few rows between
+//! become -Inf before softmax ([`ScoreStep`]).
 
 use crate::layout::{MatrixLayout, VectorBlock};
 use crate::planner::product::{buffer_words, load, store};
 use crate::{Activation, Instruction, Product as Operands, SOFTMAX_ELEMS, accumulator_words, block_words};
 use ndp_config::{DesignConfig, WeightFormat, require};
-use ndp_files::{Result, bail};
+use ndp_files::{Result, bail, ensure};
+use ndp_numerics::f16;
+
+/// Step between the scores of a program and their softmax.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScoreStep {
+    /// No step: softmax of all scores.
+    Direct,
+    /// Scores of rows before the window become -Inf, by a mask in DRAM.
+    Mask,
+    /// The host takes the scores and returns them: a program for the scores, then one for the contexts.
+    Host,
+}
+
+/// Part of attention that a program computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttentionPart {
+    /// From queries to contexts.
+    Whole,
+    /// From queries to scores.
+    Scores,
+    /// From scores to contexts.
+    Contexts,
+}
 
 /// Cut of a layer's heads into rows of at most a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +71,17 @@ impl HeadCut {
 
     /// Queries of a head to take at a time, if `sharing` share it and see at most `visible` tokens, and the words that
     /// they need. Fewer at a time read the caches more often. Fails as [`slot_words`] of one query.
-    pub fn queries(&self, config: &DesignConfig, sharing: u32, visible: u64) -> Result<(u32, SlotWords)> {
+    pub fn queries(
+        &self,
+        config: &DesignConfig,
+        sharing: u32,
+        visible: u64,
+        step: ScoreStep,
+    ) -> Result<(u32, SlotWords)> {
         let gemv = config.gemv();
         let mut queries = sharing.clamp(1, gemv.max_batch().min(gemv.max_vectors() / self.segments));
         loop {
-            match slot_words(config, self, visible, queries) {
+            match slot_words(config, self, visible, (queries, step)) {
                 Err(_) if queries > 1 => queries = queries.div_ceil(2),
                 words => return Ok((queries, words?)),
             }
@@ -71,12 +103,19 @@ impl HeadCut {
 /// Attention of one token and group of heads. Heads of Q that share one of K and V are vectors of one block.
 #[derive(Clone, Debug)]
 pub struct AttentionUnit {
-    /// Positions that the token sees, its own included: rows of the caches, starting at 0.
+    /// First row of the caches to read: a multiple of the ranks.
+    pub first: u32,
+    /// Rows to read, the token's own included.
     pub visible: u32,
     /// The keys and the values of the group.
     pub matrices: [MatrixLayout; 2],
     /// Queries of the group's heads, a vector for each that shares the caches, in one or several blocks.
     pub inputs: Vec<VectorBlock>,
+    /// Scores in DRAM, in one or several blocks, if the host takes them.
+    pub scores: Vec<VectorBlock>,
+    /// Vectors for the scores, in one or several blocks: +Inf for rows before the window, -Inf for others. Empty if the
+    /// window begins with `first`.
+    pub masks: Vec<VectorBlock>,
     /// Destination of the contexts of the heads.
     pub output: VectorBlock,
 }
@@ -88,9 +127,11 @@ impl AttentionUnit {
     }
 }
 
-/// Words of the buffer for a unit in flight: queries from word 0, sums, scores.
+/// Words of the buffer for a unit in flight: queries first, then sums, scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotWords {
+    /// Words of the mask, from word 0, for all units; 0 without one.
+    pub mask: u32,
     /// Words of a unit in all.
     pub words: u32,
     /// First word of the sums; 0 if they take the place of the queries, which are not needed after the scores.
@@ -105,7 +146,12 @@ struct Slot {
 }
 
 /// Words for a unit of at most `visible` tokens and `queries` vectors; an error if softmax or buffer are too small.
-pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64, queries: u32) -> Result<SlotWords> {
+pub fn slot_words(
+    config: &DesignConfig,
+    cut: &HeadCut,
+    visible: u64,
+    (queries, step): (u32, ScoreStep),
+) -> Result<SlotWords> {
     let gemv = config.gemv();
     let longest = gemv.max_cols().min(SOFTMAX_ELEMS);
     if visible > longest.into() {
@@ -116,14 +162,21 @@ pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64, queries: u
     let words = (1..=visible as u32).rev().take(4 * gemv.stripe_elems() as usize);
     let vectors = cut.segments * queries;
     let scores = words.map(|count| block_words(config, count, vectors)).max().unwrap_or(1);
+    // A block of more vectors moves in parts, but only if its vectors have a word each.
+    ensure!(
+        step == ScoreStep::Direct || vectors <= gemv.max_batch() || scores == vectors,
+        "heads of a row = {vectors} must be at most {}, the vectors of a load, if a window or a soft cap has {visible} tokens",
+        gemv.max_batch()
+    );
+    let mask = if step == ScoreStep::Mask { scores } else { 0 };
     let needed = scores + accumulator_words(config, cut.width, queries);
     let what = format!("slice words for a context of {visible} tokens and {vectors} heads");
     let rule = format!("be at most {} (a {} KiB buffer)", buffer_words(config), gemv.buffer_kib());
-    require(needed <= buffer_words(config), what, needed, rule)?;
+    require(mask + needed <= buffer_words(config), what, mask + needed, rule)?;
     // Sums that have words of their own are zeroed earlier.
-    let places = |words: u32| (buffer_words(config) / words).min(2);
+    let places = |words: u32| ((buffer_words(config) - mask) / words).min(2);
     let sums = if places(needed + queries) == places(needed) { queries } else { 0 };
-    Ok(SlotWords { words: needed + sums, sums })
+    Ok(SlotWords { mask, words: needed + sums, sums })
 }
 
 /// The program for all units, with the words of [`slot_words`] for each.
@@ -131,42 +184,48 @@ pub fn attention_program(
     config: &DesignConfig,
     cut: &HeadCut,
     units: &[AttentionUnit],
-    at: SlotWords,
+    (at, part): (SlotWords, AttentionPart),
 ) -> Vec<Instruction> {
     let queries = units.iter().map(AttentionUnit::queries).max().unwrap_or(1);
     let sums = accumulator_words(config, cut.width, queries);
-    let places = (buffer_words(config) / at.words).min(2);
+    let places = ((buffer_words(config) - at.mask) / at.words).min(2);
     let slot = |index: usize| {
-        let query = index as u32 % places * at.words;
+        let query = at.mask + index as u32 % places * at.words;
         Slot { query, sums: query + at.sums, scores: query + at.sums + sums }
     };
     let product = |unit: &AttentionUnit, matrix: usize, src: u32, dst: u32| {
-        let address = unit.matrices[matrix].base();
+        let layout = &unit.matrices[matrix];
+        let address = layout.burst_at(layout.offset(unit.first, 0));
         let (batch, count, heads) = (unit.queries(), unit.visible, cut.segments);
         let operands = Operands::of_matrix(unit.output.elements(), address, WeightFormat::Fp16);
         Operands { src, dst, batch, count, heads, ..operands }
     };
-    let begin = |index: usize, unit: &AttentionUnit| {
+    let mut program = Vec::new();
+    let mut mask: &[VectorBlock] = &[];
+    let begin = |program: &mut Vec<Instruction>, index: usize, unit: &AttentionUnit| {
         let Slot { query, scores, .. } = slot(index);
-        let mut dst = query;
-        let load = |input: &VectorBlock| {
-            let load = load(dst, input);
-            dst += input.batch();
-            load
+        if part == AttentionPart::Contexts {
+            program.extend(blocks(scores, &unit.scores).map(|(word, block)| load(word, block)));
+        } else {
+            program.extend(blocks(query, &unit.inputs).map(|(word, block)| load(word, block)));
+            program.push(Instruction::Dot(product(unit, 0, query, scores)));
+        }
+        if part == AttentionPart::Scores {
+            program.extend(blocks(scores, &unit.scores).map(|(word, block)| store(word, block)));
+            return;
+        }
+        let mut activate = |operation| {
+            let (cols, batch, heads) = (unit.visible, unit.queries(), cut.segments);
+            program.push(Instruction::Activate { operation, src: scores, dst: scores, cols, batch, heads });
         };
-        let mut instructions: Vec<Instruction> = unit.inputs.iter().map(load).collect();
-        instructions.extend([
-            Instruction::Dot(product(unit, 0, query, scores)),
-            Instruction::Activate {
-                operation: Activation::Softmax,
-                src: scores,
-                dst: scores,
-                cols: unit.visible,
-                batch: unit.queries(),
-                heads: cut.segments,
-            },
-        ]);
-        instructions
+        if !unit.masks.is_empty() {
+            // `max` of negated scores: a mask that is added would make a NaN of +Inf.
+            let negate = Activation::Scale { scalar: f16::NEG_ONE.to_bits() };
+            activate(negate);
+            activate(Activation::Max { other: 0 });
+            activate(negate);
+        }
+        activate(Activation::Softmax);
     };
     let end = |index: usize, unit: &AttentionUnit| {
         let Slot { scores, sums: place, .. } = slot(index);
@@ -178,17 +237,31 @@ pub fn attention_program(
             store(place, &unit.output),
         ]
     };
-    let mut instructions = Vec::new();
     let ahead = places as usize - 1;
     for index in 0..units.len() + ahead {
         if let Some(unit) = units.get(index) {
-            instructions.extend(begin(index, unit));
+            if !unit.masks.is_empty() && unit.masks != mask {
+                mask = &unit.masks;
+                program.extend(blocks(0, mask).map(|(word, block)| load(word, block)));
+            }
+            begin(&mut program, index, unit);
         }
-        if let Some((index, unit)) = index.checked_sub(ahead).and_then(|i| Some((i, units.get(i)?))) {
-            instructions.extend(end(index, unit));
+        let ending = index.checked_sub(ahead).filter(|_| part != AttentionPart::Scores);
+        if let Some((index, unit)) = ending.and_then(|index| Some((index, units.get(index)?))) {
+            program.extend(end(index, unit));
         }
     }
-    instructions
+    program
+}
+
+/// Vectors side by side in the buffer, in blocks, and the first word of each. Several blocks have vectors of one word.
+fn blocks(first: u32, blocks: &[VectorBlock]) -> impl Iterator<Item = (u32, &VectorBlock)> {
+    let next = |word: &mut u32, block: &VectorBlock| {
+        let own = *word;
+        *word += block.batch();
+        Some(own)
+    };
+    blocks.iter().scan(first, next).zip(blocks)
 }
 
 #[cfg(test)]

@@ -13,7 +13,9 @@ pub mod product;
 pub mod rotary;
 pub mod series;
 
-pub use attention::{AttentionUnit, HeadCut, SlotWords, attention_program, slot_words};
+pub use attention::{
+    AttentionPart, AttentionUnit, HeadCut, ScoreStep, SlotWords, attention_program, slot_words,
+};
 pub use image::{Home, ModelImage, Slots, Tile, Weight, WeightMatrix};
 pub use kept::KeptOutputs;
 pub use partial::{
