@@ -5,13 +5,16 @@
 //! and one RES returns a result element per bank (`docs/hbm-pim.md`, "Mapping").
 //!
 //! Heads of queries that share keys and values lie in the buffer together and share the opening of each row.
+//!
+//! Positions before a window are not read, except those in the first one's row of banks or column of values. The NPU
+//! drops the scores of these, and their probabilities are +0. It also caps scores.
 
 use crate::host::controller::{Operation, Place};
 use crate::host::memory::Memory;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{Column, pim::column_of, pim::lane};
 use ndp_files::{Result, ensure};
-use ndp_numerics::{f16, softmax};
+use ndp_numerics::{SoftCap, f16, softmax};
 
 const LANES: usize = HbmConfig::LANES as usize;
 
@@ -67,7 +70,12 @@ pub struct Query {
 pub struct HeadQuery {
     pub head: u64,
     pub queries: Vec<Query>,
+    /// First visible position.
+    pub first: usize,
+    /// Positions up to the token's own.
     pub visible: usize,
+    /// Function of scores before softmax.
+    pub score_cap: Option<SoftCap>,
 }
 
 impl HeadQuery {
@@ -103,7 +111,7 @@ impl Progress {
 
     /// Operations that compute the scores; fails as [`Memory::key`], or if a query does not fit the buffer.
     pub fn score_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Part> {
-        let HeadQuery { head, queries, visible } = &self.query;
+        let HeadQuery { head, queries, first, visible, .. } = &self.query;
         let parts = self.query.width().div_ceil(LANES);
         ensure!(
             parts <= config.buffer_slots() as usize,
@@ -117,7 +125,8 @@ impl Progress {
                 operations.extend(loads(place * parts, &queries[query].elements));
             }
             let mut row = None;
-            for position in (0..*visible).step_by(config.banks() as usize) {
+            let banks = config.banks() as usize;
+            for position in (first / banks * banks..*visible).step_by(banks) {
                 let at = memory.key(*head, position, 0)?;
                 if row.replace(at.row) != Some(at.row) {
                     operations.push(Operation::Row(at.row));
@@ -138,17 +147,31 @@ impl Progress {
 
     /// Takes the sums of all banks for a query; whether the scores of all are complete.
     pub fn take_scores(&mut self, query: usize, column: &Column, banks: usize) -> bool {
-        let (scores, visible) = (&mut self.scores[query], self.query.visible);
-        let missing = visible - scores.len();
-        scores.extend((0..banks.min(missing)).map(|bank| lane(column, bank)));
-        self.scores.iter().all(|scores| scores.len() == visible)
+        let HeadQuery { first, visible, .. } = self.query;
+        let scores = &mut self.scores[query];
+        let all = visible - first;
+        let skipped = if scores.is_empty() { first % banks } else { 0 };
+        let banks = banks.min(skipped + all - scores.len());
+        scores.extend((skipped..banks).map(|bank| lane(column, bank)));
+        self.scores.iter().all(|scores| scores.len() == all)
     }
 
     /// Operations that compute the weighted values, after all scores; fails as [`Memory::value`].
     pub fn value_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Part> {
-        let probabilities: Vec<Vec<f16>> = self.scores.iter().map(|scores| softmax(scores)).collect();
+        let HeadQuery { first: window, visible, score_cap, .. } = self.query;
+        let skipped = window % LANES;
+        let begin = window - skipped;
+        let probabilities: Vec<Vec<f16>> = self
+            .scores
+            .iter()
+            .map(|scores| {
+                let capped = scores.iter().map(|score| score_cap.map_or(*score, |cap| cap.of(*score)));
+                let own = softmax(&capped.collect::<Vec<f16>>());
+                std::iter::repeat_n(f16::ZERO, skipped).chain(own).collect()
+            })
+            .collect();
         let slots = config.buffer_slots() as usize;
-        let columns = self.query.visible.div_ceil(LANES);
+        let columns = (visible - begin).div_ceil(LANES);
         let (mut operations, mut results) = (Vec::new(), Vec::new());
         for turn in self.turns(columns, config) {
             if turn.first() != Some(&0) {
@@ -170,7 +193,7 @@ impl Progress {
                         }
                         for slot in 0..piece.len().div_ceil(LANES) {
                             let position = (number * slots + slot) * LANES;
-                            let at = memory.value(self.query.head, position, element)?;
+                            let at = memory.value(self.query.head, begin + position, element)?;
                             if row.replace(at.row) != Some(at.row) {
                                 operations.push(Operation::Row(at.row));
                             }

@@ -17,7 +17,7 @@ use crate::offloading::Model as Sizes;
 use crate::offloading::npu::NpuTimes;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::pim::column_of;
-use ndp_files::{Result, failure, fault};
+use ndp_files::{Result, bail, failure, fault};
 use ndp_model::{AttentionOp, AttentionSpan, GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};
 use ndp_numerics::f16;
 use serde::Serialize;
@@ -187,14 +187,16 @@ impl<'a> GroupBackend<'a> {
                 let number = self.head(span, layer, head);
                 if on_npu {
                     let memory = &self.plan.memory;
+                    let first = op.first(span.position + 1);
                     copies(&mut stream.writes, memory, span, (number, head), homes.npu..visible)?;
-                    copies(&mut stream.reads, memory, span, (number, head), 0..visible)?;
+                    copies(&mut stream.reads, memory, span, (number, head), first..visible)?;
                 } else {
                     appends.push(append(span, number, head, homes.pim, visible));
                 }
             }
             if on_npu {
-                contexts.extend((span.position + 1..=visible).map(|context| context as u32));
+                let seen = |end: usize| (end - op.first(end)) as u32;
+                contexts.extend((span.position + 1..=visible).map(seen));
                 homes.npu = visible;
             } else {
                 homes.pim = visible;
@@ -212,8 +214,11 @@ impl<'a> GroupBackend<'a> {
                 let first = token * op.width() + head * sharing;
                 let own = shared.chunks(width).enumerate();
                 let own = own.map(|(n, of)| Query { elements: of.to_vec(), at: first + n * width });
+                let first = op.first(visible);
+                check_before_window(op, span, (head, first / LANES * LANES..first))?;
                 let head = self.head(span, layer, head);
-                queries.push(HeadQuery { head, queries: own.collect(), visible });
+                let score_cap = op.score_cap();
+                queries.push(HeadQuery { head, queries: own.collect(), first, visible, score_cap });
             }
         }
         stream.vectors = contexts.len();
@@ -240,6 +245,23 @@ fn append(span: &AttentionSpan<'_>, number: u64, head: usize, from: usize, to: u
         values: (first..to).map(|position| row(values, position)).collect(),
         first,
     }
+}
+
+/// Refuses values that are not finite before a window, in its first column: a probability of +0 does not hide them.
+fn check_before_window(
+    op: &AttentionOp<'_>,
+    span: &AttentionSpan<'_>,
+    (head, positions): (usize, std::ops::Range<usize>),
+) -> Result<()> {
+    let width = span.cache.head_width();
+    let values = &span.cache.values(head, positions.end)[positions.start * width..];
+    if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+        let (label, position, found) = (op.label(), positions.start + at / width, values[at]);
+        bail!(
+            "{label}: a value of head {head} at position {position} is {found}, expected a finite number, since the banks read it with the window after it; run the text in software"
+        );
+    }
+    Ok(())
 }
 
 /// Adds keys, then values, of some positions of a head for the NPU's copy.

@@ -12,6 +12,7 @@ use crate::host::policy::{Decided, Offloading, Policy};
 use crate::host::record::{ChannelSpan, Event};
 use crate::host::session::Generates;
 use crate::host::times::HostTimes;
+use crate::offloading::work::windows;
 use crate::offloading::{Hardware, Mode, Model as Sizes, Request, Rule};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmActivity;
@@ -114,6 +115,7 @@ pub fn sizes_of(model: &Model) -> Sizes {
         ffn: size(config.ffn_dim()),
         ffn_matrices: if config.is_gated() { 3 } else { 2 },
         vocabulary: size(config.vocab_size()),
+        windows: windows((0..config.num_hidden_layers()).map(|layer| config.window(layer).map(size))),
     }
 }
 

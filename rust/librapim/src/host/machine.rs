@@ -500,7 +500,8 @@ impl Machine {
             Some(Awaited::Scores(number, query)) => {
                 let progress = &mut job.queries[channel][number];
                 if progress.take_scores(query, column, banks) {
-                    let scores = progress.query.queries.len() * progress.query.visible;
+                    let HeadQuery { queries, first, visible, .. } = &progress.query;
+                    let scores = queries.len() * (visible - first);
                     let softmax = self.npu.softmax(scores as u64);
                     job.softmax_free = job.softmax_free.max(now)
                         + softmax.0.div_ceil(self.clock_ps) * u64::from(self.stands_for);

@@ -58,7 +58,9 @@ fn clocks_on(
     let mut controller = Controller::new(config, 0, channel)?;
     let banks = config.banks() as usize;
     let query = Query { elements: vec![f16::ONE; head_width], at: 0 };
-    let mut progress = Progress::new(HeadQuery { head: 0, queries: vec![query; heads], visible: context });
+    let queries = vec![query; heads];
+    let query = HeadQuery { head: 0, queries, first: 0, visible: context, score_cap: None };
+    let mut progress = Progress::new(query);
     let start = controller.clock();
     let (operations, results) = progress.score_operations(&memory, config)?;
     let mut awaited = VecDeque::from(results);

@@ -145,7 +145,9 @@ impl Policy {
             _ => return Share::default(),
         };
         let others = other.len() as u32;
-        let longest = |contexts: &[u32]| contexts.iter().copied().max().unwrap_or(1);
+        // A share is the same in all layers, with and without a window.
+        let longest =
+            |contexts: &[u32]| times.model().mean_context(contexts.iter().copied().max().unwrap_or(1));
         let scheduler = Scheduler::new(times, self.banks);
         let on_npu = scheduler.decide(Slot {
             stage: Stage::Middle,

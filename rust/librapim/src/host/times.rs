@@ -42,7 +42,9 @@ fn heads_clocks(
     let head = |index| HeadQuery {
         head: 0,
         queries: (index * sharing..(index + 1) * sharing).map(query).collect(),
+        first: 0,
         visible: positions,
+        score_cap: None,
     };
     let queries = (0..heads).map(head).collect();
     let label = "heads".to_owned();
@@ -143,7 +145,9 @@ impl HostTimes {
                 let works = [Work::Qkv, Work::Projection, Work::Ffn];
                 let layer: Picos = works.map(|work| self.npu(work, part, 1).total()).into_iter().sum();
                 matrices += layer * layers;
-                attention += self.part_of_prompt(part, done + part.div_ceil(2)) * layers;
+                for (context, layers) in self.model.contexts(done + part.div_ceil(2)) {
+                    attention += self.part_of_prompt(part, context) * layers;
+                }
             }
             [matrices, attention]
         };

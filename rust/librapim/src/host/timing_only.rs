@@ -159,7 +159,8 @@ impl Sizes {
         let tokens: usize = spans.iter().map(|span| span.tokens).sum();
         let queries = vec![f16::ZERO; tokens * self.heads[0] * width];
         let op = AttentionOp::new(layer, (self.heads[0], width), usize::MAX, &queries, spans)?;
-        backend.attend(&op).map(drop)
+        let window = self.model.windows.get(layer).copied().flatten();
+        backend.attend(&op.with_window(window.map(|window| window as usize))).map(drop)
     }
 }
 

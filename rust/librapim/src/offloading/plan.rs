@@ -39,6 +39,7 @@ use crate::offloading::time::Picos;
 use crate::offloading::times::{BaselineTimes, DeviceTimes};
 use crate::offloading::work::Model;
 use ndp_files::{Result, ensure, in_range};
+use std::collections::BTreeSet;
 
 /// Mechanisms that a plan can do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -52,6 +53,26 @@ pub enum Mechanism {
 }
 
 type Slots<'b> = Vec<(Option<OnNpu>, Option<InMha<'b>>)>;
+
+/// Contexts of requests as layers see them, by window.
+struct Seen<'b> {
+    all: &'b [u32],
+    windowed: Vec<(u32, Vec<u32>)>,
+}
+
+impl<'b> Seen<'b> {
+    fn new(model: &Model, all: &'b [u32]) -> Self {
+        let windows: BTreeSet<u32> = model.windows.iter().copied().flatten().collect();
+        let limited = |window: u32| (window, all.iter().map(|&context| context.min(window)).collect());
+        Self { all, windowed: windows.into_iter().map(limited).collect() }
+    }
+
+    fn by(&self, model: &Model, layer: u32) -> &[u32] {
+        let window = model.windows.get(layer as usize).copied().flatten();
+        let own = self.windowed.iter().find(|(of, _)| Some(*of) == window);
+        own.map_or(self.all, |(_, contexts)| contexts)
+    }
+}
 
 /// Plans steps of one model on one system.
 pub struct Planner<'a> {
@@ -223,32 +244,37 @@ impl<'a> Planner<'a> {
 
     fn laid_out(&self, mode: Mode, layout: Layout, contexts: &[u32], groups: &[Vec<u32>; 2]) -> Step {
         match layout {
-            Layout::OneGroup => self.in_slots(mode, layout, self.one_group(contexts)),
-            Layout::TwoGroups => self.in_slots(mode, layout, self.two_groups(groups)),
+            Layout::OneGroup => {
+                self.in_slots(mode, layout, self.one_group(&Seen::new(&self.model, contexts)))
+            }
+            Layout::TwoGroups => {
+                let seen = groups.each_ref().map(|group| Seen::new(&self.model, group));
+                self.in_slots(mode, layout, self.two_groups(&seen))
+            }
             Layout::WholeGroup => self.whole_group(mode, groups),
         }
     }
 
-    fn one_group<'b>(&self, contexts: &'b [u32]) -> Slots<'b> {
-        let requests = contexts.len() as u32;
+    fn one_group<'b>(&self, seen: &'b Seen<'_>) -> Slots<'b> {
+        let requests = seen.all.len() as u32;
         let on_npu = |layer| OnNpu { group: 0, stage: self.stage(layer), layer, requests };
-        let of_layer =
-            |layer| [(Some(on_npu(layer)), None), (None, Some(InMha { group: 0, layer, contexts }))];
+        let in_mha = |layer| InMha { group: 0, layer, contexts: seen.by(&self.model, layer) };
+        let of_layer = |layer| [(Some(on_npu(layer)), None), (None, Some(in_mha(layer)))];
         let layers = self.model.layers;
         (0..layers).flat_map(of_layer).chain([(Some(on_npu(layers)), None)]).collect()
     }
 
     /// Slot k: the NPU has stage k / 2 of group k mod 2; in attention is its previous group.
-    fn two_groups<'b>(&self, groups: &'b [Vec<u32>; 2]) -> Slots<'b> {
+    fn two_groups<'b>(&self, groups: &'b [Seen<'_>; 2]) -> Slots<'b> {
         let layers = self.model.layers;
         let slot = |slot: u32| {
             let (layer, group) = (slot / 2, (slot % 2) as u8);
-            let requests = groups[usize::from(group)].len() as u32;
+            let requests = groups[usize::from(group)].all.len() as u32;
             let before = slot.checked_sub(1).filter(|before| before / 2 < layers);
             let in_mha = before.map(|before| InMha {
                 group: (before % 2) as u8,
                 layer: before / 2,
-                contexts: &groups[(before % 2) as usize],
+                contexts: groups[(before % 2) as usize].by(&self.model, before / 2),
             });
             (Some(OnNpu { group, stage: self.stage(layer), layer, requests }), in_mha)
         };
@@ -258,8 +284,9 @@ impl<'a> Planner<'a> {
     fn attacc(&self, contexts: &[u32]) -> Step {
         let mut step = self.builder(Mode::AttAcc, Layout::OneGroup);
         let requests = contexts.len() as u32;
+        let seen = Seen::new(&self.model, contexts);
         for layer in 0..self.model.layers {
-            step.by_heads(layer, contexts);
+            step.by_heads(layer, seen.by(&self.model, layer));
             step.coprocessed(layer, requests);
         }
         step.logits(requests);
@@ -339,11 +366,13 @@ impl<'a> Planner<'a> {
         let mut both: Vec<u32> = groups.concat();
         both.sort_unstable_by_key(|&context| std::cmp::Reverse(context));
         let [first, second] = [groups[0].len() as u32, groups[1].len() as u32];
+        let seen = Seen::new(&self.model, &both);
         for layer in 0..=self.model.layers {
             let stage = self.stage(layer);
             step.both(OnNpu { group: 0, stage, layer, requests: first }, second);
             if layer < self.model.layers {
-                step.slot(None, Some(InMha { group: 0, layer, contexts: &both }), Decision::None);
+                let contexts = seen.by(&self.model, layer);
+                step.slot(None, Some(InMha { group: 0, layer, contexts }), Decision::None);
             }
         }
         step.finish(None)

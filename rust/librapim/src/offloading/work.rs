@@ -4,6 +4,7 @@ use crate::offloading::timeline::Work;
 use ndp_config::LlmShape;
 use ndp_files::Result;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// `outputs x inputs` FP16 weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,9 @@ pub struct Model {
     /// 3 with a gate, 2 without.
     pub ffn_matrices: u32,
     pub vocabulary: u32,
+    /// Number of last positions that each layer sees, or `None` for all; empty if all layers see all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<Option<u32>>,
 }
 
 impl Model {
@@ -48,7 +52,27 @@ impl Model {
             ffn: shape.ffn(),
             ffn_matrices: shape.mlp_matrices(),
             vocabulary: shape.vocabulary(),
+            windows: windows((0..shape.layers()).map(|layer| shape.window(layer))),
         }
+    }
+
+    /// Positions of `context` that a layer's attention reads.
+    pub fn seen(&self, layer: u32, context: u32) -> u32 {
+        let window = self.windows.get(layer as usize).copied().flatten();
+        window.map_or(context, |window| context.min(window))
+    }
+
+    /// Different results of [`Self::seen`], with the number of layers of each.
+    pub fn contexts(&self, context: u32) -> BTreeMap<u32, u64> {
+        let mut layers = BTreeMap::new();
+        (0..self.layers).for_each(|layer| *layers.entry(self.seen(layer, context)).or_default() += 1);
+        layers
+    }
+
+    /// [`Self::seen`] as the mean of all layers, rounded up.
+    pub fn mean_context(&self, context: u32) -> u32 {
+        let sum: u64 = self.contexts(context).iter().map(|(seen, layers)| u64::from(*seen) * layers).sum();
+        sum.div_ceil(u64::from(self.layers.max(1))) as u32
     }
 
     /// Without grouped-query attention: K and V for every head, as algorithm 1 counts (`K_MHA d_model B L`).
@@ -130,6 +154,12 @@ impl Model {
         let layer = [Work::Qkv, Work::Projection, Work::Ffn].map(|work| self.weights(work));
         2 * u64::from(self.layers) * layer.iter().sum::<u64>()
     }
+}
+
+/// Windows of all layers; none if each layer sees all positions.
+pub(crate) fn windows(of_layers: impl Iterator<Item = Option<u32>>) -> Vec<Option<u32>> {
+    let windows: Vec<_> = of_layers.collect();
+    if windows.iter().all(Option::is_none) { Vec::new() } else { windows }
 }
 
 #[cfg(test)]

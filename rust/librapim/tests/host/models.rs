@@ -71,7 +71,7 @@ fn run_all(model: &Model, memory: &HbmConfig, prompts: &[Prompt]) {
 
 /// LLaMA, also with biases and heads of 24 elements; Mistral with heads of 8; Falcon with one head of keys and values
 /// and with several; norms of queries and keys (Qwen 3), after blocks (OLMo 2), partly rotated heads (Phi-3), factors
-/// (Granite), GELU with tanh (Gemma).
+/// (Granite), GELU with tanh (Gemma), soft caps and windows.
 #[test]
 fn texts_of_every_family_are_the_softwares_in_every_mode() {
     let prompts = prompts(&[(5, 3), (2, 4), (18, 2), (3, 1)], 64);
@@ -87,6 +87,10 @@ fn texts_of_every_family_are_the_softwares_in_every_mode() {
         "olmo2",
         "granite",
         "gemma",
+        "gemma2",
+        "gemma3",
+        "mistral-window",
+        "qwen2-window",
     ] {
         let model = Model::load(&golden("checkpoints").join(name)).unwrap();
         run_all(&model, &memory(2), &prompts);

@@ -21,6 +21,7 @@ fn model(heads: u32, kv_heads: u32) -> Model {
         ffn: 64 * heads,
         ffn_matrices: 3,
         vocabulary: 64,
+        windows: Vec::new(),
     }
 }
 
@@ -100,8 +101,14 @@ fn requests_without_data_take_the_clocks_of_texts_of_every_family() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/checkpoints");
         ndp_model::Model::load(&golden.join(name)).unwrap()
     };
-    let models =
-        [random_model(64, 4, 256), random_llama(144, [9, 3, 16], 536), of("falcon-mq"), of("llama-bias")];
+    let models = [
+        random_model(64, 4, 256),
+        random_llama(144, [9, 3, 16], 536),
+        of("falcon-mq"),
+        of("llama-bias"),
+        of("mistral-window"),
+        of("gemma2"),
+    ];
     let prompts = prompts(&[(20, 4), (3, 4), (1, 3)], 64);
     let request = |p: &ndp_librapim::host::Prompt| Extent {
         prompt: p.tokens.len(),

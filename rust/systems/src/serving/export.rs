@@ -42,6 +42,7 @@ pub fn reference_model() -> Model {
         ffn: 14_336,
         ffn_matrices: 3,
         vocabulary: 128_256,
+        windows: Vec::new(),
     }
 }
 

@@ -116,17 +116,33 @@ impl<'a> LibraPimSteps<'a> {
         let of_layer = [Work::Qkv, Work::Projection, Work::Ffn];
         let matrices: Picos =
             of_layer.map(|work| self.prompts.npu(work, tokens, 1).total()).into_iter().sum();
-        let of_prompt =
-            |chunk: &Chunk| Self::attention_of_chunk(&self.npu, model, chunk.tokens, chunk.context());
-        let attention: Picos = prompts.iter().map(of_prompt).sum();
+        // The NPU computes scores of all keys that a token of the chunk sees.
+        let keys = |chunk: &Chunk, layer| {
+            let first = chunk.context() - chunk.tokens + 1;
+            chunk.context() - first + model.seen(layer, first)
+        };
+        let attention_of = |chunk: &Chunk| -> Picos {
+            let of = |layer| Self::attention_of_chunk(&self.npu, model, chunk.tokens, keys(chunk, layer));
+            if model.windows.is_empty() { of(0) * layers } else { (0..model.layers).map(of).sum() }
+        };
+        let attention: Picos = prompts.iter().map(attention_of).sum();
         let head = if count > 0 { self.prompts.npu(Work::Head, count, 1).total() } else { Picos::ZERO };
-        let span = (matrices + attention) * layers + head;
+        let span = matrices * layers + attention + head;
         let weights: u64 = of_layer.map(|work| model.weights(work)).iter().sum();
-        let of_attention = |chunk: &Chunk| model.attention_macs(chunk.context()) * u64::from(chunk.tokens);
-        let macs = layers * (weights * u64::from(tokens) + prompts.iter().map(of_attention).sum::<u64>())
-            + model.head().weights() * u64::from(count);
-        let matrix = |work, npu| Job::Matrix { work, npu, pim: 0 };
-        let contexts = prompts.iter().map(Chunk::context).collect();
+        let contexts = |layer| prompts.iter().map(move |chunk| keys(chunk, layer)).collect::<Vec<u32>>();
+        let mut jobs = of_layer.map(|work| (Job::Matrix { work, npu: tokens, pim: 0 }, layers)).to_vec();
+        let mut macs = layers * weights * u64::from(tokens) + model.head().weights() * u64::from(count);
+        for layer in 0..model.layers {
+            let contexts = contexts(layer);
+            let of_attention =
+                |(chunk, keys): (&Chunk, &u32)| model.attention_macs(*keys) * u64::from(chunk.tokens);
+            macs += prompts.iter().zip(&contexts).map(of_attention).sum::<u64>();
+            let job = Job::Attention { device: Device::Npu, contexts };
+            match jobs.iter_mut().find(|(known, _)| *known == job) {
+                Some((_, times)) => *times += 1,
+                None => jobs.push((job, 1)),
+            }
+        }
         let event = Event {
             device: Device::Npu,
             work: Work::Ffn,
@@ -136,9 +152,7 @@ impl<'a> LibraPimSteps<'a> {
             start: Picos::ZERO,
             end: span,
         };
-        let mut jobs = of_layer.map(|work| (matrix(work, tokens), layers)).to_vec();
-        jobs.push((Job::Attention { device: Device::Npu, contexts }, layers));
-        jobs.push((matrix(Work::Head, count), u64::from(count > 0)));
+        jobs.push((Job::Matrix { work: Work::Head, npu: count, pim: 0 }, u64::from(count > 0)));
         let mut step = Step { npu_macs: macs, ..Step::alone(self.mode, span, jobs) };
         step.timeline.events.push(event);
         step
