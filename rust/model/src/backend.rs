@@ -175,12 +175,6 @@ pub trait GemvBackend {
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         attend_by_heads(self, op)
     }
-
-    /// Whether [`Self::attend`] leaves out positions before a window, and caps scores. Otherwise the decoder refuses texts
-    /// longer than a window, and models with soft caps of scores.
-    fn has_windows(&self) -> bool {
-        false
-    }
 }
 
 /// [`ndp_numerics`]'s dot product. Rows of a large product are computed on all processors; they do not depend on one another.
@@ -265,10 +259,6 @@ impl GemvBackend for SoftwareBackend {
         }
         let of_vector = |b: usize| by_row.iter().skip(b).step_by(batch).copied();
         Ok((0..batch).flat_map(of_vector).collect())
-    }
-
-    fn has_windows(&self) -> bool {
-        true
     }
 }
 

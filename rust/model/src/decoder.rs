@@ -75,7 +75,7 @@ impl<'m> Decoder<'m> {
 
     /// [`Decoder::prefill`] without head: returns the last token's hidden state `[d]`.
     pub fn extend<B: GemvBackend + ?Sized>(&mut self, backend: &mut B, tokens: &[u32]) -> Result<Vec<f16>> {
-        self.check(backend, tokens)?;
+        self.check(tokens)?;
         let d = self.model.config.hidden_size();
         let mut last = Vec::new();
         for batch in tokens.chunks(MAX_BATCH) {
@@ -91,7 +91,7 @@ impl<'m> Decoder<'m> {
         backend: &mut B,
         tokens: &[u32],
     ) -> Result<Vec<f16>> {
-        self.check(backend, tokens)?;
+        self.check(tokens)?;
         let mut logits = Vec::with_capacity(tokens.len() * self.model.config.vocab_size());
         for batch in tokens.chunks(MAX_BATCH) {
             let hidden = run_spans(backend, &mut [(&mut *self, batch)])?;
@@ -105,10 +105,10 @@ impl<'m> Decoder<'m> {
         self.prefill(backend, &[token])
     }
 
-    fn check<B: GemvBackend + ?Sized>(&self, backend: &B, tokens: &[u32]) -> Result<()> {
+    fn check(&self, tokens: &[u32]) -> Result<()> {
         let config = &self.model.config;
         ensure!(!tokens.is_empty(), "the prompt is empty, at least one token is needed");
-        config.check_text(backend, self.position + tokens.len())?;
+        config.check_positions(self.position + tokens.len())?;
         let vocab_size = config.vocab_size();
         match tokens.iter().find(|&&token| token as usize >= vocab_size) {
             Some(&token) => {
@@ -129,7 +129,7 @@ impl<'m> Decoder<'m> {
         same_length(|| "tokens of a step".to_owned(), tokens.len(), sequences.len())?;
         let mut batch: Vec<(&mut Self, &[u32])> = Vec::with_capacity(tokens.len());
         for (sequence, token) in sequences.iter_mut().zip(tokens) {
-            sequence.check(backend, std::slice::from_ref(token))?;
+            sequence.check(std::slice::from_ref(token))?;
             batch.push((sequence, std::slice::from_ref(token)));
         }
         if batch.is_empty() {

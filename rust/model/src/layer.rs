@@ -4,7 +4,7 @@
 
 use crate::matrix::same_length;
 use ndp_config::Activation;
-use ndp_files::{Context, Result, bail, ensure};
+use ndp_files::{Context, Result, bail};
 use std::borrow::Cow;
 
 use ndp_numerics::{Rotation, SoftCap, above, add, dot, f16, fp16, gelu_tanh, mul, relu, rne_ratio, softmax};
@@ -161,13 +161,7 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         cache: &*span.cache,
     });
     let window = shape.window.filter(|window| *window < shape.positions);
-    let capacity = window.filter(|_| !backend.has_windows()).unwrap_or(shape.positions);
-    ensure!(
-        shape.score_cap.is_none() || backend.has_windows(),
-        "{}: expected a backend with soft caps",
-        name("attention")
-    );
-    let attention = AttentionOp::new(index, (shape.heads, width), capacity, &q, attended.collect())?;
+    let attention = AttentionOp::new(index, (shape.heads, width), shape.positions, &q, attended.collect())?;
     let attention = attention.with_window(window).with_score_cap(shape.score_cap);
     let context = backend.attend(&attention);
     let context = checked(attention.label(), context, q.len())?;

@@ -91,8 +91,4 @@ impl<B: GemvBackend, S: FnMut(&Activity) -> Result<()>> GemvBackend for Capture<
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         self.backend.attend(op)
     }
-
-    fn has_windows(&self) -> bool {
-        self.backend.has_windows()
-    }
 }

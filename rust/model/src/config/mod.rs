@@ -404,27 +404,6 @@ impl DecoderConfig {
         Ok(())
     }
 
-    /// Fails for more positions than the model has or `backend` can compute.
-    pub fn check_text<B: crate::GemvBackend + ?Sized>(&self, backend: &B, requested: usize) -> Result<()> {
-        self.check_positions(requested)?;
-        if backend.has_windows() { Ok(()) } else { self.check_unwindowed(requested) }
-    }
-
-    /// Fails for more positions than a layer's window, and for soft caps of scores: for devices without both.
-    pub fn check_unwindowed(&self, requested: usize) -> Result<()> {
-        let windows = (0..self.num_hidden_layers).filter_map(|layer| self.window(layer));
-        let window = windows.min().unwrap_or(usize::MAX);
-        ensure!(
-            requested <= window,
-            "the text needs {requested} positions, but the model supports {window} (sliding_window) on this device; use a shorter prompt, generate fewer tokens, or run it in software"
-        );
-        ensure!(
-            self.extras.score_cap.is_none(),
-            "the model has soft caps of scores (attn_logit_softcapping), which this device cannot compute; run it in software"
-        );
-        Ok(())
-    }
-
     /// Number of last positions that a position of a layer sees; `None` for all.
     pub fn window(&self, layer: usize) -> Option<usize> {
         let Extras { window, full_layers, .. } = &self.extras;

@@ -73,18 +73,13 @@ fn a_llama_checkpoint_s_configuration_is_read() {
     let limited = parse(&unnamed).unwrap();
     assert_eq!((limited.max_position_embeddings(), limited.num_key_value_heads()), (8192, 8));
     assert_eq!([limited.window(0), limited.window(1)], [Some(4096); 2]);
-    assert!(limited.check_unwindowed(4096).is_ok() && limited.check_positions(8192).is_ok());
-    let refused = limited.check_unwindowed(4097).unwrap_err().to_string();
-    assert!(
-        refused.contains("needs 4097 positions, but the model supports 4096 (sliding_window)"),
-        "{refused}"
-    );
+    limited.check_positions(8192).unwrap();
     assert_eq!(parse(&mistral).unwrap().window(1), Some(4096));
     let within = parse(&with(llama(), "sliding_window", json!(40))).unwrap();
     let refused = within.check_positions(41).unwrap_err().to_string();
     assert!(refused.contains("needs 41 positions, but the model supports 40 (sliding_window)"), "{refused}");
     let unlimited = parse(&with(mistral, "sliding_window", Value::Null)).unwrap();
-    assert!(unlimited.check_unwindowed(8192).is_ok() && unlimited.window(0).is_none());
+    assert!(unlimited.window(0).is_none());
     assert_eq!(unlimited.max_position_embeddings(), 8192);
     let long = parse(&with(llama(), "max_position_embeddings", json!(131_072))).unwrap();
     assert_eq!(long.max_position_embeddings(), MAX_POSITIONS);
@@ -408,7 +403,6 @@ fn gemma_s_configurations_are_read() {
     let without =
         gemma("gemma2", json!({"attn_logit_softcapping": null, "final_logit_softcapping": 2})).unwrap();
     assert_eq!((without.extras().score_cap, without.extras().logit_cap), (None, cap(2)));
-    assert!(second.check_unwindowed(8).is_err() && without.check_unwindowed(8).is_ok());
 
     let scaling = json!({"rope_type": "linear", "factor": 8.0});
     let old = json!({
