@@ -12,7 +12,7 @@ use ndp_config::{BlockKind, LlmShape};
 use ndp_files::Result;
 use ndp_model::decoder::MAX_BATCH;
 use ndp_model::{AttentionOp, AttentionSpan, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
-use ndp_numerics::f16;
+use ndp_numerics::{Decimal, SoftCap, f16};
 use ndp_traces::{Activity, NeuronShape};
 use std::sync::Arc;
 
@@ -199,7 +199,10 @@ impl<P: NeuronMap> TracedText<P> {
         let spans = of.iter().zip(positions).map(span).collect();
         let heads = (self.model.heads() as usize, self.model.head_width() as usize);
         let op = AttentionOp::new(layer as usize, heads, self.positions, &queries, spans)?;
-        self.system.attend(&op).map(drop)
+        let window = self.model.window(layer).map(|window| window as usize);
+        // Any cap takes the same time.
+        let cap = if self.model.has_capped_scores() { SoftCap::new(Decimal::whole(1)) } else { None };
+        self.system.attend(&op.with_window(window).with_score_cap(cap)).map(drop)
     }
 }
 

@@ -4,7 +4,7 @@
 use common::{Outcome, energy, some};
 use ndp_config::{DesignConfig, LlmFamily, LlmShape, Ssd, SystemConfig, WeightFormat};
 use ndp_hermes::scheduler::Policy;
-use ndp_model::{Activation, GenerateOptions, Model, generate};
+use ndp_model::{Activation, Decoder, GenerateOptions, Model, generate};
 use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::layer::{LayerSizes, LayerStep};
@@ -252,6 +252,43 @@ fn a_gate_and_rotated_keys_take_the_time_that_they_take_with_data() -> Outcome {
     ]) {
         same_times(case)?;
     }
+    Ok(())
+}
+
+/// A golden checkpoint with a window, and its sizes in place of its weights.
+#[test]
+fn a_window_takes_the_time_that_it_takes_with_data() -> Outcome {
+    let (model, tokens, _) = super::checkpoint("mistral-window")?;
+    let sizes = LlmShape::from_toml(
+        "name = 'window'\nlayers = 2\nhidden = 32\nheads = 4\nkv_heads = 2\nffn = 48\nmlp_matrices = 3\nvocabulary = 64\n\
+         activation = 'silu'\ntied_embeddings = false\nbiased = false\nrotary = true\nwindow = 7",
+    )?;
+    let system = SystemConfig::preset("hermes")?.with_dimms(2)?;
+    let (config, unit) = (DesignConfig::preset("tiny")?, GemvOptions::default());
+    let options = SystemOptions { prompt_on_gpu: 4, load: Load::Backdoor, ..SystemOptions::new(&system) };
+    let places = || StaticPlaces::new(2, 20, 7);
+    let mut backend = SystemBackend::open(&config, &unit, &options, places(), &model)?;
+    let mut decoder = Decoder::new(&model);
+    decoder.prefill(&mut backend, &tokens[..4])?;
+    for token in &tokens[4..12] {
+        decoder.step(&mut backend, *token)?;
+    }
+    let timed = SystemBackend::timing_only(&config, &unit, &options, places(), &sizes)?;
+    let mut text = TracedText::new(timed, &sizes, (model.config.max_position_embeddings(), 1));
+    let shape = NeuronShape::of(&sizes);
+    let mut all = Activity::new(&shape);
+    for block in 0..shape.blocks().len() {
+        let neurons = shape.blocks()[block].neurons as usize;
+        all.block_mut(&shape, block).iter_mut().enumerate().for_each(|(word, bits)| {
+            *bits = u64::MAX >> (64 - (neurons - 64 * word).min(64));
+        });
+    }
+    text.prompt(0, &vec![all.clone(); 4])?;
+    (4..12).try_for_each(|_| text.token(std::slice::from_ref(&all)))?;
+    let [found, expected] = [text.system().figures(), backend.figures()];
+    assert!(expected.bytes.channel_data > 0 && expected.operation_cycles.len() > 4);
+    assert_eq!(found.operation_cycles, expected.operation_cycles);
+    assert_eq!(found.bytes, expected.bytes);
     Ok(())
 }
 

@@ -73,10 +73,19 @@ impl Workload {
         f64::from(self.model.vocabulary()) * f64::from(self.model.hidden()) * 2.0
     }
 
-    /// Keys and values of all sequences that a token in the middle of the output reads.
+    /// Keys and values of all sequences at a token in the middle of the output.
     pub fn kv_bytes(&self) -> f64 {
-        let positions = f64::from(self.prompt) + f64::from(self.output) / 2.0;
-        f64::from(self.batch) * positions * self.model.kv_bytes_per_token() as f64
+        f64::from(self.batch) * self.positions() * self.model.kv_bytes_per_token() as f64
+    }
+
+    /// Those of [`Self::kv_bytes`] that the token reads: the last ones in layers with a window.
+    pub fn kv_bytes_read(&self) -> f64 {
+        let seen = self.model.mean_context(self.positions());
+        f64::from(self.batch) * seen * self.model.kv_bytes_per_token() as f64
+    }
+
+    fn positions(&self) -> f64 {
+        f64::from(self.prompt) + f64::from(self.output) / 2.0
     }
 
     /// Two operations per weight and token of the prompts; logits only of the last token.

@@ -463,7 +463,8 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         let percent = 100.0 * share;
         format!("thresholds leave {percent:.0} % of the MLP neurons active in hermes; the text is another then (ndp model perplexity)")
     });
-    let notes = kept.or(dense_note(&model, &policies)).into_iter().chain(notes);
+    let windows = model.window_note(prompt.saturating_add(output));
+    let notes = kept.or(dense_note(&model, &policies)).into_iter().chain(windows).chain(notes);
     Ok(notes
         .fold(report, Report::note)
         .figures(figures! {

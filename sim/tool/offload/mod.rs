@@ -217,7 +217,8 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     if args.step.is_some() && (args.sequences.len(), args.batches.len()) != (1, 1) {
         bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");
     }
-    let mut model = Model::of(&LlmShape::load(&args.llm)?);
+    let shape = LlmShape::load(&args.llm)?;
+    let mut model = Model::of(&shape);
     if args.no_gqa {
         model = model.with_all_kv_heads();
     }
@@ -266,7 +267,12 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     // A page shows the paper's systems if the user names none.
     let page = args.form.html.is_some();
     let systems = if page { report::of_page(&args.system) } else { &args.system };
-    Ok(report::report((&model, &hardware), (&cells, &excluded), systems, (times, args.energy))
+    let longest = args.sequences.iter().copied().max().unwrap_or(0);
+    let report = report::report((&model, &hardware), (&cells, &excluded), systems, (times, args.energy));
+    Ok(shape
+        .window_note(longest)
+        .into_iter()
+        .fold(report, Report::note)
         .figures(figures! {
             "rule" "rule" {Text} Verbose: "plan of dbo and dex+dbo: the shortest, or algorithm 1 of the paper" = args.rule;
             "offload_ffn" "FFN offloaded" {Count} Verbose: "requests of each group whose FFN the memory computes, instead of the plan of the rule; null if the rule decides"

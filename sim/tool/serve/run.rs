@@ -205,13 +205,13 @@ pub fn run(args: &Args) -> Result<Report> {
     }
     let Some(llm) = &args.llm else { bail!("--llm is needed") };
     let model = LlmShape::load(llm)?;
-    match args.machine {
-        Kind::Librapim => report::report(&librapim(&job, &model)?),
-        Kind::Hermes => {
-            let report = report::report(&hermes(&job, &model)?)?;
-            Ok(dense_note(&model, &args.dimms.policies).into_iter().fold(report, Report::note))
-        }
-    }
+    let (report, dense) = match args.machine {
+        Kind::Librapim => (report::report(&librapim(&job, &model)?)?, None),
+        Kind::Hermes => (report::report(&hermes(&job, &model)?)?, dense_note(&model, &args.dimms.policies)),
+    };
+    let longest =
+        requests.iter().map(|request| request.input.saturating_add(request.output)).max().unwrap_or(0);
+    Ok(dense.into_iter().chain(model.window_note(longest)).fold(report, Report::note))
 }
 
 /// A trace of requests, and the limits for serving it.

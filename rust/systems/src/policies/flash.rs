@@ -132,7 +132,7 @@ pub fn run_with(policy: &str, (machine, work): On<'_>, technique: Technique, wid
         }
     };
     let flop = 2.0 * products / (work.element_bytes() * width) * f64::from(work.batch);
-    let (device, ns) = compute(products + work.kv_bytes(), flop);
+    let (device, ns) = compute(products + work.kv_bytes_read(), flop);
     token.alone(1.0, "compute", device, ns, products);
     // A prompt needs nearly all neurons: those not in memory are read once.
     let mut prefill = Steps::default();

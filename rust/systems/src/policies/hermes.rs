@@ -58,7 +58,7 @@ fn block(
 /// Attention next to keys and values, projection on the GPU, and logits.
 fn rest((machine, work): On<'_>, token: &mut Steps, (device, ns): (Device, f64), software_us: f64) {
     let layers = f64::from(work.model.layers());
-    token.alone(1.0, "attention", device, ns, work.kv_bytes());
+    token.alone(1.0, "attention", device, ns, work.kv_bytes_read());
     let projection = work.projection_bytes() / layers;
     token.alone(layers, "projection", Device::Gpu, gpu_ns(machine, work, projection), projection);
     token.alone(layers, "software", Device::Software, software_us * US, 0.0);
@@ -82,7 +82,7 @@ fn attention_on_dimms(machine: &Machine<'_>, work: &Workload) -> Result<(Device,
     let count = machine.system.dimms().count;
     let fp16 = work.model.clone().with_weights(WeightFormat::Fp16);
     let rate = f64::from(count) * machine.dimms.dense_rate(&fp16, count, 1)?;
-    Ok((Device::Dimms, work.kv_bytes() / rate))
+    Ok((Device::Dimms, work.kv_bytes_read() / rate))
 }
 
 pub fn hermes(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
@@ -113,7 +113,7 @@ pub fn host(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
         })?;
         token.add(layers, step);
     }
-    let attention = (Device::Host, machine.host_read_ns(work.kv_bytes()));
+    let attention = (Device::Host, machine.host_read_ns(work.kv_bytes_read()));
     rest((machine, work), &mut token, attention, machine.assumed(Key::HostLayer));
     Ok(finish(machine, work, token))
 }
@@ -140,7 +140,7 @@ pub fn base(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let cold = (1.0 - on_gpu) * fc;
     token.alone(1.0, "layers of the DIMMs", Device::Dimms, cold / rate, cold);
     let (device, ns) = attention_on_dimms(machine, work)?;
-    token.alone(1.0, "attention", device, ns, work.kv_bytes());
+    token.alone(1.0, "attention", device, ns, work.kv_bytes_read());
     let syncs = f64::from(work.model.layers());
     token.alone(syncs, "software", Device::Software, 2.0 * machine.assumed(Key::Sync) * US, 0.0);
     token.alone(1.0, "logits", Device::Gpu, gpu_ns(machine, work, head), head);

@@ -65,7 +65,7 @@ fn token(machine: &Machine<'_>, work: &Workload, on_gpu: f64) -> Steps {
 
 /// Keys and values stay in the host's memory (section 7).
 pub fn keys_and_values(machine: &Machine<'_>, work: &Workload, steps: &mut Steps) {
-    let bytes = work.kv_bytes();
+    let bytes = work.kv_bytes_read();
     steps.alone(1.0, "keys and values", Device::Host, machine.host_dense_read_ns(bytes), bytes);
 }
 

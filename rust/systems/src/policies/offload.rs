@@ -31,7 +31,7 @@ fn pass(name: &'static str, (machine, work): On<'_>, share: Key, overlapped: boo
 
 /// The GPU's part of a token: weights, keys and values.
 fn token_gpu_ns(machine: &Machine<'_>, work: &Workload) -> f64 {
-    machine.gpu_product_ns(work, work.weight_bytes()) + machine.gpu_read_ns(work.kv_bytes())
+    machine.gpu_product_ns(work, work.weight_bytes()) + machine.gpu_read_ns(work.kv_bytes_read())
 }
 
 fn streamed(policy: &str, (machine, work): On<'_>, share: Key, overlapped: bool) -> Result<Run> {
@@ -70,7 +70,7 @@ pub fn deja_vu(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let gathered = missing * union * mlp;
     token.alone(1.0, "copy neurons", Device::Bus, machine.bus_ns(gathered, Key::BusGather), gathered);
     let bytes = dense + union * mlp;
-    let gpu = machine.gpu_product_ns(work, bytes) + machine.gpu_read_ns(work.kv_bytes());
+    let gpu = machine.gpu_product_ns(work, bytes) + machine.gpu_read_ns(work.kv_bytes_read());
     token.alone(1.0, "layers", Device::Gpu, gpu, bytes);
     let predictors = machine.assumed(Key::DejaVuPredictor) * work.weight_bytes();
     token.alone(1.0, "predictor", Device::Gpu, machine.gpu_product_ns(work, predictors), predictors);

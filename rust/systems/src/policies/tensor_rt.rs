@@ -14,7 +14,7 @@ fn on_gpus(policy: &'static str, machine: &Machine<'_>, work: &Workload, share: 
     let flop = machine.gpu_flop_ns(work.prefill_flop());
     prefill.alone(1.0, "prefill", Device::Gpu, flop.max(machine.gpu_read_ns(bytes)), bytes);
     let mut token = Steps::default();
-    let read = bytes + work.kv_bytes();
+    let read = bytes + work.kv_bytes_read();
     token.alone(1.0, "layers", Device::Gpu, machine.gpu_product_ns(work, read) / share, read);
     Ok(work.run(prefill, token, 1.0))
 }
