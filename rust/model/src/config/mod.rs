@@ -3,70 +3,16 @@
 //! Fields for training, tokenising and generating are ignored, those that change the arithmetic are implemented or
 //! refused by name, unknown ones are a warning. Each family has a file; fields that none implements are in `others`.
 
-/// Fields of all families, of this one, and all others. Every default is Hugging Face's.
-macro_rules! fields {
-    ($($(#[$attribute:meta])* $field:ident: $type:ty,)*) => {
-        #[derive(Debug, serde::Deserialize)]
-        pub(super) struct Raw {
-            vocab_size: usize,
-            hidden_size: usize,
-            num_hidden_layers: usize,
-            num_attention_heads: usize,
-            $($(#[$attribute])* $field: $type,)*
-            tie_word_embeddings: Option<bool>,
-            relu_before_qkv: Option<bool>,
-            #[serde(flatten)]
-            others: $crate::config::others::Others,
-        }
-
-        impl Raw {
-            /// Defaults of most families: as many heads of K and V as of Q, LayerNorm, no biases, a tied head.
-            fn decoder(
-                &self,
-                architecture: $crate::Architecture,
-                [ffn_dim, max_position_embeddings]: [usize; 2],
-            ) -> ndp_files::Result<$crate::DecoderConfig> {
-                Ok($crate::DecoderConfig {
-                    architecture,
-                    vocab_size: self.vocab_size,
-                    hidden_size: self.hidden_size,
-                    num_hidden_layers: self.num_hidden_layers,
-                    num_attention_heads: self.num_attention_heads,
-                    num_key_value_heads: self.num_attention_heads,
-                    head_width: 0,
-                    ffn_dim,
-                    max_position_embeddings,
-                    position_limit: "max_position_embeddings",
-                    warnings: $crate::config::others::check(&self.others)?,
-                    activation: $crate::Activation::Relu,
-                    rms_norm: false,
-                    norm_eps: ndp_numerics::Epsilon::OPT.units(),
-                    rotary_base: None,
-                    rotary_scaling: ndp_numerics::RotaryScaling::Default,
-                    extras: $crate::config::Extras::default(),
-                    attention_bias: false,
-                    ffn_bias: false,
-                    norms_per_layer: 2,
-                    tied_head: true,
-                    relu_before_qkv: self.relu_before_qkv.unwrap_or(false),
-                })
-            }
-        }
-    };
-}
-
 mod extras;
 mod falcon;
+mod fields;
 mod gemma;
-mod like_llama;
 mod llama;
-mod mixture;
 mod opt;
 mod others;
-mod qwen;
 mod rotary;
 
-use ndp_files::{Error, Result, ensure, refusal};
+use ndp_files::{Error, Result, ensure};
 use std::fmt::Display;
 use std::path::Path;
 
@@ -74,10 +20,11 @@ use ndp_config::Activation;
 use ndp_numerics::layer_norm::MAX_LEN;
 use ndp_numerics::{Epsilon, RotaryScaling};
 use serde::Serialize;
-use serde::de::{DeserializeOwned, Error as _};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 pub use extras::{Extras, Factor, Mixture, NormPlaces, QkNorm};
+pub(crate) use fields::plain;
+use fields::{Fields, unsupported};
 pub use rotary::Angles;
 use rotary::Rotary;
 
@@ -132,10 +79,6 @@ pub struct DecoderConfig {
     relu_before_qkv: bool,
 }
 
-fn unsupported(field: &'static str, found: impl Display, expected: impl Display) -> Error {
-    refusal!("config: {field} = {found}, expected {expected}")
-}
-
 /// Requires one value; `None` means it.
 fn require<T: PartialEq + Display>(field: &'static str, found: Option<T>, expected: T) -> Result<()> {
     match found {
@@ -144,7 +87,15 @@ fn require<T: PartialEq + Display>(field: &'static str, found: Option<T>, expect
     }
 }
 
-fn activation(field: &'static str, name: &str, known: &[(&str, Activation)]) -> Result<Activation> {
+/// Takes the name of an activation, one of the `known`.
+fn activation(
+    fields: &mut Fields<'_>,
+    field: &'static str,
+    default: &str,
+    known: &[(&str, Activation)],
+) -> Result<Activation> {
+    let name: Option<String> = fields.take(field)?;
+    let name = name.as_deref().unwrap_or(default);
     known.iter().find(|(known, _)| *known == name).map(|(_, activation)| *activation).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         unsupported(field, name, names.join(" or "))
@@ -186,36 +137,47 @@ fn full_layers(
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// A `model_type`: names in `architectures`, and defaults that differ from those of its reader.
-type Family = (&'static str, [&'static str; 2], &'static [(&'static str, u32)]);
+/// A `model_type`: names in `architectures`, its reader, and defaults of absent fields.
+type Family = (
+    &'static str,
+    [&'static str; 2],
+    fn(&mut Fields<'_>) -> Result<DecoderConfig>,
+    &'static [(&'static str, u32)],
+);
 
 const FAMILIES: [Family; 14] = [
-    ("opt", ["OPTForCausalLM", "OPTModel"], &[]),
-    ("llama", ["LlamaForCausalLM", "LlamaModel"], &[]),
+    ("opt", ["OPTForCausalLM", "OPTModel"], opt::read, &[]),
+    ("llama", ["LlamaForCausalLM", "LlamaModel"], llama::llama, &[]),
     (
         "mistral",
         ["MistralForCausalLM", "MistralModel"],
+        llama::mistral,
         &[("sliding_window", 4096), ("num_key_value_heads", 8)],
     ),
-    ("falcon", ["FalconForCausalLM", "FalconModel"], &[]),
+    ("falcon", ["FalconForCausalLM", "FalconModel"], falcon::read, &[]),
     (
         "gemma",
         ["GemmaForCausalLM", "GemmaModel"],
+        gemma::gemma,
         &[("head_dim", 256), ("num_key_value_heads", 16), ("max_position_embeddings", 8192)],
     ),
     (
         "gemma2",
         ["Gemma2ForCausalLM", "Gemma2Model"],
+        gemma::gemma2,
         &[
             ("head_dim", 256),
             ("num_key_value_heads", 4),
             ("max_position_embeddings", 8192),
             ("sliding_window", 4096),
+            ("attn_logit_softcapping", 50),
+            ("final_logit_softcapping", 30),
         ],
     ),
     (
         "gemma3_text",
         ["Gemma3ForCausalLM", "Gemma3TextModel"],
+        gemma::gemma3,
         &[
             ("head_dim", 256),
             ("num_key_value_heads", 4),
@@ -223,32 +185,37 @@ const FAMILIES: [Family; 14] = [
             ("sliding_window", 4096),
         ],
     ),
-    ("granite", ["GraniteForCausalLM", "GraniteModel"], &[("max_position_embeddings", 2048)]),
+    ("granite", ["GraniteForCausalLM", "GraniteModel"], llama::granite, &[("max_position_embeddings", 2048)]),
     (
         "mixtral",
         ["MixtralForCausalLM", "MixtralModel"],
+        llama::mixtral,
         &[
             ("num_key_value_heads", 8),
             ("max_position_embeddings", 131_072),
+            ("intermediate_size", 14_336),
             ("num_local_experts", 8),
             ("num_experts_per_tok", 2),
         ],
     ),
-    ("olmo2", ["Olmo2ForCausalLM", "Olmo2Model"], &[("max_position_embeddings", 2048)]),
-    ("phi3", ["Phi3ForCausalLM", "Phi3Model"], &[("max_position_embeddings", 4096)]),
+    ("olmo2", ["Olmo2ForCausalLM", "Olmo2Model"], llama::olmo2, &[("max_position_embeddings", 2048)]),
+    ("phi3", ["Phi3ForCausalLM", "Phi3Model"], llama::phi3, &[("max_position_embeddings", 4096)]),
     (
         "qwen2",
         ["Qwen2ForCausalLM", "Qwen2Model"],
+        llama::qwen2,
         &[("num_key_value_heads", 32), ("max_position_embeddings", 32_768)],
     ),
     (
         "qwen3",
         ["Qwen3ForCausalLM", "Qwen3Model"],
+        llama::qwen3,
         &[("num_key_value_heads", 32), ("max_position_embeddings", 32_768), ("head_dim", 128)],
     ),
     (
         "qwen3_moe",
         ["Qwen3MoeForCausalLM", "Qwen3MoeModel"],
+        llama::qwen3_moe,
         &[
             ("num_key_value_heads", 4),
             ("max_position_embeddings", 32_768),
@@ -309,34 +276,52 @@ impl DecoderConfig {
     /// Checks the text of a `config.json`; `path` is for messages.
     pub fn from_json(path: &Path, json: &str) -> Result<Self> {
         let invalid = |source| Error::new(source).context(format!("{} is not valid", path.display()));
-        let mut value: Value = ndp_files::parse_json(json).map_err(invalid)?;
-        if !value.is_object() {
-            return Err(invalid(serde_json::Error::custom("not an object in JSON")));
-        }
-        let (model_type, _, defaults) = family(&value)?;
-        if let Some(fields) = value.as_object_mut() {
-            for (field, default) in defaults {
-                fields.entry(*field).or_insert_with(|| (*default).into());
-            }
-        }
-        let mut config = match model_type {
-            "opt" => opt::read(fields(value).map_err(invalid)?)?,
-            "falcon" => falcon::read(fields(value).map_err(invalid)?)?,
-            "gemma" => gemma::gemma(fields(value).map_err(invalid)?)?,
-            "gemma2" => gemma::gemma2(fields(value).map_err(invalid)?)?,
-            "gemma3_text" => gemma::gemma3(fields(value).map_err(invalid)?)?,
-            "granite" => like_llama::granite(fields(value).map_err(invalid)?)?,
-            "mixtral" => mixture::mixtral(fields(value).map_err(invalid)?)?,
-            "qwen3_moe" => mixture::qwen3(fields(value).map_err(invalid)?)?,
-            "olmo2" => like_llama::olmo2(fields(value).map_err(invalid)?)?,
-            "phi3" => like_llama::phi3(fields(value).map_err(invalid)?)?,
-            "qwen2" => qwen::read2(fields(value).map_err(invalid)?)?,
-            "qwen3" => qwen::read3(fields(value).map_err(invalid)?)?,
-            "mistral" => llama::mistral(fields(value).map_err(invalid)?)?,
-            _ => llama::read(fields(value).map_err(invalid)?)?,
+        let mut values: Map<String, Value> = match ndp_files::parse_json(json).map_err(invalid)? {
+            Value::Object(values) => values,
+            _ => return Err(invalid(serde::de::Error::custom("not an object in JSON"))),
         };
+        let (model_type, _, read, defaults) = family(&values)?;
+        for (field, default) in defaults {
+            values.entry(*field).or_insert_with(|| (*default).into());
+        }
+        let mut fields = Fields::new(path, values);
+        let mut config = read(&mut fields)?;
+        config.warnings = others::check(fields.others())?;
         config.extras.reports_overflow = !UNCHECKED.contains(&model_type);
         config.checked()
+    }
+
+    /// Fields of all families, and defaults of most: as many heads of K and V as of Q, LayerNorm, no biases, a tied head.
+    fn of(
+        fields: &mut Fields<'_>,
+        architecture: Architecture,
+        [ffn_dim, max_position_embeddings]: [usize; 2],
+    ) -> Result<Self> {
+        let heads = fields.required("num_attention_heads")?;
+        Ok(Self {
+            architecture,
+            vocab_size: fields.required("vocab_size")?,
+            hidden_size: fields.required("hidden_size")?,
+            num_hidden_layers: fields.required("num_hidden_layers")?,
+            num_attention_heads: heads,
+            num_key_value_heads: heads,
+            head_width: 0,
+            ffn_dim,
+            max_position_embeddings,
+            position_limit: "max_position_embeddings",
+            warnings: Vec::new(),
+            activation: Activation::Relu,
+            rms_norm: false,
+            norm_eps: Epsilon::OPT.units(),
+            rotary_base: None,
+            rotary_scaling: RotaryScaling::Default,
+            extras: Extras::default(),
+            attention_bias: false,
+            ffn_bias: false,
+            norms_per_layer: 2,
+            tied_head: true,
+            relu_before_qkv: fields.take("relu_before_qkv")?.unwrap_or(false),
+        })
     }
 
     fn checked(mut self) -> Result<Self> {
@@ -450,37 +435,7 @@ impl DecoderConfig {
     }
 }
 
-/// Reads a family's fields. Names the field with a wrong type, which serde does not.
-fn fields<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
-    let error = match serde_json::from_value(value.clone()) {
-        Ok(fields) => return Ok(fields),
-        Err(error) => error,
-    };
-    let said = error.to_string();
-    if said.starts_with("missing field") {
-        return Err(error);
-    }
-    // Tries each field by itself. Fields of `Rotary` come last, as serde reads them last.
-    let fails = |result: Result<(), serde_json::Error>| result.is_err_and(|error| error.to_string() == said);
-    let alone = |key: &String, own: &Value| json!({ key.as_str(): own });
-    let all = || value.as_object().into_iter().flatten();
-    let found =
-        all().find(|(key, own)| fails(serde_json::from_value::<T>(alone(key, own)).map(drop))).or_else(
-            || all().find(|(key, own)| fails(serde_json::from_value::<Rotary>(alone(key, own)).map(drop))),
-        );
-    Err(match found {
-        Some((key, _)) => serde_json::Error::custom(format!("{key}: {}", plain(&error))),
-        None => error,
-    })
-}
-
-/// Replaces Rust's types in serde's message.
-pub(crate) fn plain(error: &serde_json::Error) -> String {
-    let said = error.to_string();
-    said.replace("expected f64", "expected a number").replace("expected usize", "expected a whole number")
-}
-
-fn family(value: &Value) -> Result<Family> {
+fn family(value: &Map<String, Value>) -> Result<Family> {
     let expected = || FAMILIES.map(|(name, ..)| name).join(", ");
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let architectures = value.get("architectures").filter(|value| !value.is_null());
@@ -500,11 +455,11 @@ fn family(value: &Value) -> Result<Family> {
         return by_type.copied().ok_or_else(|| unsupported("model_type", "(absent)", expected()));
     }
     let has = |names: &[&str; 2], name: &Value| names.iter().any(|known| Some(*known) == name.as_str());
-    let found = families.find(|(_, names, _)| named.iter().all(|name| has(names, name)));
+    let found = families.find(|(_, names, ..)| named.iter().all(|name| has(names, name)));
     found.copied().ok_or_else(|| {
         let known = by_type.map_or_else(
-            || FAMILIES.map(|(_, names, _)| names[0]).join(", "),
-            |(_, names, _)| names.join(" or "),
+            || FAMILIES.map(|(_, names, ..)| names[0]).join(", "),
+            |(_, names, ..)| names.join(" or "),
         );
         unsupported("architectures", named.iter().map(text).collect::<Vec<_>>().join(", "), known)
     })

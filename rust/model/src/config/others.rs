@@ -2,16 +2,12 @@
 //! ones are ignored, and others cause a warning.
 
 use ndp_files::Result;
-use std::collections::BTreeMap;
-
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::unsupported;
 
-pub(super) type Others = BTreeMap<String, Value>;
-
 /// Fields of related models with their neutral value; null, and empty lists or objects are also neutral.
-const NEUTRAL: [(&str, &str); 49] = [
+const NEUTRAL: [(&str, &str); 50] = [
     // Positions that a position sees.
     ("add_cross_attention", "false"),
     ("attention_chunk_size", "null"),
@@ -54,6 +50,7 @@ const NEUTRAL: [(&str, &str); 49] = [
     ("hidden_activation", "null"),
     ("kv_lora_rank", "null"),
     ("lm_head_bias", "false"),
+    ("mlp_bias", "false"),
     ("n_embed", "null"),
     ("n_routed_experts", "0"),
     ("num_experts", "0"),
@@ -177,7 +174,7 @@ const HARMLESS: [&str; 86] = [
 ];
 
 /// Warnings about unknown fields; an error for fields that would change the result.
-pub(super) fn check(others: &Others) -> Result<Vec<String>> {
+pub(super) fn check(others: &Map<String, Value>) -> Result<Vec<String>> {
     for field in QUANTISED {
         if let Some(value) = others.get(field).filter(|value| !value.is_null()) {
             let method = value.get("quant_method").and_then(Value::as_str).unwrap_or("an unnamed method");

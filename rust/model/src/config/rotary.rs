@@ -3,10 +3,9 @@
 
 use ndp_files::{Error, Result, ensure, refusal};
 use ndp_numerics::{Decimal, RotaryScaling, YarnAttention};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{require, unsupported};
+use super::{Fields, require, unsupported};
 
 /// Key of the rotated share of each head.
 const PART: &str = "partial_rotary_factor";
@@ -17,7 +16,6 @@ const BASE: f64 = 10_000.0;
 /// Turns that bound YaRN's interpolation, without a field.
 const YARN_TURNS: [u32; 2] = [32, 1];
 
-#[derive(Debug, Deserialize)]
 pub(super) struct Rotary {
     rope_theta: Option<f64>,
     rope_scaling: Option<Map<String, Value>>,
@@ -165,6 +163,16 @@ impl Parameters<'_> {
 }
 
 impl Rotary {
+    pub(super) fn take(fields: &mut Fields<'_>) -> Result<Self> {
+        Ok(Self {
+            rope_theta: fields.take("rope_theta")?,
+            rope_scaling: fields.take("rope_scaling")?,
+            rope_parameters: fields.take("rope_parameters")?,
+            partial_rotary_factor: fields.take(PART)?,
+            original_max_position_embeddings: fields.take("original_max_position_embeddings")?,
+        })
+    }
+
     /// Base and scaling, from any field; contradictions are refused. `positions` are the model's.
     pub(super) fn angles(self, positions: usize) -> Result<Angles> {
         require("partial_rotary_factor", self.partial_rotary_factor, 1.0)?;
