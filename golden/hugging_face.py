@@ -175,6 +175,25 @@ CHECKPOINTS = {
         num_experts_per_tok=3,
         norm_topk_prob=False,
     ),
+    "opt-350m": (
+        transformers.OPTConfig(
+            **{**COMMON, "hidden_size": 32}, word_embed_proj_dim=16, ffn_dim=48, do_layer_norm_before=False
+        ),
+        torch.float16,
+        "1GB",
+    ),
+    "falcon-alibi": (
+        transformers.FalconConfig(
+            **{**FALCON, "hidden_size": 48, "num_attention_heads": 6, "alibi": True},
+            new_decoder_architecture=False,
+            multi_query=False,
+            parallel_attn=False,
+            activation="gelu",
+            bias=True,
+        ),
+        torch.float16,
+        "1GB",
+    ),
 }
 
 
@@ -192,7 +211,9 @@ def fill(model, seed):
 
 def transformers_logits(directory, tokens):
     """The logits at each position, computed in FP32 on the stored weights rounded to FP16."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+    # Falcon's eager attention adds ALiBi to the scores after the mask, which has it already.
+    kind = "sdpa" if directory.name == "falcon-alibi" else "eager"
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation=kind).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(parameter.half().float())

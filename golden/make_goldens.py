@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from reference import activations, checkpoint, config, dot, exp, exponential, fp16, layernorm, quantised, rmsnorm, rotary, sampler
+from reference import activations, alibi, checkpoint, config, dot, exp, exponential, fp16, layernorm, quantised, rmsnorm, rotary, sampler
 from reference import softmax
 from reference import tokenizer as byte_level_bpe
 from reference.decoder import Decoder, Session, generate
@@ -266,6 +266,21 @@ def scaled_rotations(seed):
     return document("rotate(x, position) = y of scaled frequencies", seed, scalings=SCALINGS, cases=cases)
 
 
+def alibi_biases(seed):
+    """`alibi.json`."""
+    rng = random.Random(seed)
+    cases = []
+    for heads, width in ((1, 64), (2, 3), (6, 8), (12, 64), (32, 64), (71, 64), (128, 20), (1000, 16)):
+        factors = alibi.factors(heads, width)
+        scores = []
+        for distance in [0, 1, 2, 2047, 2049, 16383] + [rng.randrange(16384) for _ in range(6)]:
+            head, score = rng.randrange(heads), finite_bits(rng, rng.choice((range(0, 31), range(8, 20))))
+            y = alibi.biased(score, factors[head], distance)
+            scores.append({"head": head, "distance": distance, "s": digits([score]), "y": digits([y])})
+        cases.append({"heads": heads, "width": width, "factors": digits(factors), "scores": scores})
+    return document("factors of heads; y = sub(s, RNE16(factor * distance))", seed, cases=cases)
+
+
 MASKED = 0xFC00
 
 
@@ -499,7 +514,7 @@ def roundings(description):
     """How many FP16 roundings follow one another on the longest way from the embedding to a logit."""
     norm = 2 if description.rms else 3
     rotation = 0 if description.theta is None else 3  # of the cosine, the product and the sum
-    scale, score, weight, value = 1, 1 + (description.score_cap is not None), 1, 1
+    scale, score, weight, value = 1, 1 + (description.score_cap is not None) + description.alibi, 1, 1
     residual = 1 + (norm if description.names.after_ffn else 0) + (description.residual_scale is not None)
     linear = 1 + description.attention_bias + (0 if description.qk_norm is None else norm)
     attention = norm + linear + scale + rotation + score + weight + value + linear + residual
@@ -510,6 +525,7 @@ def roundings(description):
     ffn = norm + linear + act + gate + linear + mixture + residual
     layer = max(attention + residual, ffn) if description.parallel else attention + ffn
     embedding = 0 if description.names.positions is None and description.embedding_scale is None else 1
+    embedding += 2 if description.names.project_in else 0  # and in front of the head
     return embedding + description.layers * layer + norm + 1 + (description.logit_divisor is not None) + (description.logit_cap is not None)
 
 
@@ -602,6 +618,7 @@ def vector_documents():
         "vectors/quantise.json": quantisations(116),
         "vectors/gelu_tanh.json": every_input("gelu_tanh", activations.gelu_tanh, GELU_TANH_EDGES, 118),
         "vectors/soft_cap.json": soft_caps(119),
+        "vectors/alibi.json": alibi_biases(120),
         "vectors/gelu.json": every_input("gelu", activations.gelu, GELU_EDGES, 115),
     }
 

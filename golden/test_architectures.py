@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 import make_goldens
-from reference import activations, checkpoint, config, decoder, enclosure, fp16, rotary, vector
+from reference import activations, alibi, checkpoint, config, decoder, enclosure, fp16, rotary, vector
 
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
 CHECKPOINTS = make_goldens.HERE / "checkpoints"
@@ -238,6 +238,21 @@ class Functions(unittest.TestCase):
                 self.assertEqual(fp16.sqrt_of_integer(n), nearest(Fraction(Decimal(n).sqrt())), n)
 
 
+class Alibi(unittest.TestCase):
+    def test_slopes_are_rounded_correctly(self):
+        with localcontext(prec=60):
+            for heads in (1, 3, 16, 71, 512):
+                whole = 1 << heads.bit_length() - 1
+                exponents = [Decimal(-8 * n) / whole for n in range(1, whole + 1)]
+                exponents += [Decimal(-4 * (2 * n + 1)) / whole for n in range(heads - whole)]
+                exact = [Fraction((exponent * Decimal(2).ln()).exp()) for exponent in exponents]
+                self.assertEqual(alibi.slopes(heads), [nearest(slope) for slope in exact], heads)
+
+    def test_the_distance_counts(self):
+        self.assertEqual(alibi.factors(2, 64), [0x2000, 0x1000])  # 2^-4 and 2^-8, times 1/8
+        self.assertEqual([alibi.biased(0x3C00, 0x2000, distance) for distance in (0, 8, 256)], [0x3C00, 0x3B80, 0xBC00])
+
+
 class Comparisons(unittest.TestCase):
     CHANGES = {
         "llama3-rope": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000}},
@@ -255,6 +270,8 @@ class Comparisons(unittest.TestCase):
         "mixtral": {"num_experts_per_tok": 3},
         "qwen3-moe": {"norm_topk_prob": True},
         "granite": {"embedding_multiplier": 4.0},
+        "falcon-alibi": {"alibi": False},
+        "opt-350m": {"relu_before_qkv": True},
     }
 
     def test_the_bound_tells_other_models_apart(self):

@@ -1080,16 +1080,14 @@ class Config(unittest.TestCase):
             (LLAMA, {"vocab_size": None}, "vocab_size is None, expected a whole number from 1"),
             (LLAMA, {"sliding_window": 5}, "sliding_window is 5, expected null or at least max"),
             (LLAMA, {"model_type": "mistral", "sliding_window": 0}, "sliding_window is 0, expected null or a whole"),
-            (FALCON, {"alibi": True}, "alibi is True, expected False"),
             (FALCON, {"parallel_attn": False}, "parallel_attn is False, expected True"),
             (FALCON, {"activation": "silu"}, "activation is 'silu', expected 'gelu' or 'relu'"),
             (FALCON, {"num_ln_in_parallel_attn": 3}, "num_ln_in_parallel_attn is 3"),
             (FALCON, {"num_attention_heads": 16}, "hidden_size / num_attention_heads is 1, expected an even number"),
             (FALCON, {"num_attention_heads": 3}, "num_attention_heads is 3, expected a divisor of hidden_size, 16"),
             (FALCON, {"tie_word_embeddings": False}, "tie_word_embeddings is False"),
-            (OPT, {"do_layer_norm_before": False}, "do_layer_norm_before is False, expected True"),
             (OPT, {"activation_function": "gelu"}, "activation_function is 'gelu', expected 'relu'"),
-            (OPT, {"word_embed_proj_dim": 4}, "word_embed_proj_dim is 4, expected 8"),
+            (OPT, {"word_embed_proj_dim": 0}, "word_embed_proj_dim is 0, expected a whole number from 1"),
             (OPT, {"enable_bias": False}, "enable_bias is False"),
         ]
         for c, changes, message in refusals:

@@ -128,6 +128,7 @@ impl LayerStep {
             norms_sums: false,
             window: None,
             score_cap: None,
+            alibi: false,
             tanh_gelu: false,
             mixture: None,
             reports_overflow: false,

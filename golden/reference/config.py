@@ -16,7 +16,7 @@ class Names:
 
     embedding: str
     layers: str
-    final_norm: str
+    final_norm: Optional[str]  # None: the head takes the residual stream
     attention_norm: Optional[str]  # None: attention takes the residual stream
     ffn_norm: Optional[str]  # None: the FFN shares the norm of attention, or takes the residual stream
     projections: tuple  # q, k, v, or the one tensor that has all of them
@@ -31,6 +31,8 @@ class Names:
     gate_up: Optional[str] = None  # the one tensor that has gate and up
     positions: Optional[str] = None
     head: Optional[str] = None  # None: the embedding
+    project_in: Optional[str] = None  # from the embedding's width to the residual stream's
+    project_out: Optional[str] = None  # and back in front of the head
 
 
 OPT = Names(
@@ -44,6 +46,15 @@ OPT = Names(
     ffn_norm="final_layer_norm",
     up="fc1",
     down="fc2",
+)
+
+OPT_AFTER = replace(
+    OPT,
+    attention_norm=None,
+    ffn_norm=None,
+    final_norm=None,
+    after_attention="self_attn_layer_norm",
+    after_ffn="final_layer_norm",
 )
 
 LLAMA = Names(
@@ -90,6 +101,7 @@ FALCON = Names(
     up="mlp.dense_h_to_4h",
     down="mlp.dense_4h_to_h",
 )
+FALCON_SEQUENTIAL = replace(FALCON, ffn_norm="post_attention_layernorm")
 
 
 @dataclass(frozen=True)
@@ -131,6 +143,9 @@ class Description:
     embedding_scale: Optional[int] = None
     residual_scale: Optional[int] = None
     logit_divisor: Optional[int] = None
+    embedding_width: Optional[int] = None  # None: width
+    norms_sums: bool = False  # norms after a block follow its residual
+    alibi: bool = False
 
 
 def window_of(description, layer):
@@ -325,15 +340,20 @@ class Reader:
 
 
 def _opt(read):
-    read.one_of("do_layer_norm_before", [True], True)
+    before = read.flag("do_layer_norm_before", True)
     read.one_of("activation_function", ["relu"], "relu")
-    read.one_of("word_embed_proj_dim", [read.count("hidden_size")], read.count("hidden_size"))
     for key in ("enable_bias", "layer_norm_elementwise_affine", "tie_word_embeddings"):
         read.one_of(key, [True], True)
-    read.one_of("_remove_final_layer_norm", [False], False)
+    names = OPT if before else OPT_AFTER
+    if read.flag("_remove_final_layer_norm", False):
+        names = replace(names, final_norm=None)
+    width = read.count("hidden_size")
+    embedding_width = read.count("word_embed_proj_dim", width)
+    if embedding_width != width:
+        names = replace(names, project_in="model.decoder.project_in", project_out="model.decoder.project_out")
     return Description(
         **read.shape(),
-        names=OPT,
+        names=names,
         context=read.count("max_position_embeddings"),
         groups=read.count("num_attention_heads"),
         head_width=read.width_of_heads(),
@@ -342,6 +362,8 @@ def _opt(read):
         eps=layernorm.DEFAULT_EPS,
         attention_bias=True,
         mlp_bias=True,
+        embedding_width=embedding_width,
+        norms_sums=not before,
     )
 
 
@@ -561,12 +583,12 @@ def _qwen3_moe(read):
 def _falcon(read):
     heads, head_width = read.count("num_attention_heads"), read.width_of_heads()
     new = read.flag("new_decoder_architecture", False)
-    read.one_of("alibi", [False], False)
-    read.one_of("parallel_attn", [True], True)
+    alibi = read.flag("alibi", False)
+    parallel = read.one_of("parallel_attn", [True] if new else [True, False], True)
     read.one_of("tie_word_embeddings", [True], True)
-    if head_width % 2:
+    if head_width % 2 and not alibi:
         read.refuse("hidden_size / num_attention_heads", head_width, "an even number")
-    names = FALCON
+    names = FALCON if parallel else FALCON_SEQUENTIAL
     if new and read.one_of("num_ln_in_parallel_attn", [1, 2], 2) == 2:
         names = replace(FALCON, attention_norm="ln_attn", ffn_norm="ln_mlp")
     if new:
@@ -576,7 +598,7 @@ def _falcon(read):
     width = read.count("hidden_size")
     bias = read.flag("bias", False)
     context = read.count("max_position_embeddings", 2048)
-    theta, scaling, _ = read.rotation(context)
+    theta, scaling, _ = (None, None, 1) if alibi else read.rotation(context)
     return Description(
         **read.shape(),
         names=names,
@@ -588,7 +610,8 @@ def _falcon(read):
         eps=read.eps("layer_norm_epsilon", 1e-5),
         attention_bias=bias,
         mlp_bias=bias,
-        parallel=True,
+        parallel=parallel,
+        alibi=alibi,
         theta=theta,
         scaling=scaling,
     )

@@ -5,7 +5,7 @@ Arrays are numpy uint16 FP16 bit patterns. `config.py` says what an architecture
 
 import numpy as np
 
-from . import fp16, layernorm, rmsnorm, sampler, vector
+from . import alibi, fp16, layernorm, rmsnorm, sampler, vector
 from .config import describe, fused_rows, window_of
 from .softmax import softmax
 
@@ -173,22 +173,28 @@ class Decoder:
         tensors = Tensors(self.description, tensors)
         names, width = self.description.names, self.description.width
         self.context = self.description.context
-        self.embedding = tensors.take(names.embedding + ".weight", self.description.vocabulary, width)
+        embedding_width = self.description.embedding_width or width
+        self.embedding = tensors.take(names.embedding + ".weight", self.description.vocabulary, embedding_width)
+        self.project_in = names.project_in and tensors.linear(names.project_in, width, embedding_width, False)
+        self.project_out = names.project_out and tensors.linear(names.project_out, embedding_width, width, False)
         self.positions = None
         if names.positions:
             self.positions = tensors.take(names.positions + ".weight", self.context + POSITION_OFFSET, width)
         self.layers = [Layer(self.description, tensors, index) for index in range(self.description.layers)]
-        self.final_norm = tensors.norm(names.final_norm)
+        self.final_norm = names.final_norm and tensors.norm(names.final_norm)
         head = tensors.take(names.head + ".weight", self.description.vocabulary, width) if names.head else self.embedding
         self.head = vector.Matrix(head)
         self.act = ACTIVATIONS[self.description.act]
         scale = self.description.query_scale
         scale = fp16.reciprocal_sqrt_of_integer(self.description.head_width) if scale is None else scale
         self.query_scale = np.uint16(scale)
+        described = self.description
+        self.slopes = alibi.factors(described.heads, described.head_width) if described.alibi else None
 
     def embed(self, token, position):
         """The first residual stream."""
         row = scaled(self.embedding[token], self.description.embedding_scale)
+        row = self.project_in(row) if self.project_in else row
         return row if self.positions is None else vector.add(row, self.positions[position + POSITION_OFFSET])
 
     def rotate(self, x, layer, position):
@@ -201,11 +207,14 @@ class Decoder:
 
     def joined(self, h, y, norm):
         """The residual stream h after a block whose last matrix gave y."""
+        if self.description.norms_sums:
+            return norm(vector.add(h, y))
         y = norm(y) if norm else y
         return vector.add(h, scaled(y, self.description.residual_scale))
 
     def logits(self, y):
         """The head of a normed residual stream."""
+        y = self.project_out(y) if self.project_out else y
         logits, divisor = self.head.times(y), self.description.logit_divisor
         if divisor is not None:
             logits = np.array([fp16.div(a, divisor) for a in logits.tolist()], np.uint16)
@@ -282,7 +291,7 @@ class Session:
             y = decoder.mixed(layer, b, stage) if layer.experts else layer.down(decoder.neurons(layer, b, stage))
             h = decoder.joined(h, y, layer.after_ffn)
             stage("after_ffn", h)
-        y = decoder.final_norm(h)
+        y = decoder.final_norm(h) if decoder.final_norm else h
         observe("final_layer_norm", y)
         logits = decoder.logits(y)
         observe("logits", logits)
@@ -312,6 +321,10 @@ class Session:
         for head in range(described.heads):
             group = part(head // (described.heads // described.groups))
             scores = vector.Matrix(keys[:, group]).times(q[part(head)])
+            if decoder.slopes:
+                distances = range(len(scores) - 1, -1, -1)
+                scores = [alibi.biased(s, decoder.slopes[head], d) for s, d in zip(scores.tolist(), distances)]
+                scores = np.array(scores, np.uint16)
             weights = np.array(softmax(vector.soft_cap(scores, described.score_cap).tolist()), np.uint16)
             outputs.append(vector.Matrix(np.ascontiguousarray(values[:, group].T)).times(weights))
         o = np.concatenate(outputs)

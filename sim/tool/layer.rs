@@ -117,6 +117,7 @@ fn step(args: &Args, config: &DesignConfig) -> Result<LayerStep> {
             check_model(&model, args.scaling.activity)?;
         }
         model.config.check_positions(context).context("--context")?;
+        model.config.check_alibi().context("--model")?;
         HeadCut::new(config, model.config.num_attention_heads(), model.config.head_width())?;
         return Ok(LayerStep::of_model(&model, layer, context, batch, seed));
     };

@@ -175,6 +175,11 @@ pub trait GemvBackend {
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         attend_by_heads(self, op)
     }
+
+    /// Whether [`Self::attend`] computes scores with ALiBi. Otherwise the decoder refuses models that have it.
+    fn has_alibi(&self) -> bool {
+        false
+    }
 }
 
 /// [`ndp_numerics`]'s dot product. Rows of a large product are computed on all processors; they do not depend on one another.
@@ -259,6 +264,10 @@ impl GemvBackend for SoftwareBackend {
         }
         let of_vector = |b: usize| by_row.iter().skip(b).step_by(batch).copied();
         Ok((0..batch).flat_map(of_vector).collect())
+    }
+
+    fn has_alibi(&self) -> bool {
+        true
     }
 }
 

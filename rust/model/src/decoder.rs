@@ -1,6 +1,8 @@
 //! One forward pass of the decoder with a KV cache, after `docs/numerics.md`: from tokens to logits, with embeddings,
 //! last normalisation and head.
 
+use std::borrow::Cow;
+
 use crate::matrix::same_length;
 use ndp_files::{Result, ensure, refusal};
 use ndp_numerics::{Rotary, Rotation, add, div, f16, mul};
@@ -9,7 +11,7 @@ use crate::config::{Extras, Factor, POSITION_OFFSET};
 use crate::kv_cache::LayerCache;
 use crate::layer::{LayerShape, LayerSpan, all_finite, checked, norm, run_layer};
 use crate::sparsity::LayerSparsity;
-use crate::{GemvBackend, GemvClass, GemvOp, Model};
+use crate::{GemvBackend, GemvClass, GemvOp, Matrix, Model, SoftwareBackend};
 
 /// Most positions of a prompt in a batch.
 pub const MAX_BATCH: usize = 16;
@@ -75,7 +77,7 @@ impl<'m> Decoder<'m> {
 
     /// [`Decoder::prefill`] without head: returns the last token's hidden state `[d]`.
     pub fn extend<B: GemvBackend + ?Sized>(&mut self, backend: &mut B, tokens: &[u32]) -> Result<Vec<f16>> {
-        self.check(tokens)?;
+        self.check(backend, tokens)?;
         let d = self.model.config.hidden_size();
         let mut last = Vec::new();
         for batch in tokens.chunks(MAX_BATCH) {
@@ -91,7 +93,7 @@ impl<'m> Decoder<'m> {
         backend: &mut B,
         tokens: &[u32],
     ) -> Result<Vec<f16>> {
-        self.check(tokens)?;
+        self.check(backend, tokens)?;
         let mut logits = Vec::with_capacity(tokens.len() * self.model.config.vocab_size());
         for batch in tokens.chunks(MAX_BATCH) {
             let hidden = run_spans(backend, &mut [(&mut *self, batch)])?;
@@ -105,10 +107,10 @@ impl<'m> Decoder<'m> {
         self.prefill(backend, &[token])
     }
 
-    fn check(&self, tokens: &[u32]) -> Result<()> {
+    fn check<B: GemvBackend + ?Sized>(&self, backend: &B, tokens: &[u32]) -> Result<()> {
         let config = &self.model.config;
         ensure!(!tokens.is_empty(), "the prompt is empty, at least one token is needed");
-        config.check_positions(self.position + tokens.len())?;
+        config.check_text(backend, self.position + tokens.len())?;
         let vocab_size = config.vocab_size();
         match tokens.iter().find(|&&token| token as usize >= vocab_size) {
             Some(&token) => {
@@ -129,7 +131,7 @@ impl<'m> Decoder<'m> {
         same_length(|| "tokens of a step".to_owned(), tokens.len(), sequences.len())?;
         let mut batch: Vec<(&mut Self, &[u32])> = Vec::with_capacity(tokens.len());
         for (sequence, token) in sequences.iter_mut().zip(tokens) {
-            sequence.check(std::slice::from_ref(token))?;
+            sequence.check(backend, std::slice::from_ref(token))?;
             batch.push((sequence, std::slice::from_ref(token)));
         }
         if batch.is_empty() {
@@ -141,9 +143,15 @@ impl<'m> Decoder<'m> {
 
     /// `[batch x d] -> [batch x V]`.
     fn logits<B: GemvBackend + ?Sized>(&self, backend: &mut B, hidden: &[f16]) -> Result<Vec<f16>> {
-        let y = norm("final_norm", &self.model.final_norm, hidden)?;
+        let mut y = match &self.model.final_norm {
+            Some(parameters) => norm("final_norm", parameters, hidden)?,
+            None => hidden.to_vec(),
+        };
         if self.model.config.extras().reports_overflow {
             all_finite("final_norm", &y, y.len() / self.model.config.hidden_size())?;
+        }
+        if let Some([_, out]) = &self.model.projections {
+            y = on_host("project_out", out, &y)?;
         }
         let head = self.model.head();
         let op = GemvOp::new("lm_head", GemvClass::Head, (head.rows(), head.cols()), head.data(), &y)?;
@@ -159,6 +167,11 @@ impl<'m> Decoder<'m> {
     }
 }
 
+/// The host multiplies by a matrix outside the layers, `[batch x in] -> [batch x out]`.
+fn on_host(label: &str, matrix: &Matrix, x: &[f16]) -> Result<Vec<f16>> {
+    SoftwareBackend::new().gemv(&GemvOp::of_matrix(label, GemvClass::Proj, matrix, x)?)
+}
+
 /// Hidden states `[batch x d]` after the last layer, of the next tokens of some sequences, at least one, of one model.
 fn run_spans<B: GemvBackend + ?Sized>(
     backend: &mut B,
@@ -171,10 +184,13 @@ fn run_spans<B: GemvBackend + ?Sized>(
             cache.truncate(sequence.position); // whatever a batch that failed has left
         }
         for (position, &token) in (sequence.position..).zip(*tokens) {
-            let embedding = model.embed_tokens.row(token as usize);
+            let mut embedding = Cow::Borrowed(model.embed_tokens.row(token as usize));
+            if let Some([project_in, _]) = &model.projections {
+                embedding = on_host("project_in", project_in, &embedding)?.into();
+            }
             match &model.embed_positions {
                 None => match model.config.extras().embedding_scale.map(Factor::rounded) {
-                    None => hidden.extend(embedding),
+                    None => hidden.extend(embedding.iter()),
                     Some(factor) => hidden.extend(embedding.iter().map(|&e| mul(e, factor))),
                 },
                 Some(positions) => {

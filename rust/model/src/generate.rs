@@ -85,7 +85,7 @@ pub fn generate_tokens<B: GemvBackend + ?Sized>(
     mut progress: impl FnMut(GeneratedToken<'_>),
 ) -> Result<Generation> {
     ensure!(!prompt.is_empty(), "the prompt is empty, at least one token is needed");
-    model.config.check_positions(prompt.len().saturating_add(options.tokens))?;
+    model.config.check_text(backend, prompt.len().saturating_add(options.tokens))?;
     let mut decoder = Decoder::new(model);
     let mut rng = SplitMix64::new(options.seed);
     let mut tokens: Vec<u32> = Vec::with_capacity(options.tokens);

@@ -4,7 +4,7 @@
 
 use crate::matrix::same_length;
 use ndp_config::Activation;
-use ndp_files::{Context, Result, bail};
+use ndp_files::{Context, Result, bail, ensure};
 use std::borrow::Cow;
 
 use ndp_numerics::{Rotation, SoftCap, above, add, dot, f16, fp16, gelu_tanh, mul, relu, rne_ratio, softmax};
@@ -43,6 +43,8 @@ pub struct LayerShape {
     pub window: Option<usize>,
     /// Function of scores before softmax.
     pub score_cap: Option<SoftCap>,
+    /// Whether scores fall with the distance of their positions.
+    pub alibi: bool,
     /// Whether the activation is `gelu_tanh`.
     pub tanh_gelu: bool,
     /// Experts in place of the feed-forward block.
@@ -66,6 +68,7 @@ impl LayerShape {
             residual_scale: config.extras().residual_scale,
             window: config.window(layer),
             score_cap: config.extras().score_cap,
+            alibi: config.extras().alibi,
             tanh_gelu: config.extras().tanh_gelu,
             mixture: config.extras().mixture,
             reports_overflow: config.extras().reports_overflow,
@@ -161,8 +164,9 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         cache: &*span.cache,
     });
     let window = shape.window.filter(|window| *window < shape.positions);
+    ensure!(!shape.alibi || backend.has_alibi(), "{}: expected a backend with ALiBi", name("attention"));
     let attention = AttentionOp::new(index, (shape.heads, width), shape.positions, &q, attended.collect())?;
-    let attention = attention.with_window(window).with_score_cap(shape.score_cap);
+    let attention = attention.with_window(window).with_score_cap(shape.score_cap).with_alibi(shape.alibi);
     let context = backend.attend(&attention);
     let context = checked(attention.label(), context, q.len())?;
     shape.check(&name("attention"), &context, spans)?;

@@ -165,8 +165,11 @@ fn weight_bytes(config: &DecoderConfig) -> u64 {
     let ffn = f.saturating_mul(ffn).saturating_mul(experts).saturating_add(experts);
     let rows = (2 * q).saturating_add(2 * k).saturating_add(ffn);
     let layer = rows.saturating_mul(d).saturating_add(rows).saturating_add(7 * d);
-    let embeddings =
-        (2 * size(config.vocab_size()) + size(config.max_position_embeddings()) + 2).saturating_mul(d);
+    // A row for each token, and the projections.
+    let e = size(config.embedding_width());
+    let embeddings = (2 * size(config.vocab_size()) + 2 * d).saturating_mul(e);
+    let positions = (size(config.max_position_embeddings()) + 2).saturating_mul(d);
+    let embeddings = embeddings.saturating_add(positions);
     size(config.num_hidden_layers()).saturating_mul(layer).saturating_add(embeddings).saturating_mul(4)
 }
 

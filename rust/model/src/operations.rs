@@ -6,7 +6,7 @@
 use crate::matrix::same_length;
 use ndp_config::Activation;
 use ndp_files::Result;
-use ndp_numerics::{Rotation, SoftCap, add, f16, fp16, gelu, mul, relu, silu, softmax};
+use ndp_numerics::{Alibi, Rotation, SoftCap, add, f16, fp16, gelu, mul, relu, silu, softmax};
 
 use crate::kv_cache::LayerCache;
 use crate::{GemvBackend, GemvClass, GemvOp};
@@ -180,6 +180,7 @@ pub struct AttentionOp<'a> {
     capacity: usize,
     window: Option<usize>,
     score_cap: Option<SoftCap>,
+    alibi: bool,
     queries: &'a [f16],
     spans: Vec<AttentionSpan<'a>>,
 }
@@ -201,6 +202,8 @@ ndp_config::getters!(<'a> AttentionOp<'a> {
     window: Option<usize>,
     /// Function of scores before softmax.
     score_cap: Option<SoftCap>,
+    /// Whether scores fall with the distance of their positions.
+    has_alibi = alibi: bool,
     /// The sequences of the batch, in order.
     spans: &[AttentionSpan<'a>],
     /// `[tokens x width]`, scaled.
@@ -243,6 +246,7 @@ impl<'a> AttentionOp<'a> {
             capacity,
             window: None,
             score_cap: None,
+            alibi: false,
             queries,
             spans,
         })
@@ -258,6 +262,12 @@ impl<'a> AttentionOp<'a> {
     #[must_use]
     pub fn with_score_cap(self, score_cap: Option<SoftCap>) -> Self {
         Self { score_cap, ..self }
+    }
+
+    /// Lets scores fall with the distance of their positions.
+    #[must_use]
+    pub fn with_alibi(self, alibi: bool) -> Self {
+        Self { alibi, ..self }
     }
 
     /// First position that a token sees, if it sees those before `visible`.
@@ -301,6 +311,7 @@ pub(crate) fn attend_by_heads<B: GemvBackend + ?Sized>(
 ) -> Result<Vec<f16>> {
     let (layer, width) = (op.layer(), op.head_width());
     let mut context = Vec::with_capacity(op.queries().len());
+    let alibi = op.has_alibi().then(|| Alibi::new(op.heads(), width));
     for (span, end, query) in op.each() {
         let first = op.first(end);
         let visible = end - first;
@@ -314,6 +325,10 @@ pub(crate) fn attend_by_heads<B: GemvBackend + ?Sized>(
             }
             if scores.len() != visible {
                 return Ok(context);
+            }
+            if let Some(alibi) = &alibi {
+                let distances = (0..visible).rev();
+                scores.iter_mut().zip(distances).for_each(|(s, distance)| *s = alibi.of(head, *s, distance));
             }
             let probabilities = softmax(&scores);
             let label = format!("layers.{layer}.head.{head}.context");

@@ -118,7 +118,7 @@ impl<B: GemvBackend> GemvBackend for Magnitudes<B> {
         self.backend.attend(op)
     }
 
-    fn has_windows(&self) -> bool {
-        self.backend.has_windows()
+    fn has_alibi(&self) -> bool {
+        self.backend.has_alibi()
     }
 }

@@ -132,15 +132,18 @@ impl Layer {
 pub struct Model {
     /// The dimensions.
     pub config: DecoderConfig,
-    /// Token embedding, `[V x d]`.
+    /// Token embedding, `[V x e]`; `e` is `d` in most models.
     pub embed_tokens: Matrix,
-    /// Position embedding, `[max_position_embeddings + 2 x d]`, of models without rotary embedding.
+    /// Position embedding of OPT, `[max_position_embeddings + 2 x d]`.
     pub embed_positions: Option<Matrix>,
     /// The layers, in order.
     pub layers: Vec<Layer>,
+    /// Projections of a narrower embedding: to the hidden state, `[d x e]`, and back before the head, `[e x d]`. The host
+    /// multiplies by them.
+    pub projections: Option<[Matrix; 2]>,
     /// Normalisation before the head.
-    pub final_norm: Norm,
-    /// Output head, `[V x d]`, unless the token embedding is.
+    pub final_norm: Option<Norm>,
+    /// Output head, `[V x e]`, unless the token embedding is.
     pub lm_head: Option<Matrix>,
     /// Meaning of tokens.
     pub vocabulary: Vocabulary,
@@ -154,31 +157,50 @@ impl Model {
     where
         F: FnMut(&str, &[usize]) -> Result<Vec<f16>>,
     {
-        let (d, vocabulary) = (config.hidden_size(), config.vocab_size());
+        let (d, e, vocabulary) = (config.hidden_size(), config.embedding_width(), config.vocab_size());
         let (embedding, layers, last) = match config.architecture() {
             Architecture::Opt => ("decoder.embed_tokens", "decoder.layers", "decoder.final_layer_norm"),
             Architecture::Llama => ("embed_tokens", "layers", "norm"),
             Architecture::Falcon => ("word_embeddings", "h", "ln_f"),
         };
         let mut source = Source { tensor, config: &config };
-        let embed_tokens = source.matrix(&format!("{embedding}.weight"), vocabulary, d)?;
+        let embed_tokens = source.matrix(&format!("{embedding}.weight"), vocabulary, e)?;
         let positions = config.max_position_embeddings() + POSITION_OFFSET;
-        let embed_positions = match config.rotary_base() {
-            Some(_) => None,
-            None => Some(source.matrix("decoder.embed_positions.weight", positions, d)?),
+        let embed_positions = match config.architecture() {
+            Architecture::Opt => Some(source.matrix("decoder.embed_positions.weight", positions, d)?),
+            _ => None,
+        };
+        let projections = match config.extras().embedding_width {
+            None => None,
+            Some(_) => Some([
+                source.matrix("decoder.project_in.weight", d, e)?,
+                source.matrix("decoder.project_out.weight", e, d)?,
+            ]),
         };
         let layers = (0..config.num_hidden_layers()).map(|i| source.layer(&format!("{layers}.{i}")));
         let layers = layers.collect::<Result<_, _>>()?;
-        let final_norm = source.norm(last)?;
+        let final_norm = match config.extras().no_final_norm {
+            true => None,
+            false => Some(source.norm(last)?),
+        };
         let lm_head = match config.has_tied_head() {
             true => None,
-            false => Some(source.matrix("lm_head.weight", vocabulary, d)?),
+            false => Some(source.matrix("lm_head.weight", vocabulary, e)?),
         };
         let vocabulary = Vocabulary::of_size(vocabulary);
-        Ok(Self { embed_tokens, embed_positions, layers, final_norm, lm_head, vocabulary, config })
+        Ok(Self {
+            embed_tokens,
+            embed_positions,
+            layers,
+            projections,
+            final_norm,
+            lm_head,
+            vocabulary,
+            config,
+        })
     }
 
-    /// The output head, `[V x d]`.
+    /// The output head, `[V x e]`.
     pub fn head(&self) -> &Matrix {
         self.lm_head.as_ref().unwrap_or(&self.embed_tokens)
     }
@@ -192,9 +214,10 @@ impl Model {
             l.linears().map(Linear::parameters).chain(norms).sum::<usize>() + router
         };
         let matrices = std::iter::once(&self.embed_tokens).chain(&self.embed_positions).chain(&self.lm_head);
+        let matrices = matrices.chain(self.projections.iter().flatten());
         matrices.map(|matrix| matrix.data().len()).sum::<usize>()
             + self.layers.iter().map(layer).sum::<usize>()
-            + self.final_norm.parameters()
+            + self.final_norm.as_ref().map_or(0, Norm::parameters)
     }
 }
 
@@ -246,7 +269,10 @@ where
         let (attention, proj) = ("self_attn", ["mlp.gate_proj", "mlp.down_proj"]);
         let (norms, out_proj, [fc1, fc2], up) = match config.architecture() {
             Architecture::Opt => {
-                let norms = ["self_attn_layer_norm", "", "final_layer_norm", ""];
+                let norms = match config.extras().norm_places {
+                    NormPlaces::AfterResidual => ["", "self_attn_layer_norm", "", "final_layer_norm"],
+                    _ => ["self_attn_layer_norm", "", "final_layer_norm", ""],
+                };
                 (norms, "self_attn.out_proj", ["fc1", "fc2"], None)
             }
             Architecture::Llama => {
@@ -259,9 +285,10 @@ where
                 (norms, "self_attn.o_proj", proj, Some("mlp.up_proj"))
             }
             Architecture::Falcon => {
-                let [before, ffn] = match config.norms_per_layer() {
-                    2 => ["ln_attn", "ln_mlp"],
-                    _ => ["input_layernorm", ""],
+                let [before, ffn] = match (config.is_parallel(), config.norms_per_layer()) {
+                    (false, _) => ["input_layernorm", "post_attention_layernorm"],
+                    (true, 2) => ["ln_attn", "ln_mlp"],
+                    (true, _) => ["input_layernorm", ""],
                 };
                 let linears = ["mlp.dense_h_to_4h", "mlp.dense_4h_to_h"];
                 ([before, "", ffn, ""], "self_attention.dense", linears, None)

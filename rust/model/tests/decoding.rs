@@ -79,7 +79,7 @@ fn reference_logits(model: &Model, tokens: &[u32]) -> Vec<Vec<f16>> {
     }
     assert!(soft > tokens.len(), "the attention of this model is one-hot");
     h.iter()
-        .map(|h| normed(&model.final_norm, h))
+        .map(|h| normed(model.final_norm.as_ref().unwrap(), h))
         .map(|y| (0..model.config.vocab_size()).map(|t| dot(model.embed_tokens.row(t), &y)).collect())
         .collect()
 }
@@ -171,7 +171,7 @@ fn activations_beyond_fp16_are_reported_with_layer_and_operation() {
     let text = said(&run(&model));
     assert!(text.starts_with("layers.1.") && text.ends_with("is beyond FP16's range, 65504"), "{text}");
     let mut model = good.clone();
-    model.final_norm.gain.fill(large);
+    model.final_norm.as_mut().unwrap().gain.fill(large);
     assert!(said(&run(&model)).starts_with("final_norm: element "));
 }
 
@@ -326,7 +326,7 @@ fn bad_requests_are_refused() {
 #[test]
 fn logits_that_are_not_finite_stop_the_sampler() {
     let mut model = model(VOCAB, false, 14);
-    model.final_norm.bias.as_mut().unwrap()[3] = f16::from_bits(0x7C00);
+    model.final_norm.as_mut().unwrap().bias.as_mut().unwrap()[3] = f16::from_bits(0x7C00);
     let options = GenerateOptions::new(2, 100, 0);
     let error =
         generate_tokens(&model, &mut SoftwareBackend::new(), &tokens(2), &options, |_| ()).unwrap_err();

@@ -1,11 +1,11 @@
 //! Stored results of the Python reference: checkpoints of `transformers` and rotations with scaled frequencies. Other
-//! vectors and checkpoints: `testbenches/systems/golden_vectors.rs`.
+//! vectors: `testbenches/systems/golden_vectors.rs`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ndp_model::{Decoder, Model, SoftwareBackend, logits_digest};
-use ndp_numerics::{Decimal, Rotary, RotaryScaling, SoftCap, YarnAttention, f16, gelu_tanh};
+use ndp_numerics::{Alibi, Decimal, Rotary, RotaryScaling, SoftCap, YarnAttention, f16, gelu_tanh};
 use serde_json::Value;
 
 fn folder() -> PathBuf {
@@ -38,10 +38,14 @@ fn checkpoints_give_the_logits_of_the_reference() {
     let (mut names, mut with_thresholds) = (BTreeSet::new(), 0);
     for entry in std::fs::read_dir(folder().join("checkpoints")).unwrap() {
         let path = entry.unwrap().path();
+        if !path.is_dir() {
+            continue;
+        }
         let expected = json(&path.join("expected.json"));
-        let numbers = expected["tokens"].as_array().unwrap().iter();
-        let tokens: Vec<u32> = numbers.map(|token| token.as_u64().unwrap() as u32).collect();
-        let mut model = Model::load(&path).unwrap();
+        let tokens = tokens_of(&expected);
+        let (mut model, remarks) = Model::load_with_remarks(&path).unwrap();
+        let stored = json(&path.join("config.json"))["dtype"].clone();
+        assert_eq!(remarks.rounded.converted > 0, stored != "float16", "{path:?}");
         let digests = |model: &Model| {
             let mut decoder = Decoder::new(model);
             let logits = decoder.prefill_all_logits(&mut SoftwareBackend::new(), &tokens).unwrap();
@@ -60,6 +64,11 @@ fn checkpoints_give_the_logits_of_the_reference() {
     }
     assert!(names.contains("opt") && names.len() >= 9, "{names:?}");
     assert!(with_thresholds >= 6, "{with_thresholds}");
+}
+
+fn tokens_of(expected: &Value) -> Vec<u32> {
+    let numbers = expected["tokens"].as_array().unwrap().iter();
+    numbers.map(|token| token.as_u64().unwrap() as u32).collect()
 }
 
 fn scaling(stated: &Value) -> RotaryScaling {
@@ -97,6 +106,23 @@ fn scaled_rotations_are_those_of_the_reference() {
         let mut head = halves(&case["x"]);
         rotary.at(number("position") as u32).rotate(&mut head);
         assert_eq!(bits(&head), bits(&halves(&case["y"])), "{case}");
+    }
+}
+
+#[test]
+fn scores_with_alibi_are_those_of_the_reference() {
+    let file = json(&folder().join("vectors/alibi.json"));
+    for case in file["cases"].as_array().unwrap() {
+        let size = |key: &str| case[key].as_u64().unwrap() as usize;
+        let alibi = Alibi::new(size("heads"), size("width"));
+        assert_eq!(bits(alibi.factors()), bits(&halves(&case["factors"])), "{case}");
+        let scores = case["scores"].as_array().unwrap();
+        assert!(scores.len() >= 10);
+        for own in scores {
+            let [head, distance] = ["head", "distance"].map(|key| own[key].as_u64().unwrap() as usize);
+            let found = alibi.of(head, halves(&own["s"])[0], distance);
+            assert_eq!(found.to_bits(), halves(&own["y"])[0].to_bits(), "{own}");
+        }
     }
 }
 

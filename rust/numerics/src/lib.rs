@@ -5,7 +5,7 @@
 //! Reading order: [`fp16`] (values), [`rounding`] (the one rounding), [`exact_sum`] and [`dot()`] (the exact
 //! accumulator and its fast path), [`sum_format`] (its bits), [`quantised`] (weights of 8 and 4 bits); operations of
 //! the activation unit: [`elementwise`], [`mod@exp`], [`softmax()`]; of the host: [`layer_norm()`], [`rms_norm()`],
-//! [`rotary`], [`activations`], [`exp_q30()`], [`sampling`].
+//! [`rotary`], [`Alibi`], [`activations`], [`exp_q30()`], [`sampling`].
 //!
 //! It has no structure of the hardware (lanes, trees, latencies), and shares no code or table with the RTL generator: a
 //! shared table would hide the errors that a comparison should find.
@@ -15,6 +15,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod activations;
+mod alibi;
 mod decimal;
 pub mod dot;
 pub mod elementwise;
@@ -37,6 +38,7 @@ pub mod sum_format;
 pub use half::f16;
 
 pub use activations::{gelu, gelu_tanh, silu};
+pub use alibi::Alibi;
 pub use decimal::Decimal;
 pub use dot::{Decoded, SerialSteps, dot, dot_decoded, dot_truncated};
 pub use elementwise::*;

@@ -91,4 +91,8 @@ impl<B: GemvBackend, S: FnMut(&Activity) -> Result<()>> GemvBackend for Capture<
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         self.backend.attend(op)
     }
+
+    fn has_alibi(&self) -> bool {
+        self.backend.has_alibi()
+    }
 }

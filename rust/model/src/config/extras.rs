@@ -1,6 +1,6 @@
-//! Parts of a decoder that OPT, LLaMA, Mistral and Falcon lack.
+//! Parts of a decoder that most models of OPT, LLaMA, Mistral and Falcon lack.
 
-use ndp_files::{Result, refusal};
+use ndp_files::{Result, ensure, refusal};
 use ndp_numerics::{Decimal, SoftCap, f16, rne_rsqrt, rne_sqrt};
 
 use super::{Angles, DecoderConfig};
@@ -63,7 +63,7 @@ impl Factor {
     }
 }
 
-/// Parts of a decoder; the default is LLaMA.
+/// Parts of a decoder; the default is LLaMA, or what the model's architecture has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extras {
     /// Places of the norms.
@@ -102,6 +102,12 @@ pub struct Extras {
     pub residual_scale: Option<Factor>,
     /// Divisor of logits.
     pub logit_divisor: Option<Factor>,
+    /// Width of embeddings, if it is not that of the hidden state.
+    pub embedding_width: Option<usize>,
+    /// No norm before the head.
+    pub no_final_norm: bool,
+    /// Scores that fall with the distance of their positions, in place of a rotation.
+    pub alibi: bool,
 }
 
 impl DecoderConfig {
@@ -111,5 +117,14 @@ impl DecoderConfig {
             Some(_) => Err(refusal!("the model has experts: {device} run models without them")),
             None => Ok(()),
         }
+    }
+
+    /// Fails for a model with ALiBi, whose scores hardware cannot compute.
+    pub fn check_alibi(&self) -> Result<()> {
+        ensure!(
+            !self.extras.alibi,
+            "the model has scores with ALiBi (alibi), which this device cannot compute; run it in software"
+        );
+        Ok(())
     }
 }

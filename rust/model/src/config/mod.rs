@@ -75,6 +75,8 @@ pub struct DecoderConfig {
     attention_bias: bool,
     ffn_bias: bool,
     norms_per_layer: usize,
+    #[serde(skip)]
+    parallel: bool,
     tied_head: bool,
     relu_before_qkv: bool,
 }
@@ -250,13 +252,15 @@ ndp_config::getters!(DecoderConfig {
     activation: Activation,
     /// Normalisations of a layer: two, or one shared by attention and feed-forward block.
     norms_per_layer: usize,
-    /// Base of the rotary embedding; `None` for embedded positions.
+    /// Whether attention and feed-forward block share their input, the state before the layer.
+    is_parallel = parallel: bool,
+    /// Base of the rotary embedding; `None` for embedded positions and ALiBi.
     rotary_base: Option<u64>,
     /// Whether a ReLU precedes the Q, K and V projections (Hermes, section II).
     relu_before_qkv: bool,
     /// Whether RMSNorm, which has no bias, replaces LayerNorm.
     has_rms_norm = rms_norm: bool,
-    /// Parts that OPT, LLaMA, Mistral and Falcon lack.
+    /// Parts that most models of OPT, LLaMA, Mistral and Falcon lack.
     extras: &Extras,
     /// Whether the linear layers of the attention have biases; perhaps not the last ([`Extras::only_qkv_bias`]).
     has_attention_bias = attention_bias: bool,
@@ -319,6 +323,7 @@ impl DecoderConfig {
             attention_bias: false,
             ffn_bias: false,
             norms_per_layer: 2,
+            parallel: false,
             tied_head: true,
             relu_before_qkv: fields.take("relu_before_qkv")?.unwrap_or(false),
         })
@@ -333,6 +338,7 @@ impl DecoderConfig {
             (self.kv_field(), self.num_key_value_heads),
             (self.ffn_field(), self.ffn_dim),
             ("max_position_embeddings", self.max_position_embeddings),
+            ("word_embed_proj_dim", self.embedding_width()),
         ] {
             // Tensor sizes are products of two of these: 32 bits each fit 64.
             if value == 0 || u32::try_from(value).is_err() {
@@ -389,6 +395,12 @@ impl DecoderConfig {
         Ok(())
     }
 
+    /// Fails for more positions than the model has, and for ALiBi unless `backend` computes it.
+    pub fn check_text<B: crate::GemvBackend + ?Sized>(&self, backend: &B, requested: usize) -> Result<()> {
+        self.check_positions(requested)?;
+        if backend.has_alibi() { Ok(()) } else { self.check_alibi() }
+    }
+
     /// Number of last positions that a position of a layer sees; `None` for all.
     pub fn window(&self, layer: usize) -> Option<usize> {
         let Extras { window, full_layers, .. } = &self.extras;
@@ -405,14 +417,14 @@ impl DecoderConfig {
         self.num_key_value_heads * self.head_width
     }
 
+    /// Width of the embedding and of the head's input.
+    pub fn embedding_width(&self) -> usize {
+        self.extras.embedding_width.unwrap_or(self.hidden_size)
+    }
+
     /// Whether the feed-forward block has a gate: two matrices whose results are multiplied.
     pub fn is_gated(&self) -> bool {
         self.architecture == Architecture::Llama
-    }
-
-    /// Whether attention and feed-forward block share their input, the state before the layer.
-    pub fn is_parallel(&self) -> bool {
-        self.architecture == Architecture::Falcon
     }
 
     /// Rotations of the heads of Q and K in a layer; `None` for embedded positions.

@@ -106,13 +106,11 @@ fn unsupported_options_are_refused_by_name() {
         ),
         (opt(), "architectures", json!(["GPT2LMHeadModel"]), "OPTForCausalLM or OPTModel"),
         (opt(), "architectures", json!(["LlamaForCausalLM"]), "OPTForCausalLM or OPTModel"),
-        (opt(), "do_layer_norm_before", json!(false), "true"),
         (opt(), "enable_bias", json!(false), "true"),
         (opt(), "layer_norm_elementwise_affine", json!(false), "true"),
         (opt(), "tie_word_embeddings", json!(false), "true"),
-        (opt(), "_remove_final_layer_norm", json!(true), "false"),
         (opt(), "activation_function", json!("gelu"), "relu"),
-        (opt(), "word_embed_proj_dim", json!(32), "hidden_size = 64"),
+        (opt(), "word_embed_proj_dim", json!(0), "1..=2^32-1"),
         (opt(), "num_attention_heads", json!(5), "a divisor of hidden_size = 64"),
         (opt(), "num_attention_heads", json!(0), "1..=2^32-1"),
         (opt(), "vocab_size", json!(1u64 << 32), "1..=2^32-1"),
@@ -153,7 +151,6 @@ fn unsupported_options_are_refused_by_name() {
         (llama(), "head_dim", json!(15), "even, at most 16384"),
         (falcon(), "num_kv_heads", json!(3), "a divisor of num_attention_heads = 4"),
         (falcon(), "num_kv_heads", json!(0), "1..=2^32-1"),
-        (falcon(), "alibi", json!(true), "false"),
         (falcon(), "parallel_attn", json!(false), "true"),
         (falcon(), "activation", json!("silu"), "gelu or relu"),
         (falcon(), "num_ln_in_parallel_attn", json!(3), "1 or 2"),
@@ -486,7 +483,11 @@ fn fields_that_nobody_knows_are_a_warning() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/checkpoints");
     let mut read = 0;
     for folder in std::fs::read_dir(golden).unwrap() {
-        let config = DecoderConfig::load(&folder.unwrap().path()).unwrap();
+        let folder = folder.unwrap().path();
+        if !folder.is_dir() {
+            continue;
+        }
+        let config = DecoderConfig::load(&folder).unwrap();
         assert_eq!(config.warnings(), [""; 0], "{config:?}");
         read += 1;
     }
