@@ -46,9 +46,16 @@ impl Message {
 /// Token of `tokenizer_config.json`: a text, alone or with options.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Mark {
+pub(crate) enum Mark {
     Text(String),
     Token { content: String },
+}
+
+impl Mark {
+    pub(crate) fn text(&self) -> &str {
+        let (Self::Text(text) | Self::Token { content: text }) = self;
+        text
+    }
 }
 
 #[derive(Deserialize)]
@@ -86,7 +93,7 @@ struct GenerationConfig {
 }
 
 /// A file's content; the default without a file. Fails for a file that cannot be read.
-fn read<T: Default + for<'a> Deserialize<'a>>(dir: &Path, name: &str) -> Result<T> {
+pub(crate) fn read<T: Default + for<'a> Deserialize<'a>>(dir: &Path, name: &str) -> Result<T> {
     let path = dir.join(name);
     if path.symlink_metadata().is_err() {
         return Ok(T::default());
@@ -112,7 +119,7 @@ impl Chat {
             }
             None => None,
         };
-        let text = |mark: Option<Mark>| mark.map(|(Mark::Text(text) | Mark::Token { content: text })| text);
+        let text = |mark: Option<Mark>| mark.map(|mark| mark.text().to_owned());
         let end_tokens = match ends {
             None => Vec::new(),
             Some(Ends::One(token)) => vec![token],

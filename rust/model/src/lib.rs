@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod backend;
+mod byte_level;
 mod chat;
 pub mod config;
 mod damage;

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
+use crate::byte_level;
 use crate::chat::{Chat, Message};
 use serde::de::IgnoredAny;
 use tokenizers::{Decoder, Encoding, ModelWrapper, Tokenizer};
@@ -57,12 +58,16 @@ impl Vocabulary {
         if vocab_size == BYTES { Self::Bytes } else { Self::Unknown(vocab_size) }
     }
 
-    /// For a model's directory; an error for an unreadable or invalid `tokenizer.json`.
+    /// For a model's directory: its `tokenizer.json`, or else `vocab.json` and `merges.txt`. Fails if they are unreadable
+    /// or invalid.
     pub fn load(dir: &Path, vocab_size: usize) -> Result<Self> {
         let path = dir.join(FILE);
         // A dangling link is an error.
         if path.symlink_metadata().is_err() {
-            return Ok(Self::of_size(vocab_size));
+            return match byte_level::of_folder(dir)? {
+                Some((path, json)) => Self::from_json(&path, json, Chat::load(dir)?),
+                None => Ok(Self::of_size(vocab_size)),
+            };
         }
         Self::from_json(&path, crate::loader::read_json(&path, MAX_BYTES)?, Chat::load(dir)?)
     }
@@ -117,7 +122,7 @@ impl Vocabulary {
                 subwords.tokens(text, true)
             }
             Self::Unknown(vocab_size) => Err(refusal!(
-                "text needs a tokenizer.json in the folder of the weights, tokens in the GGUF file, or bytes as tokens: vocab_size = {}, expected 256",
+                "text needs a tokenizer.json, or vocab.json and merges.txt, in the folder of the weights, tokens in the GGUF file, or bytes as tokens: vocab_size = {}, expected 256",
                 *vocab_size
             )),
         }

@@ -227,3 +227,74 @@ fn numbers_that_no_token_has_are_not_dropped_from_a_text() {
         assert_eq!(vocabulary.text(&[first, &[999], &[*last]].concat()).unwrap(), expected);
     }
 }
+
+/// `vocab.json`, `merges.txt` and `tokenizer_config.json`.
+fn parts(vocab: &Value, merges: &str, config: &Value) -> ndp_files::Result<Vocabulary> {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("vocab.json", vocab.to_string()),
+        ("merges.txt", merges.into()),
+        ("tokenizer_config.json", config.to_string()),
+    ] {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    Vocabulary::load(dir.path(), 1000)
+}
+
+#[test]
+fn a_vocabulary_and_merges_are_a_tokenizer() {
+    let vocab = json!({
+        "a": 0, "b": 1, "Ġ": 2, "ab": 3, "Ġab": 4, "</s>": 5, "1": 6, "2": 7, "12": 8, "Ã": 9, "¤": 10, "Ì": 11, "Ī": 12,
+        "/": 15, "<": 16, ">": 17, "d": 18, "e": 19, "n": 20, "s": 21, "|": 22
+    });
+    let merges = "#version: 0.2\na b\nĠ ab\n1 2\n";
+    let added =
+        json!({"13": {"content": "<|end|>", "special": true}, "14": {"content": "<b>", "special": false}});
+    let opt = json!({
+        "tokenizer_class": "GPT2Tokenizer", "bos_token": {"content": "</s>"}, "eos_token": "</s>",
+        "add_bos_token": true, "added_tokens_decoder": added
+    });
+    let vocabulary = parts(&vocab, merges, &opt).unwrap();
+    let tokens = vocabulary.tokens("ab ab12</s><|end|><b>".as_bytes()).unwrap();
+    assert_eq!(tokens, [5, 3, 4, 8, 5, 13, 14]);
+    assert_eq!(vocabulary.text(&tokens).unwrap(), "ab ab12<b>");
+    // Digits by themselves, and NFC: a with a diaeresis is two bytes in one form, and one byte more in the other.
+    let qwen = parts(&vocab, merges, &json!({"tokenizer_class": "Qwen2TokenizerFast"})).unwrap();
+    assert_eq!(qwen.tokens("ab12".as_bytes()).unwrap(), [3, 6, 7]);
+    assert_eq!(qwen.tokens("a\u{308}".as_bytes()).unwrap(), [9, 10]);
+    assert_eq!(vocabulary.tokens("a\u{308}".as_bytes()).unwrap(), [5, 0, 11, 12]);
+    for (merges, config, expected) in [
+        (
+            merges,
+            json!({"tokenizer_class": "CLIPTokenizer"}),
+            "tokenizer_class = CLIPTokenizer, expected GPT2Tokenizer or",
+        ),
+        (
+            merges,
+            json!({}),
+            "tokenizer_class = (absent), expected GPT2Tokenizer or Qwen2Tokenizer, or a tokenizer.json",
+        ),
+        (
+            merges,
+            json!({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true}),
+            "add_prefix_space = true, expected false",
+        ),
+        (
+            merges,
+            json!({"tokenizer_class": "GPT2Tokenizer", "add_bos_token": true, "bos_token": "<s>"}),
+            "bos_token = <s>, expected a token",
+        ),
+        (
+            "a b\nab",
+            json!({"tokenizer_class": "GPT2Tokenizer"}),
+            "merges.txt: merge 1 = 'ab', expected two parts of a token",
+        ),
+    ] {
+        let said = parts(&vocab, merges, &config).unwrap_err().to_string();
+        assert!(said.contains(expected), "{said}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("merges.txt"), merges).unwrap();
+    let said = Vocabulary::load(dir.path(), 1000).unwrap_err().to_string();
+    assert!(said.contains("has merges.txt, but no vocab.json: expected both, or a tokenizer.json"), "{said}");
+}

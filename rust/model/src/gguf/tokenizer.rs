@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use ndp_files::{Error, Result, bail, ensure};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use super::reader::{File, shown};
 use super::value::Value;
 use crate::Vocabulary;
+use crate::byte_level::{self, ByteLevel, LINES, WORDS, prefix};
 use crate::chat::Chat;
 
 const MODEL: &str = "tokenizer.ggml.model";
@@ -26,15 +27,6 @@ const ADD_FIRST: &str = "tokenizer.ggml.add_bos_token";
 const ADD_LAST: &str = "tokenizer.ggml.add_eos_token";
 const ADD_SPACE: &str = "tokenizer.ggml.add_space_prefix";
 const TEMPLATE: &str = "tokenizer.chat_template";
-
-/// GPT-2's words: contractions, letters, digits, other characters, spaces.
-const WORDS: &str = r"'(?:[sdmt]|re|ve|ll)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)";
-
-/// Words of LLaMA 3, with groups of up to three digits, and of Qwen 2, with single digits.
-const LINES: [&str; 2] = [
-    r"'(?:[sdmtSDMT]|[rR][eE]|[vV][eE]|[lL][lL])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    r"'(?:[sdmtSDMT]|[rR][eE]|[vV][eE]|[lL][lL])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-];
 
 /// Names of `tokenizer.ggml.pre` with the expressions that split a text, one after the other.
 const SPLITS: [(&str, &[&str]); 5] = [
@@ -141,13 +133,7 @@ impl<'a> Tokens<'a> {
     fn added(&self) -> Json {
         let tokens = self.texts.iter().zip(&self.types).enumerate();
         let added = tokens.filter(|(_, (_, kind))| matches!(**kind, CONTROL | USER_DEFINED));
-        let token = |(number, (text, kind)): (usize, (&&str, &i128))| {
-            json!({
-                "id": number, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
-                "normalized": false, "special": *kind == CONTROL
-            })
-        };
-        added.map(token).collect()
+        added.map(|(number, (text, kind))| byte_level::added(number, text, *kind == CONTROL)).collect()
     }
 
     /// Adds the first token of each text.
@@ -161,15 +147,7 @@ impl<'a> Tokens<'a> {
         let Some(number) = token(self.file, FIRST, self.texts.len())? else {
             bail!("metadata {FIRST} is missing, but each text begins with that token ({ADD_FIRST})");
         };
-        let text = self.texts[number];
-        let first = json!({"SpecialToken": {"id": text, "type_id": 0}});
-        let sequence = |name: &str| json!({"Sequence": {"id": name, "type_id": 0}});
-        let mut special = Map::new();
-        special.insert(text.into(), json!({"id": text, "ids": [number], "tokens": [text]}));
-        Ok(json!({
-            "type": "TemplateProcessing", "single": [first, sequence("A")],
-            "pair": [first, sequence("A"), sequence("B")], "special_tokens": special
-        }))
+        Ok(prefix(self.texts[number], number))
     }
 
     fn byte_level(&self) -> Result<Json> {
@@ -178,26 +156,16 @@ impl<'a> Tokens<'a> {
             bail!("metadata {PRE} = {}, expected {}", shown(pre), SPLITS.map(|(name, _)| name).join(", "));
         };
         let Some(merges) = self.file.metadata.get(MERGES) else { bail!("metadata {MERGES} is missing") };
-        let merges = merges.texts(MERGES)?;
-        let pair = |(number, merge): (usize, &&str)| match merge.split_once(' ') {
-            Some((left, right)) if !left.is_empty() && !right.is_empty() => Ok(json!([left, right])),
-            _ => {
-                bail!("metadata {MERGES}: merge {number} = '{}', expected two parts of a token", shown(merge))
-            }
+        let parts = ByteLevel {
+            vocab: self.numbered(),
+            merges: merges.texts(MERGES)?,
+            splits: expressions,
+            added: self.added(),
+            prefix: self.prefix(pre == LLAMA_3)?,
+            whole_words: pre == LLAMA_3,
+            composed: false,
         };
-        let merges = merges.iter().enumerate().map(pair).collect::<Result<Json>>()?;
-        let split = |expression: &&str| json!({"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": false});
-        let bytes = json!({
-            "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false
-        });
-        let steps: Vec<Json> = expressions.iter().map(split).chain([bytes.clone()]).collect();
-        Ok(json!({
-            "version": "1.0", "added_tokens": self.added(), "post_processor": self.prefix(pre == LLAMA_3)?,
-            "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps}, "decoder": bytes,
-            "model": {
-                "type": "BPE", "vocab": self.numbered(), "merges": merges, "ignore_merges": pre == LLAMA_3
-            }
-        }))
+        parts.json(&format!("metadata {MERGES}"))
     }
 
     /// Two neighbouring pieces merge if together they are a piece, the one with the highest score first.
