@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub tokens: u32,
     /// Directory with config.json, model.safetensors (whole or in shards) and, for models with sub-words,
-    /// tokenizer.json: OPT, LLaMA, Mistral or Falcon; or a GGUF file of architecture llama (docs/checkpoints.md)
+    /// tokenizer.json, or vocab.json and merges.txt; or a GGUF file (families: docs/checkpoints.md)
     /// [default: golden/model]
     #[arg(long, value_name = "DIR|FILE.gguf")]
     pub model: Option<PathBuf>,

@@ -119,7 +119,7 @@ pub struct Args {
     #[arg(long, default_value_t = 4)]
     seed: u64,
     /// Directory with config.json, model.safetensors (whole or in shards) and, for models with sub-words,
-    /// tokenizer.json: OPT, LLaMA, Mistral or Falcon; or a GGUF file of architecture llama (docs/checkpoints.md)
+    /// tokenizer.json, or vocab.json and merges.txt; or a GGUF file (families: docs/checkpoints.md)
     /// [default: golden/model]
     #[arg(long, value_name = "DIR|FILE.gguf")]
     model: Option<PathBuf>,

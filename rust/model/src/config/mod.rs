@@ -417,6 +417,12 @@ impl DecoderConfig {
         self.num_key_value_heads * self.head_width
     }
 
+    /// The same model with norms whose gains are stored whole.
+    pub(crate) fn with_whole_gains(mut self) -> Self {
+        self.extras.unit_gains = false;
+        self
+    }
+
     /// Width of the embedding and of the head's input.
     pub fn embedding_width(&self) -> usize {
         self.extras.embedding_width.unwrap_or(self.hidden_size)

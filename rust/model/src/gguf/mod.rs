@@ -1,11 +1,12 @@
 //! Reads a model from a GGUF file, the format of llama.cpp: configuration, tokens and weights in one file.
 //!
 //! Quantised blocks become FP32 numbers ([`blocks`]), which are rounded to FP16 once, as weights of other checkpoints.
-//! The result equals the model that the same weights give under Hugging Face's names ([`llama`]).
+//! The result equals the model that the same weights give under Hugging Face's names ([`architecture`]).
 
+mod architecture;
 mod blocks;
-mod llama;
 mod reader;
+mod rotary;
 mod tokenizer;
 mod value;
 
@@ -18,6 +19,7 @@ use ndp_numerics::f16;
 
 use crate::Model;
 use crate::loader::{self, Remarks, RoundedWeights};
+use architecture::Architecture;
 use reader::{File, Tensor, shown};
 
 /// Bytes at the beginning of a file from which its format is recognised.
@@ -54,29 +56,54 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<(Model, Remarks)> {
     let file = File::parse(bytes)?;
-    let (config, warning) = llama::config(path, &file)?;
+    let architecture = Architecture::find(&file)?;
+    let (config, warning) = architecture.config(path, &file)?;
     let vocabulary = tokenizer::vocabulary(path, &file, config.vocab_size())?;
     let mut rounded = RoundedWeights::default();
-    let mut used = BTreeSet::new();
-    let width = config.head_width();
+    let mut used = BTreeSet::from([rotary::FACTORS.to_owned()]);
+    let known = config.clone();
     let mut model = Model::from_tensors(config, |name, shape| {
-        let stored = llama::stored_name(name);
+        let (stored, expert) = architecture::stored_name(&known, name);
         let Some(tensor) = file.tensors.get(stored.as_str()) else { bail!("tensor {stored} is missing") };
-        let data = tensor.weights(&stored, shape, &mut rounded)?;
-        let data = llama::unpaired(&stored, shape[0], width, data);
+        let part;
+        let tensor = match expert.zip(known.extras().mixture) {
+            Some((number, mixture)) => {
+                part = tensor.expert(&stored, number, mixture.experts)?;
+                &part
+            }
+            None => tensor,
+        };
+        let mut data = tensor.weights(&stored, shape, &mut rounded)?;
+        if architecture.has_pairs {
+            data = architecture::unpaired(&stored, shape[0], known.head_width(), data);
+        }
         used.insert(stored);
         Ok(data)
     })?;
     if let Some((name, _)) = file.tensors.iter().find(|(name, _)| !used.contains(**name)) {
-        let layers = model.config.num_hidden_layers();
-        bail!("tensor {}: expected only tensors of a dense llama with {layers} layers", shown(name));
+        let (kind, layers) = (architecture.name, model.config.num_hidden_layers());
+        bail!("tensor {}: expected only tensors of {kind} with {layers} layers", shown(name));
     }
     model.vocabulary = vocabulary;
     let warnings = model.config.warnings().iter().cloned().chain(warning).collect();
     Ok((model, Remarks { rounded, warnings }))
 }
 
-impl Tensor<'_> {
+impl<'a> Tensor<'a> {
+    /// The part of one expert.
+    fn expert(&self, name: &str, number: usize, experts: usize) -> Result<Tensor<'a>> {
+        let (found, bytes) = (&self.shape, self.bytes.len() / experts);
+        ensure!(
+            found.len() == 3 && found[0] == experts,
+            "tensor {name} has shape {found:?}, expected three sizes, the first {experts} experts"
+        );
+        Ok(Tensor {
+            kind: self.kind,
+            shape: found[1..].to_vec(),
+            bytes: &self.bytes[number * bytes..][..bytes],
+        })
+    }
+
     /// Elements in FP16, if the tensor has this shape and all are finite.
     fn weights(&self, name: &str, shape: &[usize], rounded: &mut RoundedWeights) -> Result<Vec<f16>> {
         ensure!(self.shape == shape, "tensor {name} has shape {:?}, expected {shape:?}", self.shape);

@@ -106,7 +106,7 @@ impl<'a> Tokens<'a> {
             texts.len() == vocab_size,
             "metadata {TOKENS} has {} tokens, expected {vocab_size}, the rows of {}",
             texts.len(),
-            super::llama::EMBEDDING
+            super::architecture::EMBEDDING
         );
         let types = match file.metadata.get(TYPES) {
             Some(types) => types.elements(TYPES, vocab_size, integer(TYPES))?,

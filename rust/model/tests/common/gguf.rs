@@ -1,6 +1,8 @@
 //! Writes small GGUF files.
 
 use ndp_model::DecoderConfig;
+use ndp_model::config::NormPlaces;
+use ndp_numerics::f16;
 
 use super::Stored;
 
@@ -75,26 +77,54 @@ pub struct File {
 impl File {
     /// A model of architecture `llama`: metadata, and a checkpoint's tensors in FP16.
     pub fn of(config: &DecoderConfig, stored: &[Stored]) -> Self {
+        Self::of_architecture("llama", config, stored)
+    }
+
+    /// Keys that all architectures have, and a checkpoint's tensors: FP16, but gains of Gemma in FP32.
+    pub fn of_architecture(kind: &str, config: &DecoderConfig, stored: &[Stored]) -> Self {
         let mut file = Self { version: 3, alignment: 32, entries: vec![], tensors: vec![] };
         let size = |n: usize| u32(n as u32);
-        file.set("general.architecture", text("llama"));
-        file.set("llama.block_count", size(config.num_hidden_layers()));
-        file.set("llama.context_length", size(config.max_position_embeddings()));
-        file.set("llama.embedding_length", size(config.hidden_size()));
-        file.set("llama.feed_forward_length", size(config.ffn_dim()));
-        file.set("llama.attention.head_count", size(config.num_attention_heads()));
-        file.set("llama.attention.head_count_kv", size(config.num_key_value_heads()));
-        file.set("llama.attention.layer_norm_rms_epsilon", f32(config.norm_eps().units() as f32 * 1e-12));
-        file.set("llama.rope.freq_base", f32(config.rotary_base().unwrap() as f32));
-        file.set("llama.rope.dimension_count", size(config.head_width()));
+        file.set("general.architecture", text(kind));
+        let rotated = config.extras().rotated_width.unwrap_or(config.head_width());
+        for (key, value) in [
+            ("block_count", size(config.num_hidden_layers())),
+            ("context_length", size(config.max_position_embeddings())),
+            ("embedding_length", size(config.hidden_size())),
+            ("feed_forward_length", size(config.ffn_dim())),
+            ("attention.head_count", size(config.num_attention_heads())),
+            ("attention.head_count_kv", size(config.num_key_value_heads())),
+            ("attention.layer_norm_rms_epsilon", f32(config.norm_eps().units() as f32 * 1e-12)),
+            ("rope.freq_base", f32(config.rotary_base().unwrap() as f32)),
+            ("rope.dimension_count", size(rotated)),
+        ] {
+            file.set(&format!("{kind}.{key}"), value);
+        }
         for (name, shape, bytes) in stored {
-            let mut bytes = bytes.clone();
-            if name.contains(".q_proj.") || name.contains(".k_proj.") {
-                bytes = paired(&bytes, shape[0], config.head_width());
+            let mut tensor = Tensor {
+                name: gguf_name(config, name),
+                sizes: shape.iter().rev().map(|size| *size as u64).collect(),
+                kind: F16,
+                offset: None,
+                bytes: bytes.clone(),
+            };
+            if matches!(kind, "llama" | "granite") && (name.contains(".q_proj.") || name.contains(".k_proj."))
+            {
+                tensor.bytes = paired(bytes, shape[0], config.head_width());
             }
-            let sizes = shape.iter().rev().map(|size| *size as u64).collect();
-            let name = gguf_name(name);
-            file.tensors.push(Tensor { name, sizes, kind: F16, offset: None, bytes });
+            if config.extras().unit_gains && name.ends_with("norm.weight") {
+                let gain = |b: &[u8]| 1.0 + f16::from_bits(u16::from_le_bytes([b[0], b[1]])).to_f32();
+                tensor.kind = 0;
+                tensor.bytes = bytes.chunks(2).flat_map(|b| gain(b).to_le_bytes()).collect();
+            }
+            if !name.contains(".experts.") {
+                file.tensors.push(tensor);
+            } else if let Some(all) = file.tensors.iter_mut().find(|all| all.name == tensor.name) {
+                all.sizes[2] += 1;
+                all.bytes.extend(tensor.bytes);
+            } else {
+                tensor.sizes.push(1);
+                file.tensors.push(tensor);
+            }
         }
         file
     }
@@ -149,8 +179,8 @@ fn paired(bytes: &[u8], rows: usize, width: usize) -> Vec<u8> {
     result
 }
 
-/// The name in GGUF of a tensor in Hugging Face's LLaMA.
-fn gguf_name(name: &str) -> String {
+/// The name in GGUF of a tensor; those of experts share one.
+fn gguf_name(config: &DecoderConfig, name: &str) -> String {
     let whole = [
         ("embed_tokens.weight", "token_embd.weight"),
         ("norm.weight", "output_norm.weight"),
@@ -159,17 +189,34 @@ fn gguf_name(name: &str) -> String {
     if let Some((_, own)) = whole.iter().find(|(theirs, _)| *theirs == name) {
         return (*own).to_owned();
     }
+    let is_before = config.extras().norm_places == NormPlaces::Before;
     let parts = [
         ("layers.", "blk."),
-        ("post_attention_layernorm", "ffn_norm"),
+        ("post_attention_layernorm", if is_before { "ffn_norm" } else { "post_attention_norm" }),
+        ("pre_feedforward_layernorm", "ffn_norm"),
+        ("post_feedforward_layernorm", "post_ffw_norm"),
         ("input_layernorm", "attn_norm"),
+        ("self_attn.qkv_proj", "attn_qkv"),
         ("self_attn.q_proj", "attn_q"),
         ("self_attn.k_proj", "attn_k"),
         ("self_attn.v_proj", "attn_v"),
+        ("self_attn.q_norm", "attn_q_norm"),
+        ("self_attn.k_norm", "attn_k_norm"),
         ("self_attn.o_proj", "attn_output"),
+        ("mlp.gate_up_proj", "ffn_up"),
         ("mlp.gate_proj", "ffn_gate"),
         ("mlp.up_proj", "ffn_up"),
         ("mlp.down_proj", "ffn_down"),
+        ("mlp.gate.", "ffn_gate_inp."),
+        ("block_sparse_moe.gate.", "ffn_gate_inp."),
     ];
+    if let Some((layer, own)) =
+        name.split_once(".mlp.experts.").or(name.split_once(".block_sparse_moe.experts."))
+    {
+        let parts =
+            [("gate", "gate"), ("w1", "gate"), ("up", "up"), ("w3", "up"), ("down", "down"), ("w2", "down")];
+        let (_, part) = parts.iter().find(|(theirs, _)| own.contains(theirs)).unwrap();
+        return format!("{}.ffn_{part}_exps.weight", layer.replace("layers.", "blk."));
+    }
     parts.iter().fold(name.to_owned(), |name, (theirs, own)| name.replace(theirs, own))
 }

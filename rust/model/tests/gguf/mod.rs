@@ -79,6 +79,135 @@ fn a_model_equals_its_safetensors() {
     }
 }
 
+/// The file of an architecture has to give the model that Hugging Face's names give.
+fn equals(kind: &str, own: &Value, keys: &[(&str, write::Value)], change: impl Fn(&mut File)) {
+    let mut json = config_json();
+    own.as_object().unwrap().iter().for_each(|(key, value)| json[key] = value.clone());
+    let config = config(&json);
+    let (model, stored) = model_and_tensors(config.clone(), 5);
+    let mut file = File::of_architecture(kind, &config, &stored);
+    for (key, value) in keys {
+        file.set(&format!("{kind}.{key}"), value.clone());
+    }
+    change(&mut file);
+    let (loaded, remarks) = load_file(&file).unwrap();
+    assert_eq!(remarks.warnings, [""; 0], "{own}");
+    // Norms of a file have whole gains.
+    let described = format!("{config:?}").replace("unit_gains: true", "unit_gains: false");
+    assert_eq!(format!("{:?}", loaded.config), described, "{own}");
+    assert_eq!(Model { config, ..loaded }, model, "{own}");
+}
+
+#[test]
+fn other_architectures_equal_their_safetensors() {
+    let (whole, number) = (write::u32, write::f32);
+    let width = |width| [("attention.key_length", whole(width)), ("attention.value_length", whole(width))];
+    let same = |_: &mut File| {};
+    equals("qwen2", &json!({"model_type": "qwen2"}), &[], same);
+    equals("qwen3", &json!({"model_type": "qwen3", "head_dim": 6}), &width(6), same);
+    let own = json!({
+        "model_type": "qwen3_moe", "head_dim": 4, "num_experts": 5, "num_experts_per_tok": 3,
+        "moe_intermediate_size": 16, "norm_topk_prob": true
+    });
+    let experts = |count, used| [("expert_count", whole(count)), ("expert_used_count", whole(used))];
+    equals(
+        "qwen3moe",
+        &own,
+        &[&experts(5, 3)[..], &[("expert_feed_forward_length", whole(16))]].concat(),
+        same,
+    );
+    let own = json!({"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2});
+    equals("llama", &own, &experts(4, 2), same);
+    for window in [json!(null), json!(7)] {
+        let own = json!({
+            "model_type": "phi3", "head_dim": 8, "partial_rotary_factor": 0.75, "sliding_window": window
+        });
+        let window = whole(window.as_u64().unwrap_or(0) as u32);
+        equals("phi3", &own, &[&width(8)[..], &[("attention.sliding_window", window)]].concat(), same);
+    }
+    equals("olmo2", &json!({"model_type": "olmo2"}), &[], same);
+    let own = json!({
+        "model_type": "granite", "embedding_multiplier": 12.0, "attention_multiplier": 0.4,
+        "residual_multiplier": 0.22, "logits_scaling": 8.0, "tie_word_embeddings": true
+    });
+    let keys = [
+        ("embedding_scale", number(12.0)),
+        ("attention.scale", number(0.4)),
+        ("residual_scale", number(0.22)),
+        ("logit_scale", number(8.0)),
+    ];
+    equals("granite", &own, &keys, same);
+    equals("gemma", &json!({"model_type": "gemma", "head_dim": 6}), &width(6), same);
+    let own = json!({
+        "model_type": "gemma2", "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 5,
+        "attn_logit_softcapping": 3.0, "final_logit_softcapping": null
+    });
+    let keys = [
+        ("attention.sliding_window", whole(5)),
+        ("attn_logit_softcapping", number(3.0)),
+        ("final_logit_softcapping", number(0.0)),
+    ];
+    equals("gemma2", &own, &[&width(6)[..], &keys].concat(), same);
+    let mut own = json!({
+        "model_type": "gemma3_text", "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 5,
+        "sliding_window_pattern": 2, "rope_scaling": {"rope_type": "linear", "factor": 4.0}
+    });
+    let keys = [
+        ("attention.sliding_window", whole(5)),
+        ("attention.sliding_window_pattern", whole(2)),
+        ("rope.scaling.factor", number(4.0)),
+    ];
+    equals("gemma3", &own, &[&width(6)[..], &keys].concat(), same);
+    (own["sliding_window"], own["sliding_window_pattern"]) = (json!(null), json!(1));
+    equals("gemma3", &own, &[&width(6)[..], &keys[2..]].concat(), same);
+}
+
+#[test]
+fn scaled_rotary_angles_equal_those_of_a_config_json() {
+    let (whole, number) = (write::u32, write::f32);
+    let same = |_: &mut File| {};
+    let scaled = |scaling| json!({"rope_scaling": scaling, "head_dim": 8});
+    let width = ("attention.key_length", whole(8));
+    let linear = scaled(json!({"rope_type": "linear", "factor": 2.5}));
+    let factor = ("rope.scaling.factor", number(2.5));
+    let kind = |kind: &str| ("rope.scaling.type", text(kind));
+    equals("llama", &linear, &[width.clone(), kind("linear"), factor.clone()], same);
+    equals("llama", &linear, &[width.clone(), ("rope.scale_linear", number(2.5))], same);
+    equals("llama", &json!({"head_dim": 8}), &[width.clone(), kind("none"), factor], same);
+    let yarn = json!({
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 30.0
+    });
+    let keys = [
+        width.clone(),
+        kind("yarn"),
+        ("rope.scaling.factor", number(4.0)),
+        ("rope.scaling.original_context_length", whole(16)),
+        ("rope.scaling.yarn_beta_fast", number(30.0)),
+    ];
+    equals("llama", &scaled(yarn), &keys, same);
+    let mut llama3 = json!({
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192
+    });
+    // Waves of 6, 112, 1987 and 35,332 positions.
+    let with_factors = |factors: [f32; 4]| {
+        move |file: &mut File| {
+            let bytes = factors.iter().flat_map(|factor| factor.to_le_bytes()).collect();
+            let name = "rope_freqs.weight".to_owned();
+            file.tensors.push(write::Tensor { name, sizes: vec![4], kind: 0, offset: None, bytes });
+        }
+    };
+    equals("llama", &scaled(llama3.clone()), &[width.clone()], with_factors([1.0, 1.0, 1.0, 8.0]));
+    llama3["original_max_position_embeddings"] = json!(4096);
+    let positions = ("rope.scaling.original_context_length", whole(4096));
+    // 4096 positions are 2.06 turns of the third wave.
+    let turns = 4096.0 / (std::f64::consts::TAU * 1e5f64.sqrt());
+    let share = (turns - 1.0) / 3.0;
+    let third = (1.0 / ((1.0 - share) / 8.0 + share)) as f32;
+    assert!(third > 1.1 && third < 4.0);
+    equals("llama", &scaled(llama3), &[width, positions], with_factors([1.0, 1.0, third, 8.0]));
+}
+
 #[test]
 fn rows_of_q_and_k_are_reordered() {
     let (model, _, mut file) = fixture();

@@ -11,10 +11,13 @@ type Change = fn(&mut File);
 
 #[test]
 fn metadata_that_is_not_implemented_is_refused_by_name() {
-    let changes: [(Change, &str); 33] = [
+    let changes: [(Change, &str); 35] = [
         (|f| f.version = 1, "version = 1, expected 2 or 3"),
         (|f| f.version = 3 << 24, "version = 50331648, expected 2 or 3, little-endian"),
-        (|f| f.set("general.architecture", text("qwen2")), "general.architecture = qwen2, expected llama"),
+        (
+            |f| f.set("general.architecture", text("mamba")),
+            "general.architecture = mamba, expected llama, qwen2, qwen3, qwen3moe, phi3, olmo2, granite, gemma, gemma2, gemma3",
+        ),
         (|f| drop(f.entries.remove(0)), "metadata general.architecture is missing"),
         (|f| f.set("general.architecture", write::u32(7)), "general.architecture = 7, expected a text"),
         (|f| f.set("general.type", text("adapter")), "general.type = adapter, expected model"),
@@ -29,14 +32,28 @@ fn metadata_that_is_not_implemented_is_refused_by_name() {
             "general.alignment = 4, expected a power of two, at least 8",
         ),
         (
-            |f| f.set("llama.rope.scaling.type", text("linear")),
-            "llama.rope.scaling.type = linear, expected none",
+            |f| f.set("llama.rope.scaling.type", text("longrope")),
+            "llama.rope.scaling.type = longrope, expected none, linear or yarn",
         ),
         (
-            |f| f.set("llama.rope.scaling.factor", write::f32(8.0)),
-            "llama.rope.scaling.factor = 8, expected 1",
+            |f| f.set("llama.rope.scaling.attn_factor", write::f32(1.2)),
+            "llama.rope.scaling.attn_factor = 1.2, expected 1",
         ),
-        (|f| f.set("llama.expert_count", write::u32(8)), "llama.expert_count = 8, expected 0"),
+        (
+            |f| {
+                f.set("general.architecture", text("qwen2"));
+                f.set("qwen2.expert_count", write::u32(8));
+            },
+            "qwen2.expert_count = 8, expected 0",
+        ),
+        (
+            |f| {
+                f.entries.iter_mut().for_each(|(key, _)| *key = key.replace("llama.", "granite."));
+                f.set("general.architecture", text("granite"));
+            },
+            "metadata granite.attention.scale is missing",
+        ),
+        (|f| f.set("llama.expert_count", write::u32(8)), "metadata llama.expert_used_count is missing"),
         (
             |f| f.set("llama.attention.sliding_window", write::u32(9)),
             "llama.attention.sliding_window = 9, expected 0",
@@ -60,7 +77,7 @@ fn metadata_that_is_not_implemented_is_refused_by_name() {
         (|f| f.set("llama.block_count", write::u32(u32::MAX)), "tensor blk.2.attn_norm.weight is missing"),
         (
             |f| f.set("llama.block_count", write::u32(1)),
-            "tensor blk.1.attn_k.weight: expected only tensors of a dense llama with 1 layers",
+            "tensor blk.1.attn_k.weight: expected only tensors of llama with 1 layers",
         ),
         (
             |f| f.set("llama.embedding_length", write::u32(1 << 20)),
@@ -144,7 +161,7 @@ fn tensors_that_do_not_fit_are_refused_by_name() {
         (
             "rotary",
             |f| f.tensor("output.weight").name = "rope_freqs.weight".into(),
-            "tensor rope_freqs.weight: scaled rotary angles are not implemented",
+            "tensor rope_freqs.weight has 696 elements, expected 2, half of a head",
         ),
         (
             "expert",
