@@ -1,5 +1,6 @@
 //! A row-major matrix of FP16 numbers, as in a [`crate::GemvOp`].
 
+use ndp_config::WeightFormat;
 use ndp_files::{Result, ensure};
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ pub struct Matrix {
     data: Vec<f16>,
     /// Underlying quantised weights.
     stored: Option<(RowOf, Arc<QuantisedMatrix>)>,
+    /// Blocks of 32 inputs of a row from which a file's weights come: their format and scales.
+    blocks: Option<(WeightFormat, Vec<f16>)>,
 }
 
 ndp_config::getters!(Matrix {
@@ -30,7 +33,7 @@ impl Matrix {
     /// Fails, naming `what`, unless `data` has `rows * cols` elements.
     pub fn new(what: &str, rows: usize, cols: usize, data: Vec<f16>) -> Result<Self> {
         same_length(|| what.to_owned(), data.len(), rows.saturating_mul(cols))?;
-        Ok(Self { rows, cols, data, stored: None })
+        Ok(Self { rows, cols, data, stored: None, blocks: None })
     }
 
     /// FP16 weights with the quantised ones from which they come.
@@ -39,7 +42,17 @@ impl Matrix {
         data: Vec<f16>,
         (row_of, stored): (RowOf, QuantisedMatrix),
     ) -> Self {
-        Self { rows, cols, data, stored: Some((row_of, Arc::new(stored))) }
+        Self { rows, cols, data, stored: Some((row_of, Arc::new(stored))), blocks: None }
+    }
+
+    /// Format and scales of the file's blocks of 32 inputs, by row; each weight is `RNE16(q * s)`.
+    pub(crate) fn blocks(&self) -> Option<(WeightFormat, &[f16])> {
+        self.blocks.as_ref().map(|(format, scales)| (*format, &scales[..]))
+    }
+
+    /// Keeps the scales of the file's blocks, so that quantising to their format changes no weight.
+    pub(crate) fn keep_blocks(&mut self, format: WeightFormat, scales: Vec<f16>) {
+        self.blocks = Some((format, scales));
     }
 
     /// Underlying INT8 or INT4 weights, and the meaning of their rows; `None` for FP16.

@@ -2,7 +2,7 @@
 
 use ndp_config::WeightFormat;
 use ndp_files::{Result, bail, refusal};
-use ndp_numerics::{QuantisedRow, f16};
+use ndp_numerics::{QuantisedRow, SCALED, f16, fp16};
 use serde::Serialize;
 
 use crate::weights::{Layer, Model};
@@ -57,6 +57,28 @@ impl QuantisedMatrix {
             })
         };
         Ok(Self { format, rows: values.chunks(cols.max(1)).map(row).collect::<Result<_, _>>()? })
+    }
+
+    /// The numbers of weights `RNE16(q * s)`, with a scale for each 32 of a row.
+    fn of_blocks(format: WeightFormat, values: &[f16], cols: usize, scales: &[f16]) -> Self {
+        let number = |weight: f16, scale: f16| {
+            if fp16::is_zero(scale) {
+                // A zero with the other sign.
+                return if weight.is_sign_negative() == scale.is_sign_negative() { 0 } else { -1 };
+            }
+            // Rounding moves a quotient of up to 128 by 2^-4 at most.
+            (weight.to_f64_const() / scale.to_f64_const()).round() as i8
+        };
+        let rows = values.chunks(cols.max(1)).zip(scales.chunks(cols.div_ceil(SCALED).max(1)));
+        let row = |(weights, scales): (&[f16], &[f16])| QuantisedRow {
+            numbers: weights
+                .chunks(SCALED)
+                .zip(scales)
+                .flat_map(|(group, scale)| group.iter().map(|weight| number(*weight, *scale)))
+                .collect(),
+            scales: scales.to_vec(),
+        };
+        Self { format, rows: rows.map(row).collect() }
     }
 
     /// The FP16 weights that the core multiplies, `[rows x cols]`.
@@ -148,7 +170,12 @@ impl Matrix {
         let (stored, dequantised);
         match row_of {
             RowOf::Output => {
-                stored = QuantisedMatrix::nearest("a matrix", format, self.data(), cols)?;
+                stored = match self.blocks() {
+                    Some((own, scales)) if own == format => {
+                        QuantisedMatrix::of_blocks(format, self.data(), cols, scales)
+                    }
+                    _ => QuantisedMatrix::nearest("a matrix", format, self.data(), cols)?,
+                };
                 dequantised = stored.dequantised();
             }
             RowOf::Input => {

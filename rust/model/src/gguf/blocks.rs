@@ -3,6 +3,7 @@
 //! Scales are FP16 numbers and quants have up to 8 bits, so each product is exact in FP32. Types with a minimum add it
 //! in FP32, which rounds once.
 
+use ndp_config::WeightFormat;
 use ndp_files::{Result, bail};
 use ndp_numerics::f16;
 
@@ -74,6 +75,21 @@ pub(super) fn kind(id: u32) -> Result<&'static Kind> {
 impl Kind {
     pub(super) fn is_half(&self) -> bool {
         self.id == F16
+    }
+
+    /// The format in DRAM that has the same numbers, with a scale for as many: all blocks of it begin with an FP16 scale.
+    pub(super) fn format(&self) -> Option<WeightFormat> {
+        match self.name {
+            "Q8_0" => Some(WeightFormat::Int8),
+            "Q4_0" => Some(WeightFormat::Int4),
+            _ => None,
+        }
+    }
+
+    /// Scales of blocks that have a [`Self::format`].
+    pub(super) fn scales(&self, bytes: &[u8]) -> Vec<f16> {
+        let blocks = bytes.chunks_exact(self.bytes as usize);
+        blocks.map(|block| f16::from_bits(u16::from_le_bytes(start(block)))).collect()
     }
 
     /// Calls `take` with each element of whole blocks, in order.

@@ -10,15 +10,17 @@ mod rotary;
 mod tokenizer;
 mod value;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
 
+use ndp_config::WeightFormat;
 use ndp_files::{Context, Result, bail, ensure};
 use ndp_numerics::f16;
 
 use crate::Model;
 use crate::loader::{self, Remarks, RoundedWeights};
+use crate::weights::Linear;
 use architecture::Architecture;
 use reader::{File, Tensor, shown};
 
@@ -62,6 +64,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<(Model, Remarks)> {
     let mut rounded = RoundedWeights::default();
     let mut used = BTreeSet::from([rotary::FACTORS.to_owned()]);
     let known = config.clone();
+    let mut blocks = BTreeMap::new();
     let mut model = Model::from_tensors(config, |name, shape| {
         let (stored, expert) = architecture::stored_name(&known, name);
         let Some(tensor) = file.tensors.get(stored.as_str()) else { bail!("tensor {stored} is missing") };
@@ -77,6 +80,9 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<(Model, Remarks)> {
         if architecture.has_pairs {
             data = architecture::unpaired(&stored, shape[0], known.head_width(), data);
         }
+        if let Some(format) = tensor.kind.format() {
+            blocks.insert(name.to_owned(), (format, tensor.kind.scales(tensor.bytes)));
+        }
         used.insert(stored);
         Ok(data)
     })?;
@@ -84,9 +90,49 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<(Model, Remarks)> {
         let (kind, layers) = (architecture.name, model.config.num_hidden_layers());
         bail!("tensor {}: expected only tensors of {kind} with {layers} layers", shown(name));
     }
+    keep_blocks(&mut model, blocks);
     model.vocabulary = vocabulary;
     let warnings = model.config.warnings().iter().cloned().chain(warning).collect();
     Ok((model, Remarks { rounded, warnings }))
+}
+
+/// Keeps the blocks of matrices whose rows in DRAM have 32 consecutive inputs too. `blocks` has the requested tensors.
+fn keep_blocks(model: &mut Model, mut blocks: BTreeMap<String, (WeightFormat, Vec<f16>)>) {
+    let mixture = model.config.extras().mixture;
+    for (index, layer) in model.layers.iter_mut().enumerate() {
+        let name = |part: &str| format!("layers.{index}.{part}.weight");
+        let mut keep = |part: &str, linear: &mut Linear| {
+            if let Some((format, scales)) = blocks.remove(&name(part)) {
+                linear.weight.keep_blocks(format, scales);
+            }
+        };
+        keep("self_attn.o_proj", &mut layer.out_proj);
+        let (block, parts) = match mixture {
+            None => ("mlp".to_owned(), ["gate_proj", "up_proj"]),
+            Some(mixture) if mixture.mixtral => ("block_sparse_moe.experts".to_owned(), ["w1", "w3"]),
+            Some(_) => ("mlp.experts".to_owned(), ["gate_proj", "up_proj"]),
+        };
+        let others = layer.experts.iter_mut().flat_map(|experts| &mut experts.others);
+        let others = others.map(|expert| (&mut expert.fc1, &mut expert.up));
+        let all = std::iter::once((&mut layer.fc1, &mut layer.up)).chain(others);
+        for (number, (gate, up)) in all.enumerate() {
+            let of = |part: &str| {
+                if mixture.is_some() { format!("{block}.{number}.{part}") } else { format!("{block}.{part}") }
+            };
+            keep(&of(parts[0]), gate);
+            if let Some(up) = up {
+                keep(&of(parts[1]), up);
+            }
+        }
+        // One tensor has the rows of both.
+        if let (Some((format, mut scales)), Some(up)) =
+            (blocks.remove(&name("mlp.gate_up_proj")), &mut layer.up)
+        {
+            let half = scales.split_off(scales.len() / 2);
+            layer.fc1.weight.keep_blocks(format, scales);
+            up.weight.keep_blocks(format, half);
+        }
+    }
 }
 
 impl<'a> Tensor<'a> {

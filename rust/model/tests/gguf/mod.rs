@@ -8,8 +8,10 @@ use std::path::Path;
 
 use crate::common::gguf::{self as write, File, boolean, f32s, i32s, text, texts};
 use crate::common::{Stored, model_and_tensors, serialize};
+use ndp_config::WeightFormat;
 use ndp_files::{Result, said};
-use ndp_model::{DecoderConfig, Model, Remarks, RoundedWeights, Vocabulary};
+use ndp_model::weights::Linear;
+use ndp_model::{DecoderConfig, Model, Remarks, RoundedWeights, RowOf, Vocabulary};
 use ndp_numerics::{SplitMix64, f16, round_f64};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -340,6 +342,55 @@ fn each_type_of_tensor_is_read_as_its_format_defines_it() {
             tensor_rows(&mut file);
             refused(&file, &format!("rows of 1 elements, expected a multiple of {elements} ({name})"));
         }
+    }
+}
+
+/// Of the four matrices of 256 inputs those keep the file's numbers whose rows in DRAM follow the inputs.
+#[test]
+fn blocks_of_8_and_4_bits_stay_in_dram() {
+    for (kind, format, size) in [(8, WeightFormat::Int8, 34), (2, WeightFormat::Int4, 18)] {
+        let (_, mut file) = wide_fixture();
+        let mut rng = SplitMix64::new(u64::from(kind));
+        for name in ["blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.attn_q.weight"] {
+            let tensor = file.tensor(name);
+            let blocks = tensor.sizes.iter().product::<u64>() / 32;
+            tensor.kind = kind;
+            tensor.bytes = (0..blocks * size).map(|_| rng.next_u64() as u8).collect();
+            // Scales of both signs from 2^-13 to 2^-1; one is zero.
+            for block in tensor.bytes.chunks_mut(size as usize) {
+                block[1] = block[1] & 0x80 | (8 + rng.next_u64() % 0x30) as u8;
+            }
+            tensor.bytes[..2].fill(0);
+        }
+        let model = load_file(&file).unwrap().0;
+        let number = |block: &[u8], i: usize| match kind {
+            8 => block[2 + i] as i8,
+            _ => (block[2 + i % 16] >> (i / 16 * 4) & 0xF) as i8 - 8,
+        };
+        let (quantised, error) = model.clone().quantised(format).unwrap();
+        assert!(error.unwrap().mean > 0.0);
+        let [before, after] = [&model, &quantised].map(|model| &model.layers[0]);
+        for (name, before, after) in [
+            ("blk.0.ffn_gate.weight", &before.fc1, &after.fc1),
+            ("blk.0.ffn_up.weight", before.up.as_ref().unwrap(), after.up.as_ref().unwrap()),
+        ] {
+            let (row_of, stored) = after.weight.stored().unwrap();
+            assert_eq!((row_of, stored.format), (RowOf::Output, format));
+            let bytes = &file.tensor(name).bytes;
+            let blocks: Vec<&[u8]> = bytes.chunks(size as usize).collect();
+            let numbers = blocks.iter().flat_map(|block| (0..32).map(|i| number(block, i)));
+            let found = stored.rows.iter().flat_map(|row| row.numbers.iter().copied());
+            // The product with a scale of zero has only a sign.
+            assert!(found.skip(32).eq(numbers.skip(32)), "{name}");
+            let scales = blocks.iter().map(|block| u16::from_le_bytes([block[0], block[1]]));
+            assert!(stored.rows.iter().flat_map(|row| &row.scales).map(|scale| scale.to_bits()).eq(scales));
+            let bits = |linear: &Linear| linear.weight.data().iter().map(|w| w.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(before), bits(after), "{name}");
+        }
+        assert_ne!(before.q_proj.weight.data(), after.q_proj.weight.data());
+        let other = if format == WeightFormat::Int8 { WeightFormat::Int4 } else { WeightFormat::Int8 };
+        let (again, _) = model.clone().quantised(other).unwrap();
+        assert_ne!(again.layers[0].fc1.weight.data(), before.fc1.weight.data());
     }
 }
 
