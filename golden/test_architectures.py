@@ -161,6 +161,8 @@ class Configurations(unittest.TestCase):
         share = {"rope_theta": 10000.0, "partial_rotary_factor": 0.4}
         self.refused("phi3", "head_dim . partial_rotary_factor is 3, expected an even", rope_parameters=share)
         self.refused("phi3", "attention_bias is True", attention_bias=True)
+        linear = {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.75}
+        self.refused("phi3", "rope_type is 'linear', expected 'default'", rope_parameters=linear)
         self.refused("granite", "logits_scaling is 0, expected a number", logits_scaling=0)
 
 

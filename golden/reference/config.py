@@ -434,7 +434,10 @@ def _phi3(read):
     """Phi-3 and Phi-4-mini."""
     read.default(max_position_embeddings=4096)
     read.one_of("attention_bias", [False], False)
-    return _like_llama(read, names=PHI3, part=True, window=read.window(), eps=read.eps("rms_norm_eps", 1e-5))
+    described = _like_llama(read, names=PHI3, part=True, window=read.window(), eps=read.eps("rms_norm_eps", 1e-5))
+    if described.scaling:
+        read.refuse("rope_type", described.scaling.kind, "'default'")
+    return described
 
 
 def _olmo2(read):

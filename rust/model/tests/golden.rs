@@ -1,9 +1,10 @@
-//! Stored results of the Python reference: checkpoints of `transformers` and rotations with scaled frequencies. Other
-//! vectors: `testbenches/systems/golden_vectors.rs`.
+//! Stored results of the Python reference: checkpoints of `transformers`, also with other values of each key of their
+//! `config.json`, and rotations with scaled frequencies. Other vectors: `testbenches/systems/golden_vectors.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use ndp_files::Result;
 use ndp_model::{Decoder, Model, SoftwareBackend, logits_digest};
 use ndp_numerics::{Alibi, Decimal, Rotary, RotaryScaling, SoftCap, YarnAttention, f16, gelu_tanh};
 use serde_json::Value;
@@ -66,9 +67,67 @@ fn checkpoints_give_the_logits_of_the_reference() {
     assert!(with_thresholds >= 6, "{with_thresholds}");
 }
 
+/// The logits after all tokens, or why there are none.
+fn last_logits(folder: &Path, tokens: &[u32]) -> Result<Vec<f16>> {
+    let model = Model::load(folder)?;
+    Decoder::new(&model).prefill(&mut SoftwareBackend::new(), tokens)
+}
+
 fn tokens_of(expected: &Value) -> Vec<u32> {
     let numbers = expected["tokens"].as_array().unwrap().iter();
     numbers.map(|token| token.as_u64().unwrap() as u32).collect()
+}
+
+/// For each key of each checkpoint: where transformers computes other logits with another value, these are the model's
+/// too, within the bound of the checkpoint, or the key is refused by name.
+#[test]
+fn other_values_of_keys_give_the_logits_of_transformers_or_are_refused() {
+    let root = folder().join("checkpoints");
+    let file = json(&root.join("keys.json"));
+    let mut met = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for case in file["cases"].as_array().unwrap() {
+        let [name, key, outcome] =
+            ["checkpoint", "key", "outcome"].map(|field| case[field].as_str().unwrap());
+        let source = root.join(name);
+        let expected = json(&source.join("expected.json"));
+        let tokens = tokens_of(&expected);
+        let copy = tempfile::tempdir().unwrap();
+        for entry in std::fs::read_dir(&source).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+        let mut config = json(&source.join("config.json"));
+        config[key] = case["value"].clone();
+        std::fs::write(copy.path().join("config.json"), config.to_string()).unwrap();
+        let before = last_logits(&source, &tokens).unwrap();
+        let found = last_logits(copy.path(), &tokens);
+        let (kind, is_right) = match (outcome, &found) {
+            ("refused", Err(_)) => ("refused by both", true),
+            (_, Err(error)) => ("refused by name", format!("{error:#}").contains(key)),
+            ("same", Ok(found)) => ("without an effect", bits(found) == bits(&before)),
+            ("changed", Ok(found)) => {
+                let theirs = case["logits"].as_array().unwrap().iter().map(|logit| logit.as_f64().unwrap());
+                let theirs: Vec<f64> = theirs.collect();
+                let bound = |key: &str| expected[key].as_f64().unwrap();
+                let largest = theirs.iter().fold(bound("largest_logit"), |most, own| own.abs().max(most));
+                let bound = bound("bound_relative") * largest;
+                let is_near = |(own, theirs): (&f16, &f64)| (own.to_f64() - theirs).abs() <= bound;
+                ("changed", bits(found) != bits(&before) && found.iter().zip(&theirs).all(is_near))
+            }
+            _ => ("loaded without weights", false),
+        };
+        *met.entry(kind).or_insert(0) += 1;
+        if !is_right {
+            wrong.push(format!(
+                "{name}: {key} = {}: {outcome}, here {kind}: {:?}",
+                case["value"],
+                found.map(drop)
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(met["changed"] > 40 && met["without an effect"] > 40 && met["refused by name"] > 10, "{met:?}");
 }
 
 fn scaling(stated: &Value) -> RotaryScaling {

@@ -23,7 +23,10 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Result<DecoderConfig> {
     let kv_heads = match (new, fields.take("multi_query")?.unwrap_or(true)) {
         (true, _) => kv_heads.unwrap_or(heads),
         (false, true) => 1,
-        (false, false) => heads,
+        (false, false) => {
+            require("num_kv_heads", kv_heads, heads)?;
+            heads
+        }
     };
     let norms_per_layer = match (new, fields.take("num_ln_in_parallel_attn")?) {
         (false, _) if !parallel => 2,

@@ -5,9 +5,9 @@ use super::{
     QkNorm, Rotary, activation, eps, full_layers, shorter, unsupported,
 };
 use ndp_files::Result;
-use ndp_numerics::Decimal;
+use ndp_numerics::{Decimal, RotaryScaling};
 
-/// Fields that all have; `default_eps` is the family's.
+/// Fields of LLaMA and all its relatives; `default_eps` is the family's.
 pub(super) fn relative(fields: &mut Fields<'_>, default_eps: f64) -> Result<DecoderConfig> {
     let rotary = Rotary::take(fields)?;
     rotated(fields, default_eps, rotary)
@@ -73,6 +73,15 @@ pub(super) fn phi3(fields: &mut Fields<'_>) -> Result<DecoderConfig> {
     let mut rotary = Rotary::take(fields)?;
     let part = rotary.take_part()?;
     let mut config = windowed(fields, |fields| rotated(fields, 1e-5, rotary))?;
+    let kind = match config.rotary_scaling {
+        RotaryScaling::Default => None,
+        RotaryScaling::Linear { .. } => Some("linear"),
+        RotaryScaling::Llama3 { .. } => Some("llama3"),
+        RotaryScaling::Yarn { .. } => Some("yarn"),
+    };
+    if let Some(kind) = kind {
+        return Err(unsupported("rope_scaling", kind, "default"));
+    }
     let width = match config.head_width {
         0 => config.hidden_size / config.num_attention_heads.max(1),
         width => width,

@@ -340,6 +340,7 @@ fn relatives_of_llama_are_read() {
         (of("phi3", json!({})), "partial_rotary_factor", json!(1.5), "a number above 0, at most 1"),
         (of("phi3", json!({})), "partial_rotary_factor", json!(0.2), "even, at least 2"),
         (of("phi3", json!({})), "attention_bias", json!(true), "false"),
+        (of("phi3", json!({})), "rope_scaling", json!({"type": "linear", "factor": 2.0}), "default"),
         (of("phi3", json!({})), "logits_scaling", json!(2.0), "1"),
         (of("olmo2", json!({})), "attention_multiplier", json!(0.5), "null"),
         (of("olmo2", json!({})), "mlp_bias", json!(true), "false"),
