@@ -8,7 +8,7 @@ pub struct Alibi(Vec<f16>);
 
 impl Alibi {
     /// `RNE16(slope) * RNE16(1 / sqrt(head_width))` of each head. With the largest power of two `p` up to `heads`, the
-    /// slope of head `n` (from 0) is `2^(-8 (n + 1) / p)`; heads from `p` on have `2^(-4 (2 (n - p) + 1) / p)`.
+    /// slope of head `n` (from 0) is `2^(-8 (n + 1) / p)`; later heads have `2^(-4 (2 (n - p) + 1) / p)`.
     pub fn new(heads: usize, head_width: usize) -> Self {
         let p = heads.checked_ilog2().map_or(1, |log| 1 << log);
         let scale = rne_rsqrt(u32::try_from(head_width).unwrap_or(u32::MAX));
@@ -25,7 +25,7 @@ impl Alibi {
         elementwise::sub(score, round_f64(self.0[head].to_f64() * distance as f64))
     }
 
-    /// One for each head.
+    /// A factor for each head.
     pub fn factors(&self) -> &[f16] {
         &self.0
     }

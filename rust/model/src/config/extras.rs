@@ -102,7 +102,7 @@ pub struct Extras {
     pub residual_scale: Option<Factor>,
     /// Divisor of logits.
     pub logit_divisor: Option<Factor>,
-    /// Width of embeddings, if it is not that of the hidden state.
+    /// Width of embeddings, if it differs from the hidden state's.
     pub embedding_width: Option<usize>,
     /// No norm before the head.
     pub no_final_norm: bool,

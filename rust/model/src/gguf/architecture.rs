@@ -181,7 +181,7 @@ const PARTS: [(&str, &str); 17] = [
     ("block_sparse_moe.gate", "ffn_gate_inp"),
 ];
 
-/// Names of an expert's parts, whose tensors have those of all experts of a layer.
+/// Names of an expert's parts. A tensor has this part of all experts of a layer.
 const EXPERT_PARTS: [(&str, &str); 6] = [
     ("gate_proj", "ffn_gate_exps"),
     ("up_proj", "ffn_up_exps"),

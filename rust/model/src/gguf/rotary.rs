@@ -24,7 +24,7 @@ const NEUTRAL: [(&str, f64); 4] = [
     ("rope.scaling.yarn_log_multiplier", 0.0),
 ];
 
-/// All keys that this file reads.
+/// Keys of scaled angles.
 pub(super) const KEYS: [&str; 10] = [
     TYPE,
     FACTOR,
@@ -42,7 +42,7 @@ pub(super) const KEYS: [&str; 10] = [
 /// them below and above which a wave is scaled, or not.
 const LLAMA3: (u64, [f64; 2]) = (8192, [1.0, 4.0]);
 
-/// The scaling, or `None`. `width` is that of a head.
+/// The scaling, or `None`. `width` is a head's.
 pub(super) fn scaling(architecture: &Architecture, file: &File<'_>, width: u64) -> Result<Option<Json>> {
     let number = |key: &str| -> Result<Option<f64>> {
         let name = architecture.key(key);

@@ -179,7 +179,7 @@ fn paired(bytes: &[u8], rows: usize, width: usize) -> Vec<u8> {
     result
 }
 
-/// The name in GGUF of a tensor; those of experts share one.
+/// The name in GGUF of a tensor; all experts of a layer share a tensor.
 fn gguf_name(config: &DecoderConfig, name: &str) -> String {
     let whole = [
         ("embed_tokens.weight", "token_embd.weight"),

@@ -345,7 +345,7 @@ fn each_type_of_tensor_is_read_as_its_format_defines_it() {
     }
 }
 
-/// Of the four matrices of 256 inputs those keep the file's numbers whose rows in DRAM follow the inputs.
+/// Matrices keep the file's numbers if their rows in DRAM hold consecutive inputs; `q_proj` does not.
 #[test]
 fn blocks_of_8_and_4_bits_stay_in_dram() {
     for (kind, format, size) in [(8, WeightFormat::Int8, 34), (2, WeightFormat::Int4, 18)] {
