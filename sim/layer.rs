@@ -6,7 +6,7 @@
 use crate::stimulus::DataKind;
 use ndp_config::WeightFormat;
 use ndp_files::{Result, bail};
-use ndp_model::weights::{Layer, Linear, Norm};
+use ndp_model::weights::{FeedForward, Layer, Linear, Norm};
 use ndp_model::{
     Activation, GemvBackend, LayerCache, LayerShape, LayerSpan, LayerSparsity, Matrix, Model, run_layer,
 };
@@ -104,14 +104,16 @@ impl LayerStep {
             out_proj: linear("out_proj", hidden, hidden, 0.0)?,
             after_attention: None,
             ffn_norm: Some(norm(0.0)),
-            fc1: linear("fc1", ffn, hidden, inner)?,
-            // Models with a gate have no bias here.
-            up: gated
-                .then(|| linear("up", ffn, hidden, 0.0))
-                .transpose()?
-                .map(|up| Linear { bias: None, ..up }),
-            fc2: linear("fc2", hidden, ffn, 0.0)?,
-            experts: None,
+            experts: vec![FeedForward {
+                fc1: linear("fc1", ffn, hidden, inner)?,
+                // Models with a gate have no bias here.
+                up: gated
+                    .then(|| linear("up", ffn, hidden, 0.0))
+                    .transpose()?
+                    .map(|up| Linear { bias: None, ..up }),
+                fc2: linear("fc2", hidden, ffn, 0.0)?,
+            }],
+            router: None,
             after_ffn: None,
             threshold: None,
         };
@@ -182,7 +184,7 @@ impl LayerStep {
     }
 
     pub fn ffn(&self) -> usize {
-        self.layer.fc1.weight.rows()
+        self.layer.experts.first().map_or(0, |ffn| ffn.fc1.weight.rows())
     }
 
     /// Repeated runs give the same result.

@@ -190,7 +190,8 @@ impl<P: NeuronMap> SystemBackend<P> {
         (shape, layers): (&LlmShape, &[Layer]),
     ) -> Result<Self> {
         let (mut system, backdoors) = Self::new(config, unit, options, places, shape)?;
-        system.has_up_bias = layers.iter().any(|layer| layer.up.as_ref().is_some_and(|up| up.bias.is_some()));
+        let mut ups = layers.iter().flat_map(|layer| &layer.experts).filter_map(|of| of.up.as_ref());
+        system.has_up_bias = ups.any(|up| up.bias.is_some());
         system.thresholds = layers.iter().map(|layer| layer.threshold).collect();
         system.image = Some(Image { layers: layers.to_vec(), backdoors });
         if let Some(flash) = &mut system.flash {
@@ -363,7 +364,8 @@ impl<P: NeuronMap> SystemBackend<P> {
             let Some(image) = &self.image else {
                 return Err(unfit_model("predictor", "low-rank", "hermes, in a system without data"));
             };
-            let is_biased = image.layers.iter().any(|layer| layer.fc1.bias.is_some());
+            let mut experts = image.layers.iter().flat_map(|layer| &layer.experts);
+            let is_biased = experts.any(|of| of.fc1.bias.is_some());
             let width = self.shape.hidden();
             // All DIMMs are divided alike.
             let mut map = self.cores[0].occupied();

@@ -12,7 +12,7 @@ use ndp_hermes::predictor::LowRank;
 use ndp_isa::layout::{DimmMap, MatrixLayout, PackedBurst, RowRange, VectorBlock};
 use ndp_isa::planner::{Home, ModelImage, Prediction, Slots, Tile, WeightMatrix};
 use ndp_model::Matrix;
-use ndp_model::weights::Layer;
+use ndp_model::weights::{FeedForward, Layer};
 use ndp_numerics::{QuantisedRow, f16};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -281,15 +281,16 @@ impl SlotTable {
                 rows.extend(tiles.iter().flat_map(|(_, layout)| zeros(layout, slot)));
                 continue;
             };
-            let weights = weights_of(layer, *matrix);
+            let (expert, row) = expert_with(layer, block, neuron);
+            let weights = weights_of(layer, expert, *matrix);
             if let Some((_, stored)) = weights.and_then(Matrix::stored) {
-                let row = &stored.rows[neuron as usize];
+                let row = &stored.rows[row];
                 rows.extend(tiles.iter().flat_map(|(first, layout)| layout.pack_tile(slot, row, *first)));
                 continue;
             }
             let values = match weights {
-                Some(weights) => row_of(weights, *matrix, neuron),
-                None => self.added(layer, block, *matrix, neuron),
+                Some(weights) => row_of(weights, *matrix, row),
+                None => self.added(block, *matrix, expert.fc1.bias.as_deref(), row),
             };
             for (first, layout) in tiles {
                 let own = &values[*first as usize..][..layout.cols() as usize];
@@ -454,13 +455,12 @@ impl SlotTable {
     }
 
     /// A neuron's predictor row or bias.
-    fn added(&self, layer: &Layer, block: usize, matrix: WeightMatrix, neuron: u32) -> Vec<f16> {
-        let n = neuron as usize;
+    fn added(&self, block: usize, matrix: WeightMatrix, biases: Option<&[f16]>, neuron: usize) -> Vec<f16> {
         if matrix == WeightMatrix::Bias {
-            return vec![layer.fc1.bias.as_ref().map_or(f16::ZERO, |bias| bias[n])];
+            return vec![biases.map_or(f16::ZERO, |biases| biases[neuron])];
         }
         let predictors = self.low_rank.as_ref().map_or(&[][..], LowRank::layers);
-        predictors.get(block / 2).map_or_else(Vec::new, |layer| layer.row(n).to_vec())
+        predictors.get(block / 2).map_or_else(Vec::new, |layer| layer.row(neuron).to_vec())
     }
 }
 
@@ -498,25 +498,33 @@ fn zeros(layout: &MatrixLayout, slot: u32) -> Vec<PackedBurst> {
     layout.pack_tile(slot, &row, 0)
 }
 
+/// The expert with a neuron of an MLP, and the neuron's number in it; a neuron of attention keeps its number.
+fn expert_with(layer: &Layer, block: usize, neuron: u32) -> (&FeedForward, usize) {
+    let (neuron, width) = (neuron as usize, layer.experts[0].fc1.weight.rows());
+    match BlockKind::of_block(block) {
+        BlockKind::Attention => (&layer.experts[0], neuron),
+        BlockKind::Mlp => (&layer.experts[neuron / width], neuron % width),
+    }
+}
+
 /// `[out x in]`; none if the layer, or the model, has no such matrix.
-fn weights_of(layer: &Layer, matrix: WeightMatrix) -> Option<&Matrix> {
+fn weights_of<'a>(layer: &'a Layer, expert: &'a FeedForward, matrix: WeightMatrix) -> Option<&'a Matrix> {
     let linear = match matrix {
         WeightMatrix::Q => &layer.q_proj,
         WeightMatrix::K => &layer.k_proj,
         WeightMatrix::V => &layer.v_proj,
-        WeightMatrix::Fc1 => &layer.fc1,
-        WeightMatrix::Fc2 => &layer.fc2,
-        WeightMatrix::Up => layer.up.as_ref()?,
+        WeightMatrix::Fc1 => &expert.fc1,
+        WeightMatrix::Fc2 => &expert.fc2,
+        WeightMatrix::Up => expert.up.as_ref()?,
         WeightMatrix::Predictor | WeightMatrix::Bias => return None,
     };
     Some(&linear.weight)
 }
 
 /// A column of a matrix that an `axpy` reads, else a row.
-fn row_of(weights: &Matrix, matrix: WeightMatrix, neuron: u32) -> Vec<f16> {
-    let n = neuron as usize;
+fn row_of(weights: &Matrix, matrix: WeightMatrix, neuron: usize) -> Vec<f16> {
     if matrix.is_summed() {
-        return (0..weights.rows()).map(|row| weights.row(row)[n]).collect();
+        return (0..weights.rows()).map(|row| weights.row(row)[neuron]).collect();
     }
-    weights.row(n).to_vec()
+    weights.row(neuron).to_vec()
 }

@@ -210,7 +210,7 @@ fn one(
         LlmShape::opt_like("layer", 1, hidden, heads, step.ffn() as u32, 1)?.of_family(LlmFamily {
             kv_heads: shape.kv_heads as u32,
             head_width: Some(shape.head_width as u32),
-            gated: step.layer().up.is_some(),
+            gated: step.layer().experts.iter().any(|of| of.up.is_some()),
             activation: shape.activation,
             biased: step.layer().q_proj.bias.is_some(),
             tied_embeddings: true,

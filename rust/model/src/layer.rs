@@ -13,8 +13,8 @@ use crate::config::{Factor, Mixture, NormPlaces};
 use crate::kv_cache::LayerCache;
 use crate::operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 use crate::sparsity::LayerSparsity;
-use crate::weights::{Expert, Experts, Layer, Linear, Norm};
-use crate::{DecoderConfig, GemvBackend, GemvClass, GemvOp, SoftwareBackend};
+use crate::weights::{FeedForward, Layer, Linear, Norm};
+use crate::{DecoderConfig, GemvBackend, GemvClass, GemvOp, Matrix, SoftwareBackend};
 
 /// Properties of a layer that its tensors do not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,23 +187,25 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         None => input.to_vec(),
     };
     shape.check(&name("ffn_norm"), &a, spans)?;
-    let result = match &layer.experts {
-        None => {
-            let (fc1, threshold) = (&layer.fc1, layer.threshold);
-            let block = Block { shape, name: &name, fc1, threshold, up: layer.up.as_ref() };
+    let result = match (&layer.router, &layer.experts[..]) {
+        (None, [only]) => {
+            let block = Block { shape, name: &name, threshold: layer.threshold, of: only };
             let inner = block.neurons(backend, &a, sparsity)?;
             let out = Output {
                 shape,
                 label: &name("fc2"),
                 class: GemvClass::Fc2,
-                linear: &layer.fc2,
+                linear: &only.fc2,
                 norm: layer.after_ffn.as_ref(),
             };
             out.add(backend, &inner, &attended)?
         }
-        Some(experts) => {
-            let mixed = mixed(backend, &name, (layer, experts), shape, &a, sparsity)?;
+        (Some(router), experts) => {
+            let mixed = mixed(backend, &name, (router, experts), shape, &a, sparsity)?;
             attended.iter().zip(mixed).map(|(h, y)| add(*h, y)).collect()
+        }
+        (None, blocks) => {
+            bail!("layer {index} has {} feed-forward blocks and no router, expected one", blocks.len())
         }
     };
     shape.check(&name("fc2"), &result, spans)?;
@@ -214,9 +216,8 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
 struct Block<'a> {
     shape: &'a LayerShape,
     name: &'a dyn Fn(&str) -> String,
-    fc1: &'a Linear,
     threshold: Option<f16>,
-    up: Option<&'a Linear>,
+    of: &'a FeedForward,
 }
 
 impl Block<'_> {
@@ -227,7 +228,7 @@ impl Block<'_> {
         a: &[f16],
         sparsity: &mut LayerSparsity,
     ) -> Result<Vec<f16>> {
-        let Self { shape, name, fc1, threshold, up } = *self;
+        let Self { shape, name, threshold, of: FeedForward { fc1, up, .. } } = *self;
         let tokens = a.len() / fc1.weight.cols().max(1);
         let check = |part: &str, values: &[f16]| match shape.reports_overflow {
             true => all_finite(&name(part), values, tokens),
@@ -258,20 +259,19 @@ impl Block<'_> {
 fn mixed<B: GemvBackend + ?Sized>(
     backend: &mut B,
     name: &dyn Fn(&str) -> String,
-    (layer, experts): (&Layer, &Experts),
+    (router, experts): (&Matrix, &[FeedForward]),
     shape: &LayerShape,
     a: &[f16],
     sparsity: &mut LayerSparsity,
 ) -> Result<Vec<f16>> {
-    let d = experts.router.cols();
+    let d = router.cols();
     let label = name("router");
-    let router = GemvOp::new(&label, GemvClass::Fc1, (experts.router.rows(), d), experts.router.data(), a)?;
-    let scores = SoftwareBackend::new().gemv(&router)?;
+    let scores = SoftwareBackend::new().gemv(&GemvOp::of_matrix(&label, GemvClass::Fc1, router, a)?)?;
     let chosen: Vec<Vec<(usize, f16)>> =
-        scores.chunks(experts.router.rows()).map(|scores| chosen(scores, shape.mixture)).collect();
+        scores.chunks(router.rows()).map(|scores| chosen(scores, shape.mixture)).collect();
     // By token, then by place among its experts.
     let mut outputs: Vec<Vec<Vec<f16>>> = chosen.iter().map(|own| vec![Vec::new(); own.len()]).collect();
-    for number in 0..=experts.others.len() {
+    for (number, of) in experts.iter().enumerate() {
         let find = |own: &Vec<(usize, f16)>| own.iter().position(|(expert, _)| *expert == number);
         let users: Vec<(usize, usize)> =
             (0..).zip(&chosen).filter_map(|(token, own)| Some((token, find(own)?))).collect();
@@ -280,15 +280,10 @@ fn mixed<B: GemvBackend + ?Sized>(
         }
         let inputs: Vec<f16> =
             users.iter().flat_map(|(token, _)| &a[token * d..(token + 1) * d]).copied().collect();
-        let (fc1, up, fc2) = match number.checked_sub(1).map(|other| &experts.others[other]) {
-            None => (&layer.fc1, &layer.up, &layer.fc2),
-            Some(Expert { fc1, up, fc2 }) => (fc1, up, fc2),
-        };
         let of_expert = |part: &str| name(&format!("experts.{number}.{part}"));
-        let threshold = layer.threshold;
-        let block = Block { shape, name: &of_expert, fc1, threshold, up: up.as_ref() };
+        let block = Block { shape, name: &of_expert, threshold: layer.threshold, of };
         let inner = block.neurons(backend, &inputs, sparsity)?;
-        let y = linear(backend, &of_expert("fc2"), GemvClass::Fc2, fc2, &inner, Finish::Plain)?;
+        let y = linear(backend, &of_expert("fc2"), GemvClass::Fc2, &of.fc2, &inner, Finish::Plain)?;
         if shape.reports_overflow {
             all_finite(&of_expert("fc2"), &y, users.len())?;
         }

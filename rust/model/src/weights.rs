@@ -49,24 +49,15 @@ impl Linear {
     }
 }
 
-/// Feed-forward block of one expert.
+/// A feed-forward block.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Expert {
-    /// Gate, `[f x d]`.
+pub struct FeedForward {
+    /// First layer, `[f x d]`; of a block with a gate it is the gate.
     pub fc1: Linear,
     /// Factor of the gate, `[f x d]`.
     pub up: Option<Linear>,
     /// Last layer, `[d x f]`.
     pub fc2: Linear,
-}
-
-/// Experts of a layer, without the first one, which stands in the layer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Experts {
-    /// Scores of the experts, `[experts x d]`; the host multiplies by it.
-    pub router: Matrix,
-    /// Experts after the first one.
-    pub others: Vec<Expert>,
 }
 
 /// Parameters of one decoder layer; `q` is the width of all heads of queries, `k` of all heads of keys.
@@ -88,14 +79,10 @@ pub struct Layer {
     pub after_attention: Option<Norm>,
     /// Before the feed-forward block; `None` if it shares the attention's input, or takes the hidden state.
     pub ffn_norm: Option<Norm>,
-    /// First feed-forward layer, `[f x d]`; of a block with a gate it is the gate, of experts the first one's.
-    pub fc1: Linear,
-    /// Factor of the gate, `[f x d]`.
-    pub up: Option<Linear>,
-    /// Last feed-forward layer, `[d x f]`.
-    pub fc2: Linear,
-    /// The other experts of a mixture.
-    pub experts: Option<Experts>,
+    /// The feed-forward block, or one for each expert.
+    pub experts: Vec<FeedForward>,
+    /// Scores of the experts of a mixture, `[experts x d]`; the host multiplies by it.
+    pub router: Option<Matrix>,
     /// Normalisation of the feed-forward block's output.
     pub after_ffn: Option<Norm>,
     /// Activations between `fc1` and `fc2` count as +0 unless their magnitude is greater.
@@ -105,25 +92,19 @@ pub struct Layer {
 impl Layer {
     /// Linear layers in order of computation.
     pub fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let before = [&self.q_proj, &self.k_proj, &self.v_proj, &self.out_proj, &self.fc1];
-        let others = self.experts.iter().flat_map(|experts| &experts.others);
-        let others =
-            others.flat_map(|expert| std::iter::once(&expert.fc1).chain(&expert.up).chain([&expert.fc2]));
-        before.into_iter().chain(&self.up).chain([&self.fc2]).chain(others)
+        let attention = [&self.q_proj, &self.k_proj, &self.v_proj, &self.out_proj];
+        let experts = self.experts.iter().flat_map(|of| [Some(&of.fc1), of.up.as_ref(), Some(&of.fc2)]);
+        attention.into_iter().chain(experts.flatten())
     }
 
     /// Mutable linear layers with their classes.
     pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = (GemvClass, &mut Linear)> {
         let qkv = [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj].map(|part| (GemvClass::Qkv, part));
-        let before = [(GemvClass::Proj, &mut self.out_proj), (GemvClass::Fc1, &mut self.fc1)];
-        let up = self.up.iter_mut().map(|up| (GemvClass::Up, up));
-        let others = self.experts.iter_mut().flat_map(|experts| &mut experts.others).flat_map(|expert| {
-            let up = expert.up.iter_mut().map(|up| (GemvClass::Up, up));
-            let first = std::iter::once((GemvClass::Fc1, &mut expert.fc1));
-            first.chain(up).chain([(GemvClass::Fc2, &mut expert.fc2)])
+        let experts = self.experts.iter_mut().flat_map(|of| {
+            let up = of.up.as_mut().map(|up| (GemvClass::Up, up));
+            [Some((GemvClass::Fc1, &mut of.fc1)), up, Some((GemvClass::Fc2, &mut of.fc2))]
         });
-        let own = qkv.into_iter().chain(before).chain(up).chain([(GemvClass::Fc2, &mut self.fc2)]);
-        own.chain(others)
+        qkv.into_iter().chain([(GemvClass::Proj, &mut self.out_proj)]).chain(experts.flatten())
     }
 }
 
@@ -210,7 +191,7 @@ impl Model {
         let layer = |l: &Layer| {
             let norms = [&l.attention_norm, &l.after_attention, &l.ffn_norm, &l.after_ffn];
             let norms = norms.into_iter().flatten().chain(l.qk_norms.iter().flatten()).map(Norm::parameters);
-            let router = l.experts.as_ref().map_or(0, |experts| experts.router.data().len());
+            let router = l.router.as_ref().map_or(0, |router| router.data().len());
             l.linears().map(Linear::parameters).chain(norms).sum::<usize>() + router
         };
         let matrices = std::iter::once(&self.embed_tokens).chain(&self.embed_positions).chain(&self.lm_head);
@@ -322,29 +303,26 @@ where
         let out_proj = self.linear(&of(out_proj), (d, q), out_bias)?;
         let after_attention = self.optional_norm(name, norms[1])?;
         let ffn_norm = self.optional_norm(name, norms[2])?;
-        let mut experts = None;
-        let Expert { fc1, up, fc2 } = if let Some(mixture) = config.extras().mixture {
+        let mut router = None;
+        let experts = if let Some(mixture) = config.extras().mixture {
             let (block, parts) = match mixture.mixtral {
                 true => ("block_sparse_moe", ["w1", "w3", "w2"]),
                 false => ("mlp", ["gate_proj", "up_proj", "down_proj"]),
             };
-            let router = self.matrix(&of(&format!("{block}.gate.weight")), mixture.experts, d)?;
-            let expert = |number: usize| -> Result<Expert> {
+            router = Some(self.matrix(&of(&format!("{block}.gate.weight")), mixture.experts, d)?);
+            let expert = |number: usize| {
                 let [gate, up, down] = parts.map(|part| of(&format!("{block}.experts.{number}.{part}")));
                 self.block([&gate, &down], Some(&up), ffn_bias)
             };
-            let mut all = (0..mixture.experts).map(expert).collect::<Result<Vec<_>>>()?;
-            let others = all.split_off(1);
-            experts = Some(Experts { router, others });
-            all.remove(0)
+            (0..mixture.experts).map(expert).collect::<Result<_>>()?
         } else if config.extras().fused {
             let parts = [("gate", f), ("up", f)];
             let [gate, up] = self.stacked(&of("mlp.gate_up_proj"), parts, ffn_bias)?;
             let fc2 = self.linear(&of(fc2), (d, f), ffn_bias)?;
-            Expert { fc1: gate, up: Some(up), fc2 }
+            vec![FeedForward { fc1: gate, up: Some(up), fc2 }]
         } else {
             let up = up.map(of);
-            self.block([&of(fc1), &of(fc2)], up.as_deref(), ffn_bias)?
+            vec![self.block([&of(fc1), &of(fc2)], up.as_deref(), ffn_bias)?]
         };
         let after_ffn = self.optional_norm(name, norms[3])?;
         Ok(Layer {
@@ -356,21 +334,19 @@ where
             out_proj,
             after_attention,
             ffn_norm,
-            fc1,
-            up,
-            fc2,
             experts,
+            router,
             after_ffn,
             threshold: None,
         })
     }
 
     /// A feed-forward block.
-    fn block(&mut self, [fc1, fc2]: [&str; 2], up: Option<&str>, biased: bool) -> Result<Expert> {
+    fn block(&mut self, [fc1, fc2]: [&str; 2], up: Option<&str>, biased: bool) -> Result<FeedForward> {
         let (d, f) = (self.config.hidden_size(), self.config.ffn_dim());
         let fc1 = self.linear(fc1, (f, d), biased)?;
         let up = up.map(|up| self.linear(up, (f, d), biased)).transpose()?;
-        Ok(Expert { fc1, up, fc2: self.linear(fc2, (d, f), biased)? })
+        Ok(FeedForward { fc1, up, fc2: self.linear(fc2, (d, f), biased)? })
     }
 
     /// A norm of a layer; an empty name is no norm.

@@ -73,8 +73,8 @@ fn reference_logits(model: &Model, tokens: &[u32]) -> Vec<Vec<f16>> {
             }
             h[p] = sum(&h[p], &linear(&layer.out_proj, &o));
             let f = normed(layer.ffn_norm.as_ref().unwrap(), &h[p]);
-            let f: Vec<f16> = linear(&layer.fc1, &f).into_iter().map(relu).collect();
-            h[p] = sum(&h[p], &linear(&layer.fc2, &f));
+            let f: Vec<f16> = linear(&layer.experts[0].fc1, &f).into_iter().map(relu).collect();
+            h[p] = sum(&h[p], &linear(&layer.experts[0].fc2, &f));
         }
     }
     assert!(soft > tokens.len(), "the attention of this model is one-hot");

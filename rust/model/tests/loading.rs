@@ -138,7 +138,7 @@ fn another_dtype_is_refused() {
 #[test]
 fn other_formats_are_rounded_once_and_counted() {
     let (dir, model, tensors) = fixture();
-    let exact: Vec<f32> = model.layers[1].fc1.weight.data().iter().map(|w| w.to_f32()).collect();
+    let exact: Vec<f32> = model.layers[1].experts[0].fc1.weight.data().iter().map(|w| w.to_f32()).collect();
     let store = |values: &[f32]| {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         write_fc1(dir.path(), &tensors, Dtype::F32, &bytes);
@@ -150,7 +150,8 @@ fn other_formats_are_rounded_once_and_counted() {
     // A tie, which goes to even; slightly more; less than half of the smallest number.
     (values[0], values[1], values[2]) = (1.0 + 2f32.powi(-11), 1.000_488_4, 2f32.powi(-26));
     let (loaded, Remarks { rounded, .. }) = store(&values).unwrap();
-    let bits: Vec<u16> = loaded.layers[1].fc1.weight.data()[..3].iter().map(|w| w.to_bits()).collect();
+    let bits: Vec<u16> =
+        loaded.layers[1].experts[0].fc1.weight.data()[..3].iter().map(|w| w.to_bits()).collect();
     assert_eq!((bits, rounded.changed), (vec![0x3C00, 0x3C01, 0x0000], 3));
     values[25] = 65520.0;
     let text = store(&values).unwrap_err().to_string();
@@ -160,7 +161,7 @@ fn other_formats_are_rounded_once_and_counted() {
     write_fc1(dir.path(), &tensors, Dtype::BF16, &bfloat);
     let (loaded, Remarks { rounded, .. }) = Model::load_with_remarks(dir.path()).unwrap();
     assert_eq!(rounded, RoundedWeights { converted: 960, changed: 0 });
-    let kept = loaded.layers[1].fc1.weight.data().iter().zip(&exact);
+    let kept = loaded.layers[1].experts[0].fc1.weight.data().iter().zip(&exact);
     assert!(kept.clone().all(|(w, v)| w.to_f32().to_bits() == v.to_bits() >> 16 << 16));
     assert!(kept.filter(|(w, v)| w.to_f32() != **v).count() > 100);
 }

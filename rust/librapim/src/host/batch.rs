@@ -281,16 +281,24 @@ pub(crate) fn prepare(
 /// All matrices in memory, with their labels. A tied head has a place of its own; the embedding stays with the host.
 fn matrices(model: &Model) -> impl Iterator<Item = (String, &Matrix)> {
     let layers = model.layers.iter().enumerate().flat_map(|(index, layer)| {
-        let first = [
+        let attention = [
             ("q_proj", &layer.q_proj),
             ("k_proj", &layer.k_proj),
             ("v_proj", &layer.v_proj),
             ("out_proj", &layer.out_proj),
-            ("fc1", &layer.fc1),
         ];
-        let up = layer.up.iter().map(|up| ("up", up));
-        let all = first.into_iter().chain(up).chain([("fc2", &layer.fc2)]);
-        all.map(move |(part, linear)| (format!("layers.{index}.{part}"), &linear.weight))
+        let attention = attention.map(|(part, linear)| (part.to_owned(), linear));
+        let experts = layer.experts.iter().enumerate().flat_map(move |(number, of)| {
+            let name = move |part: &str| {
+                if layer.router.is_some() { format!("experts.{number}.{part}") } else { part.to_owned() }
+            };
+            let parts = [("fc1", Some(&of.fc1)), ("up", of.up.as_ref()), ("fc2", Some(&of.fc2))];
+            parts.into_iter().filter_map(move |(part, linear)| Some((name(part), linear?)))
+        });
+        attention
+            .into_iter()
+            .chain(experts)
+            .map(move |(part, linear)| (format!("layers.{index}.{part}"), &linear.weight))
     });
     layers.chain([("lm_head".to_owned(), model.head())])
 }

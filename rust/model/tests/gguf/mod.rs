@@ -326,13 +326,14 @@ fn each_type_of_tensor_is_read_as_its_format_defines_it() {
         let tensor = file.tensor("blk.0.ffn_gate.weight");
         (tensor.kind, tensor.bytes) = (kind, bytes);
         let (loaded, Remarks { rounded, .. }) = load_file(&file).unwrap();
-        let found: Vec<u16> = loaded.layers[0].fc1.weight.data().iter().map(|w| w.to_bits()).collect();
+        let found: Vec<u16> =
+            loaded.layers[0].experts[0].fc1.weight.data().iter().map(|w| w.to_bits()).collect();
         assert_eq!(found, expected, "{name}");
         let different = found.iter().collect::<std::collections::BTreeSet<_>>().len();
         assert!(different > 20, "{name}: {different} different values");
         let converted = if name == "F16" { 0 } else { 8 * 256 };
         assert_eq!(rounded.converted, converted, "{name}");
-        assert_eq!(loaded.layers[0].up, model.layers[0].up);
+        assert_eq!(loaded.layers[0].experts[0].up, model.layers[0].experts[0].up);
         if elements > 1 {
             // A scale that is NaN makes the first element NaN.
             let tensor = file.tensor("blk.0.ffn_gate.weight");
