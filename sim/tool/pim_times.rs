@@ -76,7 +76,9 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     }
     let files = FileSet::new().configuration("the memory", &args.memory);
     args.form.files(files).optional("--out", args.out.as_ref()).check()?;
-    let model = Model::of(&LlmShape::preset(&args.llm)?);
+    let shape = LlmShape::preset(&args.llm)?;
+    shape.check_experts("tables of times")?;
+    let model = Model::of(&shape);
     let config = HbmConfig::load(&args.memory)?;
     let hardware = Hardware::default().on(&config);
     let file = Asked::create(args.out.as_ref())?;

@@ -39,6 +39,12 @@ struct Raw {
     attn_logit_softcapping: Option<Option<f64>>,
     #[serde(alias = "num_experts", alias = "n_routed_experts")]
     num_local_experts: Option<u32>,
+    num_experts_per_tok: Option<u32>,
+    moe_intermediate_size: Option<u32>,
+    shared_expert_intermediate_size: Option<u32>,
+    n_shared_experts: Option<u32>,
+    decoder_sparse_step: Option<u32>,
+    mlp_only_layers: Option<Vec<u32>>,
     word_embed_proj_dim: Option<u32>,
     quantization_config: Option<serde_json::Value>,
 }
@@ -100,24 +106,38 @@ struct Type {
     biased: bool,
     tied: bool,
     rotary: bool,
+    /// Experts of a layer, if the file does not say; 1 for a single MLP.
+    experts: u32,
 }
 
 const LLAMA: Type =
-    Type { gated: true, activation: Activation::Silu, biased: false, tied: false, rotary: true };
+    Type { gated: true, activation: Activation::Silu, biased: false, tied: false, rotary: true, experts: 1 };
 const GEMMA: Type = Type { activation: Activation::Gelu, tied: true, ..LLAMA };
-const TYPES: [(&str, Type); 12] = [
+const TYPES: [(&str, Type); 14] = [
     ("llama", LLAMA),
     ("mistral", LLAMA),
     ("qwen2", LLAMA),
     ("qwen3", LLAMA),
+    ("mixtral", Type { experts: 8, ..LLAMA }),
+    ("qwen3_moe", Type { experts: 128, ..LLAMA }),
     ("phi3", LLAMA),
     ("olmo2", LLAMA),
     ("granite", LLAMA),
     ("gemma", GEMMA),
     ("gemma2", GEMMA),
     ("gemma3_text", GEMMA),
-    ("opt", Type { gated: false, activation: Activation::Relu, biased: true, tied: true, rotary: false }),
-    ("falcon", Type { gated: false, activation: Activation::Gelu, biased: false, tied: true, rotary: true }),
+    (
+        "opt",
+        Type {
+            gated: false,
+            activation: Activation::Relu,
+            biased: true,
+            tied: true,
+            rotary: false,
+            experts: 1,
+        },
+    ),
+    ("falcon", Type { gated: false, activation: Activation::Gelu, tied: true, ..LLAMA }),
 ];
 
 /// Sizes of the model that `config.json` at this path describes. Its folder, or the file if it has another name, gives
@@ -132,9 +152,23 @@ pub(crate) fn shape(path: &str, text: &str) -> Result<LlmShape> {
             raw.model_type
         );
     };
-    if let Some(experts) = raw.num_local_experts.filter(|experts| *experts > 1) {
-        bail!("number of experts = {experts} must be 1: mixtures of experts are not modelled");
+    let experts = raw.num_local_experts.unwrap_or(of.experts);
+    if of.experts == 1 && experts > 1 {
+        let known = "mixtures that are modelled are mixtral and qwen3_moe";
+        bail!("number of experts = {experts} must be 1 with model_type = \"{}\": {known}", raw.model_type);
     }
+    let shared = raw.shared_expert_intermediate_size.or(raw.n_shared_experts).unwrap_or(0);
+    require(shared == 0, "shared experts", shared, "be 0")?;
+    require(
+        raw.decoder_sparse_step.unwrap_or(1) == 1,
+        "decoder_sparse_step",
+        raw.decoder_sparse_step.unwrap_or(1),
+        "be 1",
+    )?;
+    ensure!(
+        raw.mlp_only_layers.as_ref().is_none_or(Vec::is_empty),
+        "mlp_only_layers must be empty: every layer has experts here"
+    );
     ensure!(
         raw.quantization_config.is_none(),
         "quantization_config must be missing: weights here are FP16 or the format of --weights; delete the key"
@@ -155,7 +189,8 @@ pub(crate) fn shape(path: &str, text: &str) -> Result<LlmShape> {
         _ if is_falcon => heads,
         _ => all,
     };
-    let ffn = match raw.intermediate_size {
+    let of_expert = raw.moe_intermediate_size.filter(|_| of.experts > 1);
+    let ffn = match of_expert.or(raw.intermediate_size) {
         Some(ffn) => ffn,
         None if is_falcon => hidden.saturating_mul(4),
         None => bail!("intermediate_size is missing"),
@@ -178,7 +213,12 @@ pub(crate) fn shape(path: &str, text: &str) -> Result<LlmShape> {
     };
     let named = name(path);
     let shape = LlmShape::opt_like(&named, raw.num_hidden_layers, hidden, heads, ffn, raw.vocab_size)?;
-    shape.with_windows(window, full_every).with_capped_scores(is_capped).of_family(family)
+    shape.with_windows(window, full_every).with_capped_scores(is_capped).of_family(family)?;
+    match (of.experts, raw.num_experts_per_tok) {
+        (1, _) => Ok(shape),
+        (_, Some(per_token)) => shape.of_experts([experts, per_token]),
+        (_, None) => bail!("num_experts_per_tok is missing"),
+    }
 }
 
 /// In lower case, with a hyphen for each character that a name cannot have.
@@ -197,7 +237,7 @@ mod tests {
     use super::*;
 
     /// Keys of published files that give the sizes of presets.
-    const FILES: [(&str, &str); 6] = [
+    const FILES: [(&str, &str); 8] = [
         (
             "smollm2-135m",
             r#"{"model_type": "llama", "num_hidden_layers": 30, "hidden_size": 576, "num_attention_heads": 9, "num_key_value_heads": 3,
@@ -219,6 +259,19 @@ mod tests {
             "gemma-2-9b",
             r#"{"model_type": "gemma2", "num_hidden_layers": 42, "hidden_size": 3584, "num_attention_heads": 16, "num_key_value_heads": 8,
                 "head_dim": 256, "intermediate_size": 14336, "hidden_activation": "gelu_pytorch_tanh", "vocab_size": 256000}"#,
+        ),
+        (
+            "mixtral-8x7b",
+            r#"{"model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+                "intermediate_size": 14336, "hidden_act": "silu", "vocab_size": 32000, "tie_word_embeddings": false,
+                "num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": null}"#,
+        ),
+        (
+            "qwen3-30b-a3b",
+            r#"{"model_type": "qwen3_moe", "num_hidden_layers": 48, "hidden_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 4,
+                "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768, "hidden_act": "silu", "vocab_size": 151936,
+                "tie_word_embeddings": false, "num_experts": 128, "num_experts_per_tok": 8, "decoder_sparse_step": 1, "mlp_only_layers": [],
+                "use_sliding_window": false, "sliding_window": null}"#,
         ),
         (
             "opt-6.7b",
@@ -246,8 +299,20 @@ mod tests {
         for (from, to, message) in [
             ("llama", "mamba", "model_type = \"mamba\" must be one of llama, mistral,"),
             ("\"silu\"", "\"tanh\"", "hidden_act = \"tanh\" must be relu, silu or gelu"),
-            ("\"vocab", "\"num_local_experts\": 8, \"vocab", "number of experts = 8 must be 1"),
-            ("\"vocab", "\"num_experts\": 128, \"vocab", "number of experts = 128 must be 1"),
+            (
+                "\"vocab",
+                "\"num_local_experts\": 8, \"vocab",
+                "number of experts = 8 must be 1 with model_type = \"llama\"",
+            ),
+            ("\"llama\"", "\"mixtral\"", "num_experts_per_tok is missing"),
+            (
+                "\"llama\"",
+                "\"mixtral\", \"num_experts_per_tok\": 9",
+                "experts_per_token = 9 must be in 1..=8",
+            ),
+            ("\"llama\"", "\"qwen3_moe\", \"n_shared_experts\": 1", "shared experts = 1 must be 0"),
+            ("\"llama\"", "\"qwen3_moe\", \"decoder_sparse_step\": 2", "decoder_sparse_step = 2 must be 1"),
+            ("\"llama\"", "\"qwen3_moe\", \"mlp_only_layers\": [0]", "mlp_only_layers must be empty"),
             ("\"vocab", "\"quantization_config\": {}, \"vocab", "quantization_config must be missing"),
             ("\"vocab", "\"head_dim\": 0, \"vocab", "head_width = 0 must be in 1..=116508"),
             (

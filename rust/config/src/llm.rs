@@ -14,6 +14,14 @@ use std::borrow::Cow;
 
 const FP16_BYTES: u64 = 2;
 
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
 /// Kinds of layers with neurons, in the order within a decoder layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -83,6 +91,10 @@ checked! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         head_width: Option<u32>;
         ffn: u32, in_range(1, 1 << 20);
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        experts: u32, in_range(1, (1 << 20) / shape.ffn);
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        experts_per_token: u32, in_range(1, shape.experts);
         mlp_matrices: u32, in_range(2, 3);
         // Files from before this key count as dense: nobody gets sparsity without asking for it.
         #[serde(default)]
@@ -124,13 +136,13 @@ pub struct LlmFamily {
 
 /// Sizes from published configurations: OPT, arXiv 2205.01068, table 1; LLaMA2, 2307.09288; Falcon, 2311.16867; GPT3,
 /// 2005.14165, table 2.1; Llama3, 2407.21783, table 3; Bamboo (as Mistral), 2310.06825, table 1; Yi, 2403.04652, table
-/// 1; Qwen1.5 and the last ten, their configuration files (Mistral version 0.3). Widths of the first seven are also in Hermes, section V-A3, layers and heads of
+/// 1; Mixtral, 2401.04088, table 1; Qwen1.5 and the last ten but Mixtral, their configuration files (Mistral version 0.3). Widths of the first seven are also in Hermes, section V-A3, layers and heads of
 /// the next two in LibraPIM, table 2.
 ///
 /// The same sources have the functions of the MLPs; Bamboo is in PowerInfer, section 8.1. The papers evaluate
 /// LLaMA2 and Falcon trained further with ReLU (Hermes, section V-A3; PowerInfer, section 8.1; LLM in a flash, section
 /// 4): their names begin with `relu-`.
-static PRESETS: [LlmShape; 30] = [
+static PRESETS: [LlmShape; 32] = [
     LlmShape::of(Cow::Borrowed("opt-13b"), Relu, [40, 5120, 40, 40, 20480, 2, 50272], [true, true, false]),
     LlmShape::of(Cow::Borrowed("opt-30b"), Relu, [48, 7168, 56, 56, 28672, 2, 50272], [true, true, false]),
     LlmShape::of(Cow::Borrowed("opt-66b"), Relu, [64, 9216, 72, 72, 36864, 2, 50272], [true, true, false]),
@@ -189,6 +201,21 @@ static PRESETS: [LlmShape; 30] = [
         .with_heads_of(256)
         .with_windows(Some(4096), Some(2))
         .with_capped_scores(true),
+    LlmShape::of(
+        Cow::Borrowed("mixtral-8x7b"),
+        Silu,
+        [32, 4096, 32, 8, 14336, 3, 32000],
+        [false, false, true],
+    )
+    .with_experts([8, 2]),
+    LlmShape::of(
+        Cow::Borrowed("qwen3-30b-a3b"),
+        Silu,
+        [48, 2048, 32, 4, 768, 3, 151936],
+        [false, false, true],
+    )
+    .with_heads_of(128)
+    .with_experts([128, 8]),
 ];
 
 const LLAMA2_7B: [u32; 7] = [32, 4096, 32, 32, 11008, 3, 32000];
@@ -208,8 +235,12 @@ getters!(LlmShape {
     heads: u32,
     /// Fewer than heads of Q in grouped-query attention.
     kv_heads: u32,
-    /// Width of the MLP's hidden layer.
+    /// Width of the hidden layer of the MLP, or of each expert.
     ffn: u32,
+    /// Experts of a layer, each an MLP; 1 for a single MLP.
+    experts: u32,
+    /// Experts that a token uses.
+    experts_per_token: u32,
     /// 3 with a gate, 2 without.
     mlp_matrices: u32,
     /// Tokens of the vocabulary.
@@ -261,6 +292,8 @@ impl LlmShape {
             kv_heads,
             head_width: None,
             ffn,
+            experts: 1,
+            experts_per_token: 1,
             mlp_matrices,
             activation,
             vocabulary,
@@ -290,6 +323,17 @@ impl LlmShape {
     const fn with_heads_of(mut self, width: u32) -> Self {
         self.head_width = Some(width);
         self
+    }
+
+    const fn with_experts(mut self, [experts, per_token]: [u32; 2]) -> Self {
+        (self.experts, self.experts_per_token) = (experts, per_token);
+        self
+    }
+
+    /// This shape with experts: their number, and those that a token uses. Fails for more of them than experts, and for more than
+    /// 2^20 neurons of a layer.
+    pub fn of_experts(self, experts: [u32; 2]) -> Result<Self> {
+        self.with_experts(experts).checked()
     }
 
     /// OPT family: two matrices in the MLP with a ReLU between them, biases, tied embeddings, as many heads of K and V as of Q. Fails for sizes
@@ -383,9 +427,25 @@ impl LlmShape {
         seen / f64::from(self.layers)
     }
 
-    /// Whether all neurons are active for every token, because the function of the MLP is not ReLU.
+    /// Whether all neurons are active for every token, because the function of the MLP is not ReLU and there is one MLP.
     pub fn is_dense(&self) -> bool {
-        self.activation != Relu
+        self.activation != Relu && !self.is_mixture()
+    }
+
+    /// Whether a router chooses among experts.
+    pub fn is_mixture(&self) -> bool {
+        self.experts > 1
+    }
+
+    /// Fails for a mixture of experts, which `device` cannot compute.
+    pub fn check_experts(&self, device: &str) -> Result<()> {
+        let experts = self.experts;
+        require(
+            !self.is_mixture(),
+            "experts",
+            experts,
+            format!("be 1: {device} compute models without a router"),
+        )
     }
 
     /// Name of the preset for the ReLU variant of a dense model.
@@ -445,13 +505,13 @@ impl LlmShape {
     pub fn block_neurons(&self, kind: BlockKind) -> u32 {
         match kind {
             BlockKind::Attention => self.hidden,
-            BlockKind::Mlp => self.ffn,
+            BlockKind::Mlp => self.experts * self.ffn,
         }
     }
 
     /// Neurons of all layers.
     pub fn neurons(&self) -> u64 {
-        u64::from(self.layers) * u64::from(self.hidden + self.ffn)
+        u64::from(self.layers) * u64::from(self.hidden + self.block_neurons(BlockKind::Mlp))
     }
 
     /// Bytes of the weights of one neuron.
@@ -469,6 +529,11 @@ impl LlmShape {
         u64::from(self.layers) * (block(BlockKind::Attention) + block(BlockKind::Mlp))
     }
 
+    /// Bytes of the neurons that a token uses if the function of the MLP makes none inactive: of its experts, in all layers.
+    pub fn used_neurons_bytes(&self) -> u64 {
+        self.clone().with_experts([self.experts_per_token; 2]).neurons_bytes()
+    }
+
     /// A layer's dense projection after attention: `hidden x query width`.
     pub fn projection_bytes(&self) -> u64 {
         self.weight_bytes(u64::from(self.hidden) * u64::from(self.query_width()))
@@ -480,9 +545,15 @@ impl LlmShape {
         matrices * u64::from(self.vocabulary) * u64::from(self.hidden) * FP16_BYTES
     }
 
-    /// Bytes that a GPU holds besides neurons: projections of all layers and embeddings.
+    /// A layer's router, `experts x hidden`, always FP16; 0 without experts.
+    pub fn router_bytes(&self) -> u64 {
+        let experts = if self.is_mixture() { self.experts } else { 0 };
+        u64::from(experts) * u64::from(self.hidden) * FP16_BYTES
+    }
+
+    /// Bytes that a GPU holds besides neurons: projections and routers of all layers, and embeddings.
     pub fn resident_bytes(&self) -> u64 {
-        u64::from(self.layers) * self.projection_bytes() + self.embedding_bytes()
+        u64::from(self.layers) * (self.projection_bytes() + self.router_bytes()) + self.embedding_bytes()
     }
 
     /// Keys and values of one token in all layers.
@@ -501,7 +572,7 @@ mod tests {
         // In billions, without biases and norms.
         let billions = [
             12.9, 29.9, 65.7, 6.7, 13.0, 69.0, 41.3, 174.6, 70.6, 6.6, 174.6, 6.9, 7.2, 3.9, 34.4, 6.7, 13.0,
-            69.0, 6.9, 41.3, 0.1, 1.2, 3.2, 8.0, 7.6, 8.2, 7.2, 3.8, 70.6, 9.2,
+            69.0, 6.9, 41.3, 0.1, 1.2, 3.2, 8.0, 7.6, 8.2, 7.2, 3.8, 70.6, 9.2, 46.7, 30.5,
         ];
         for (name, expected) in LlmShape::preset_names().zip(billions) {
             let model = LlmShape::preset(name).unwrap();
@@ -592,6 +663,34 @@ mod tests {
             let error = LlmShape::from_toml(&text(more)).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
+    }
+
+    #[test]
+    fn every_expert_counts_for_capacity_and_those_of_a_token_for_its_time() {
+        let mixtral = LlmShape::preset("mixtral-8x7b").unwrap();
+        let one = mixtral.clone().of_experts([1, 1]).unwrap();
+        assert_eq!(mixtral.block_neurons(BlockKind::Mlp), 8 * one.block_neurons(BlockKind::Mlp));
+        assert_eq!(mixtral.neuron_bytes(BlockKind::Mlp), one.neuron_bytes(BlockKind::Mlp));
+        assert_eq!((mixtral.experts_per_token(), mixtral.is_dense(), one.is_dense()), (2, false, true));
+        assert_eq!((mixtral.router_bytes(), one.router_bytes()), (8 * 4096 * 2, 0));
+        // Published: 3.3 billion parameters of a token, embeddings included.
+        let qwen = LlmShape::preset("qwen3-30b-a3b").unwrap();
+        let active = (qwen.used_neurons_bytes() + qwen.resident_bytes()) as f64 / 2e9;
+        assert!((3.3..3.4).contains(&active), "{active}");
+        for ([experts, used], message) in [
+            ([4, 5], "experts_per_token = 5 must be in 1..=4"),
+            ([4, 0], "experts_per_token = 0 must be in 1..=4"),
+            ([0, 1], "experts = 0 must be in 1..=73"),
+            ([74, 1], "experts = 74 must be in 1..=73"),
+        ] {
+            let error = mixtral.clone().of_experts([experts, used]).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+        let text = toml::to_string(&mixtral).unwrap();
+        assert_eq!(LlmShape::from_toml(&text).unwrap(), mixtral);
+        assert!(!toml::to_string(&one).unwrap().contains("experts"));
+        let error = mixtral.check_experts("cores").unwrap_err().to_string();
+        assert_eq!(error, "experts = 8 must be 1: cores compute models without a router");
     }
 
     #[test]

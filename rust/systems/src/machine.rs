@@ -25,8 +25,9 @@ impl Workload {
     pub const MAX_TOKENS: u32 = 1 << 20;
     pub const MAX_BATCH: u32 = 1024;
 
-    /// Fails for numbers that are 0 or too large.
+    /// Fails for numbers that are 0 or too large, and for a mixture of experts.
     pub fn new(model: &LlmShape, prompt: u32, output: u32, batch: u32) -> Result<Self> {
+        model.check_experts("compared policies")?;
         for (key, value, max) in [
             ("prompt", prompt, Self::MAX_TOKENS),
             ("output", output, Self::MAX_TOKENS),

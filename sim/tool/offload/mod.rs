@@ -218,6 +218,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");
     }
     let shape = LlmShape::load(&args.llm)?;
+    shape.check_experts("offloading plans")?;
     let mut model = Model::of(&shape);
     if args.no_gqa {
         model = model.with_all_kv_heads();

@@ -34,6 +34,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     let files = args.chips.files(FileSet::new().configuration("the model", &args.llm));
     args.form.files(files).output("--out", out.join("energies.csv")).check()?;
     let shape = LlmShape::load(&args.llm)?;
+    shape.check_experts("serving machines")?;
     NameRule::Word.check(shape.name()).map_err(|error| refusal!("--llm: the name {error}"))?;
     crate::tools::check_banks(&args.chips.memory()?, args.mode)?;
     let (chips, _) = args.chips.chips(&shape, None, contexts().collect())?;

@@ -205,6 +205,7 @@ pub fn run(args: &Args) -> Result<Report> {
     }
     let Some(llm) = &args.llm else { bail!("--llm is needed") };
     let model = LlmShape::load(llm)?;
+    model.check_experts("serving machines")?;
     let (report, dense) = match args.machine {
         Kind::Librapim => (report::report(&librapim(&job, &model)?)?, None),
         Kind::Hermes => (report::report(&hermes(&job, &model)?)?, dense_note(&model, &args.dimms.policies)),

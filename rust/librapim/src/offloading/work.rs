@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn a_layers_matrices_add_up_to_the_models_parameters() {
-        for name in LlmShape::preset_names() {
-            let shape = LlmShape::preset(name).unwrap();
+        let shapes = LlmShape::preset_names().map(|name| (name, LlmShape::preset(name).unwrap()));
+        for (name, shape) in shapes.filter(|(_, shape)| !shape.is_mixture()) {
             let layers = shape.neurons_bytes() + u64::from(shape.layers()) * shape.projection_bytes();
             assert_eq!(Model::of(&shape).weight_bytes(), layers, "{name}");
             let kv = shape.kv_bytes_per_token() / u64::from(shape.layers());
