@@ -53,7 +53,7 @@ pub struct GemvOp<'a> {
 }
 
 ndp_config::getters!(<'a> GemvOp<'a> {
-    /// Place in the model, for messages and traces: `layers.2.fc1`, `layers.2.head.0.scores`, `lm_head`.
+    /// Place in the model, for messages and traces: `layers.2.fc1`, `layers.2.experts.5.fc1`, `layers.2.head.0.scores`, `lm_head`.
     label: &'a str,
     /// Underlying INT8 or INT4 weights, and the meaning of their rows in DRAM; `None` for FP16 weights.
     stored: Option<(RowOf, &'a QuantisedMatrix)>,
@@ -163,6 +163,13 @@ pub trait GemvBackend {
         let mut y = self.gemv(op.product())?;
         op.complete(&mut y);
         Ok(y)
+    }
+
+    /// The experts that the router has chosen for each token of the batch, before those of a layer are computed in the order of
+    /// their numbers.
+    fn route(&mut self, chosen: &[Vec<usize>]) -> Result<()> {
+        let _ = chosen;
+        Ok(())
     }
 
     /// Rotary embedding of queries or keys, `[tokens x width]`; by default in software.

@@ -269,6 +269,9 @@ fn mixed<B: GemvBackend + ?Sized>(
     let scores = SoftwareBackend::new().gemv(&GemvOp::of_matrix(&label, GemvClass::Fc1, router, a)?)?;
     let chosen: Vec<Vec<(usize, f16)>> =
         scores.chunks(router.rows()).map(|scores| chosen(scores, shape.mixture)).collect();
+    let numbers: Vec<Vec<usize>> =
+        chosen.iter().map(|own| own.iter().map(|(expert, _)| *expert).collect()).collect();
+    backend.route(&numbers)?;
     // By token, then by place among its experts.
     let mut outputs: Vec<Vec<Vec<f16>>> = chosen.iter().map(|own| vec![Vec::new(); own.len()]).collect();
     for (number, of) in experts.iter().enumerate() {

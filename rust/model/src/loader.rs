@@ -161,7 +161,7 @@ fn weight_bytes(config: &DecoderConfig) -> u64 {
     let (q, k) = (size(config.query_width()), size(config.key_width()));
     let ffn = if config.is_gated() { 3 } else { 2 };
     // Each expert has a row of the router.
-    let experts = config.extras().mixture.map_or(1, |mixture| size(mixture.experts));
+    let experts = size(config.experts());
     let ffn = f.saturating_mul(ffn).saturating_mul(experts).saturating_add(experts);
     let rows = (2 * q).saturating_add(2 * k).saturating_add(ffn);
     let layer = rows.saturating_mul(d).saturating_add(rows).saturating_add(7 * d);

@@ -1,7 +1,7 @@
 //! The bytes of a trace, as in `docs/traces.md`: header, and one token's bits as a record.
 
 use crate::{Activity, NeuronShape, ones};
-use ndp_config::LlmShape;
+use ndp_config::{BlockKind, LlmShape};
 use ndp_files::{Result, bail, ensure, refusal};
 use serde::Serialize;
 
@@ -40,7 +40,7 @@ pub struct TraceHeader {
     pub layers: u32,
     /// Neurons per layer before attention; 0 if not recorded.
     pub attention: u32,
-    /// Neurons of a layer's MLP; 0 if not recorded.
+    /// Neurons of a layer's MLP, or of all its experts; 0 if not recorded.
     pub mlp: u32,
     /// Tokens of all sequences.
     pub tokens: u64,
@@ -61,7 +61,7 @@ impl TraceHeader {
             model: model.name().to_owned(),
             layers: model.layers(),
             attention: model.hidden(),
-            mlp: model.ffn(),
+            mlp: model.block_neurons(BlockKind::Mlp),
             tokens,
             prompt_tokens,
             sequences: u64::from(tokens > 0),

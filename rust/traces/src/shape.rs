@@ -41,7 +41,7 @@ impl NeuronShape {
 
     /// The shape of a model.
     pub fn of(model: &LlmShape) -> Self {
-        Self::new(model.layers(), model.hidden(), model.ffn())
+        Self::new(model.layers(), model.hidden(), model.block_neurons(BlockKind::Mlp))
     }
 
     /// The blocks in order of computation.

@@ -1,5 +1,6 @@
 //! Tokens of a trace: from a file, or made when they are read.
 
+use crate::synth::experts::ExpertSynthesizer;
 use crate::synth::{SynthOptions, Synthesizer};
 use crate::{Activity, NeuronShape, TokenInfo, TraceHeader, TraceReader};
 use ndp_config::LlmShape;
@@ -32,17 +33,32 @@ impl<R: Read> TraceSource for TraceReader<R> {
     }
 }
 
-/// Texts of a [`Synthesizer`], token by token.
+#[derive(Clone, Debug)]
+enum Generator {
+    Neurons(Box<Synthesizer>),
+    Experts(ExpertSynthesizer),
+}
+
+impl Generator {
+    fn shape(&self) -> &NeuronShape {
+        match self {
+            Self::Neurons(neurons) => neurons.shape(),
+            Self::Experts(experts) => experts.shape(),
+        }
+    }
+}
+
+/// Texts of a [`Synthesizer`], or of an [`ExpertSynthesizer`] for a mixture of experts, token by token.
 #[derive(Clone, Debug)]
 pub struct SyntheticTrace {
     header: TraceHeader,
-    synthesizer: Synthesizer,
+    synthesizer: Generator,
     current: Activity,
     left: u64,
 }
 
 impl SyntheticTrace {
-    /// `sequences` texts. Fails as [`TraceHeader::validate`] and [`Synthesizer::new`].
+    /// `sequences` texts. Fails as [`TraceHeader::validate`], [`Synthesizer::new`] and [`ExpertSynthesizer::new`].
     pub fn new(model: &LlmShape, options: SynthOptions, sequences: u64) -> Result<Self> {
         let SynthOptions { seed, prompt_tokens, sequence_tokens, first_sequence, cluster, .. } = options;
         let density = options.targets.map_or_else(String::new, |of| format!(", density {}", of.density));
@@ -60,13 +76,16 @@ impl SyntheticTrace {
         };
         // A synthesizer of a model that is too large would take all memory.
         header.validate()?;
-        let synthesizer = Synthesizer::new(model, options)?;
+        let synthesizer = match model.is_mixture() {
+            true => Generator::Experts(ExpertSynthesizer::new(model, options)?),
+            false => Generator::Neurons(Box::new(Synthesizer::new(model, options)?)),
+        };
         Ok(Self { header, current: Activity::new(synthesizer.shape()), synthesizer, left: tokens })
     }
 
-    /// Makes the tokens.
-    pub fn synthesizer(&self) -> &Synthesizer {
-        &self.synthesizer
+    /// Makes the tokens; `None` for a mixture of experts, which is not fitted.
+    pub fn synthesizer(&self) -> Option<&Synthesizer> {
+        if let Generator::Neurons(neurons) = &self.synthesizer { Some(neurons) } else { None }
     }
 }
 
@@ -82,7 +101,10 @@ impl TraceSource for SyntheticTrace {
     fn read(&mut self) -> Result<Option<(TokenInfo, &Activity)>> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;
-        let info = self.synthesizer.next(&mut self.current);
+        let info = match &mut self.synthesizer {
+            Generator::Neurons(neurons) => neurons.next(&mut self.current),
+            Generator::Experts(experts) => experts.next(&mut self.current),
+        };
         Ok(Some((info, &self.current)))
     }
 }

@@ -9,7 +9,7 @@ use crate::tools::{note_dense_attention, tick, traced_model, traced_preset};
 pub use args::Args;
 use args::{LpFormArg, Method};
 use indicatif::ProgressBar;
-use ndp_config::Ssd;
+use ndp_config::{BlockKind, Ssd};
 use ndp_hermes::placement::{
     Certificate, HostMemory, Instance, LpForm, Machine, MilpOptions, Options, Placement, PlacementFile,
     PowerInferProgram, least_neurons, place_greedy, place_milp, place_powerinfer, place_random,
@@ -178,7 +178,7 @@ fn read_trace(path: &Path, counted: Counted, model: &LlmShape) -> Result<Vec<Vec
         "the trace has {}, {} has {}",
         sizes(header.layers, header.attention, header.mlp),
         model.name(),
-        sizes(model.layers(), model.hidden(), model.ffn())
+        sizes(model.layers(), model.hidden(), model.block_neurons(BlockKind::Mlp))
     );
     let profile = Profile::from_reader(&mut reader, counted)?;
     let tokens = match counted {

@@ -72,7 +72,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         }),
         layers: shape.blocks().len() as u32 / 2,
         attention: model.config.hidden_size() as u32,
-        mlp: model.config.ffn_dim() as u32,
+        mlp: (model.config.ffn_dim() * model.config.experts()) as u32,
         tokens: prompt_tokens + sequences * (args.tokens - 1),
         prompt_tokens,
         sequences,

@@ -13,12 +13,14 @@ use std::time::Instant;
   ndp trace synth --llm opt-30b --tokens 256 --prompt-tokens 128 --sequences 8 --out profile.trace
   ndp trace synth --llm opt-30b --tokens 256 --prompt-tokens 128 --first-sequence 8 --out other-text.trace
   ndp trace synth --llm 4x256x1024 --tokens 64 --out small.trace
+  ndp trace synth --llm qwen3-30b-a3b --tokens 64 --sequences 3 --out experts.trace
   ndp trace synth --llm llama3-70b --density 0.4 --tokens 256 --out dense.trace")]
 pub struct Args {
     /// Model with ReLU: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, relu-llama2-7b, relu-llama2-13b,
     /// relu-llama2-70b, relu-falcon-7b, relu-falcon-40b, bamboo-7b (fitted like OPT), a path ending in .toml, or
     /// LAYERSxHIDDENxFFN such as 4x256x1024, which is fitted like OPT. With --density also a model without ReLU: another
-    /// preset (an unknown name lists them) or a checkpoint's config.json, fitted like LLaMA2, Falcon or else OPT
+    /// preset (an unknown name lists them) or a checkpoint's config.json, fitted like LLaMA2, Falcon or else OPT. Of a mixture
+    /// such as mixtral-8x7b a router draws the experts of each token (docs/traces.md)
     #[arg(long)]
     llm: String,
     /// Share of active neurons (0.01..=0.5) [default: the density of the model's family; a model without ReLU
@@ -61,10 +63,18 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(files).check()?;
     let model = model(&args.llm)?;
     let prompt = args.prompt_tokens.unwrap_or_else(|| (args.tokens / 2).min(128));
-    let targets = Targets::of_model(&model, args.density).context(match args.density {
-        Some(_) => "--density",
-        None => "give --density, or name a model with ReLU",
-    })?;
+    // Experts are not fitted: a router draws them.
+    let targets = match (model.is_mixture(), args.density) {
+        (true, None) => None,
+        (true, Some(density)) => {
+            bail!("--density {density}: the neurons of experts are active together; omit it")
+        }
+        (false, Some(_)) => Some(Targets::of_model(&model, args.density).context("--density")?),
+        (false, None) => {
+            Targets::of_model(&model, None).context("give --density, or name a model with ReLU")?;
+            None
+        }
+    };
     ensure!(
         prompt <= args.tokens,
         "--prompt-tokens {prompt} is more than the {} tokens of a sequence",
@@ -82,7 +92,7 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
         prompt_tokens: prompt,
         sequence_tokens: args.tokens,
         first_sequence: args.first_sequence,
-        targets: args.density.map(|_| targets),
+        targets,
         cluster: args.cluster,
     };
     let mut trace = SyntheticTrace::new(&model, options, args.sequences)
@@ -111,7 +121,10 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     );
     let answer = format!("{} has {tokens} tokens of {} neurons", args.out.display(), shape.neurons());
     let report = super::header::with(Report::answer("trace synth", answer), &header);
-    Ok(report.table("statistics", "Statistics", rows(trace.synthesizer(), &statistics.report())))
+    Ok(match trace.synthesizer() {
+        Some(fitted) => report.table("statistics", "Statistics", rows(fitted, &statistics.report())),
+        None => report,
+    })
 }
 
 /// Targets, values to which the parameters lead over many texts, and values of this trace.

@@ -127,4 +127,14 @@ impl DecoderConfig {
         );
         Ok(())
     }
+
+    /// Experts of a layer; 1 for a model without.
+    pub fn experts(&self) -> usize {
+        self.extras.mixture.map_or(1, |mixture| mixture.experts)
+    }
+
+    /// Experts that a token uses.
+    pub fn experts_per_token(&self) -> usize {
+        self.extras.mixture.map_or(1, |mixture| mixture.used)
+    }
 }

@@ -2,9 +2,10 @@
 //!
 //! Stands in for models too large to run. Neurons have frequencies from a power law, and inclinations around them in
 //! each text. Each token renews their decisions with a fixed chance, often together with a neuron of the block before.
-//! [`targets`] are published figures, [`fit`] finds parameters, this file generates. `docs/traces.md` has the
-//! mathematics. Nothing is fitted to predictors' results.
+//! [`targets`] are published figures, [`fit`] finds parameters, this file generates; [`experts`] generates tokens of mixtures.
+//! `docs/traces.md` has the mathematics. Nothing is fitted to predictors' results.
 
+pub mod experts;
 pub mod fit;
 pub mod normal;
 pub mod power_law;
