@@ -483,8 +483,12 @@ fn a_model_that_dimms_cannot_compute_is_refused_before_anything_else() {
         "the model's activation = silu: all its neurons are active, so none can be predicted; choose another activity",
     );
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/checkpoints/mixtral");
-    let line = format!("layer --config tiny --backend cycles --dimms 2 --context 4 --model {golden}");
-    let text = ndp.refused(&line, "the model has experts: systems of DIMMs run models without them");
+    let line = format!(
+        "generate --config tiny --backend cycles --load backdoor --dimms 2 --tokens 1 --prompt-ids 1,5 --temperature 0 --seed 1 \
+         --model {golden} --activity oracle --policy partition --flash-resident 50"
+    );
+    let text = ndp
+        .refused(&line, "experts = 4 must be 1: systems with a flash tier compute models without a router");
     assert!(!text.contains("rerun") && !text.contains("failed"), "{text}");
 }
 

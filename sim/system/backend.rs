@@ -8,11 +8,11 @@ use super::gpu::{Gpu, GpuNumerics};
 use super::links::{LinkOptions, Links, MovedNeurons};
 use super::lone::{active_columns, active_inputs};
 use super::neuron_map::NeuronMap;
-use super::online_predictor::{OnlinePredictor, layer_of, masked};
+use super::online_predictor::{OnlinePredictor, expert_of, layer_of, masked};
 use super::pool::together;
 use super::ran::Ran;
 use super::reduce::OwnColumns;
-use super::reference::{Reference, active_ones};
+use super::reference::{Reference, active_ones, count_in};
 use super::resource::Resource;
 use super::setup::llm_shape;
 use super::slot_table::{ImageMap, Neuron, SlotTable};
@@ -232,6 +232,9 @@ impl<P: NeuronMap> SystemBackend<P> {
             ensure!((min..=max).contains(&value), "{key} = {value} must be in {min}..={max}");
         }
         flash::check(options, &places)?;
+        if options.flash.is_some() {
+            shape.check_experts("systems with a flash tier")?;
+        }
         let (residence, map) = SlotTable::new(config, shape, dimms as u32, &places, options.flash)?;
         let open = |index: usize| {
             let mut unit = unit.clone();
@@ -292,24 +295,24 @@ impl<P: NeuronMap> SystemBackend<P> {
 
     /// Sets the activity of the next tokens, which run together, in a timing-only system.
     pub fn trace(&mut self, tokens: Vec<Activity>) {
-        let shape = NeuronShape::of(&self.shape);
-        let mlps = (0..self.shape.layers()).map(|layer| BlockKind::Mlp.block(layer));
-        let active = |token: &Activity| {
-            mlps.clone()
-                .flat_map(|block| token.block(&shape, block))
-                .map(|word| word.count_ones())
-                .sum::<u32>()
+        let (shape, width) = (NeuronShape::of(&self.shape), self.shape.ffn());
+        // Experts that a token uses have all their neurons.
+        let is_whole = |token: &Activity, layer: u32| {
+            let bits = token.block(&shape, BlockKind::Mlp.block(layer));
+            let experts = (0..self.shape.experts()).map(|expert| expert * width..(expert + 1) * width);
+            let mut counts = experts.map(|neurons| count_in(bits, neurons));
+            counts.all(|active| active == width || active == 0 && self.shape.is_mixture())
         };
-        let all = self.shape.layers() * self.shape.ffn();
-        self.all_active = tokens.iter().all(|token| active(token) == all);
+        self.all_active =
+            tokens.iter().all(|token| (0..self.shape.layers()).all(|layer| is_whole(token, layer)));
         self.reference.trace(tokens);
     }
 
-    /// Whether all MLP neurons are computed without a question: neither a function nor a threshold makes some inactive. A
+    /// Whether all neurons of an MLP, or of an expert that a token uses, are computed without a question: neither a function nor a threshold makes some inactive. A
     /// trace may say that some are, for a model whose small activations count as zero; a predictor may leave some out.
     pub(super) fn is_dense(&self) -> bool {
         let has_threshold = self.thresholds.iter().any(Option::is_some);
-        self.shape.is_dense() && !has_threshold && self.all_active && self.live.is_none()
+        self.shape.activation() != Activation::Relu && !has_threshold && self.all_active && self.live.is_none()
     }
 
     fn threshold(&self, layer: u32) -> Option<f16> {
@@ -327,6 +330,11 @@ impl<P: NeuronMap> SystemBackend<P> {
         let threshold = self.threshold(layer).filter(|_| matches!(op.finish(), Finish::Activate(_)));
         let own = |value: &f16| threshold.map_or(*value, |threshold| above(*value, threshold));
         values.iter().map(own).collect()
+    }
+
+    /// Number of a product's first neuron in its block: experts follow one another.
+    pub(super) fn first_neuron(&self, op: &GemvOp<'_>) -> u32 {
+        expert_of(op.label()) * self.shape.ffn()
     }
 
     /// Logged programs by core; needs [`GemvOptions::log_programs`].
@@ -353,6 +361,7 @@ impl<P: NeuronMap> SystemBackend<P> {
     /// # Errors
     /// A model whose neurons are all active; low-rank predictors that do not fit; a system without data.
     pub fn with_predictor(mut self, live: OnlinePredictor) -> Result<Self> {
+        self.shape.check_experts("predictors of a token's neurons")?;
         if self.image.is_some() && self.is_dense() {
             return Err(not_predicted(self.shape.activation()));
         }
@@ -653,17 +662,20 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
     }
 
-    /// Neurons of an MLP that are active, given their outputs or values that follow from these: all unless a ReLU or a
-    /// threshold has made some zero.
-    fn active_of(&self, values: &[f16], rows: usize) -> Vec<u32> {
-        if self.is_dense() { (0..rows as u32).collect() } else { active_columns(values, rows) }
+    /// Neurons of an MLP that are active, given their outputs or values that follow from these: all unless a ReLU or
+    /// a threshold has made some zero. `first` is the number of the first one.
+    fn active_of(&self, first: u32, values: &[f16], rows: usize) -> Vec<u32> {
+        if self.is_dense() {
+            return (first..first + rows as u32).collect();
+        }
+        active_columns(values, rows).into_iter().map(|neuron| first + neuron).collect()
     }
 
     /// FC1 of all neurons, the active ones (for an oracle), or the predicted ones.
     fn fc1(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>> {
         let exact = self.reference.linear(op)?;
         let seen = self.seen(layer, op, &exact);
-        let rows = op.product().rows();
+        let (rows, first) = (op.product().rows(), self.first_neuron(op.product()));
         let predicted = match &mut self.live {
             Some(live) => live.mlp(layer, op.product().activations(), &seen)?,
             None => None,
@@ -672,14 +684,18 @@ impl<P: NeuronMap> SystemBackend<P> {
             self.flash_remembers(layer, &seen, rows);
             return self.linear_on_gpu("prompt", op);
         }
-        if self.flash.is_none() && !self.is_dense() {
-            self.predict_on_host(rows, predicted.is_some() && self.residence.low_rank().is_none());
+        if self.flash.is_none()
+            && (!self.is_dense() || self.shape.is_mixture())
+            && !self.event_log.step.goes_on
+        {
+            let neurons = self.shape.block_neurons(BlockKind::Mlp) as usize;
+            self.predict_on_host(neurons, predicted.is_some() && self.residence.low_rank().is_none());
         }
         match predicted {
             None => {
                 let neurons = match self.options.activity {
-                    ActivitySource::Oracle => self.active_of(&seen, rows),
-                    _ => (0..rows as u32).collect(),
+                    ActivitySource::Oracle => self.active_of(first, &seen, rows),
+                    _ => (first..first + rows as u32).collect(),
                 };
                 self.fc1_of(op, layer, (&neurons, None), &exact)
             }
@@ -701,7 +717,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         let Finish::Gate { values, .. } = op.finish() else {
             return Err(fault!("cycle 0: {} has no gate", op.product().label()));
         };
-        let open = self.active_of(values, op.product().rows());
+        let open = self.active_of(self.first_neuron(op.product()), values, op.product().rows());
         self.open_gates = Some(open.clone());
         let exact = self.reference.linear(op)?;
         if self.in_rounds() {
@@ -798,7 +814,9 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
             Operation::Fc2 if !self.on_gpu() => {
                 // A product after an open gate may be zero.
                 let open = self.open_gates.take();
-                let neurons = open.unwrap_or_else(|| self.active_of(product.activations(), product.cols()));
+                let first = self.first_neuron(product);
+                let neurons =
+                    open.unwrap_or_else(|| self.active_of(first, product.activations(), product.cols()));
                 self.meet(op, (layer, BlockKind::Mlp), &neurons)
             }
             _ => {
@@ -837,8 +855,8 @@ impl<P: NeuronMap> GemvBackend for SystemBackend<P> {
     }
 }
 
-/// Refuses experts, and predicted neurons of a model that has only active ones. It takes no time, so it can run before
-/// anything is loaded.
+/// Refuses predicted neurons of a model that has only active ones, or experts. It takes no time, so it can run before anything
+/// is loaded.
 pub fn check_model(model: &Model, activity: ActivitySource) -> Result<()> {
     let activation = model.config.activation();
     let has_threshold = model.layers.iter().any(|layer| layer.threshold.is_some());
@@ -846,7 +864,10 @@ pub fn check_model(model: &Model, activity: ActivitySource) -> Result<()> {
     if activity == ActivitySource::Predicted && activation != Activation::Relu && !has_threshold {
         return Err(not_predicted(activation));
     }
-    model.config.check_experts("systems of DIMMs")
+    if activity == ActivitySource::Predicted {
+        llm_shape(model)?.check_experts("predictors of a token's neurons")?;
+    }
+    Ok(())
 }
 
 /// A predictor finds the few neurons that a ReLU leaves active.

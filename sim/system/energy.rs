@@ -143,7 +143,7 @@ impl EnergyCosts {
     /// To be compared with other ways to compute a token of a model ([`EnergyBreakdown::alternatives`]).
     #[must_use]
     pub fn for_model(self, model: &LlmShape) -> Self {
-        let bytes = model.neurons_bytes() + model.projection_bytes() + model.embedding_bytes();
+        let bytes = model.used_neurons_bytes() + model.projection_bytes() + model.embedding_bytes();
         Self { model_bytes: Some(bytes), ..self }
     }
 

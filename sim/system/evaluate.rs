@@ -363,7 +363,8 @@ pub fn evaluate(
     let shape = NeuronShape::of(model);
     if reader.shape() != &shape {
         let sizes = format!("{} layers of {} and {} neurons", header.layers, header.attention, header.mlp);
-        let expected = format!("{} layers of {} and {}", model.layers(), model.hidden(), model.ffn());
+        let mlp = model.block_neurons(BlockKind::Mlp);
+        let expected = format!("{} layers of {} and {mlp}", model.layers(), model.hidden());
         bail!("the trace is of {} with {sizes}, not {expected}", header.model);
     }
     let (mut prepared, mut pending) = prepare(reader, &shape, options)?;

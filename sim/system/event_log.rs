@@ -135,6 +135,8 @@ pub(super) struct Step {
     pub position: usize,
     pub layer: Option<u32>,
     pub operation: Operation,
+    /// Whether this is a further expert of the layer's MLP.
+    pub goes_on: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -183,7 +185,14 @@ impl EventLog {
             position += self.batch;
             self.batch = batch;
         }
-        self.step = Step { position, layer, operation };
+        let Step { layer: before, operation: last, goes_on, .. } = self.step;
+        let goes_on = layer == before
+            && match last {
+                Operation::Fc2 => operation == Operation::Fc1,
+                Operation::Fc1 => goes_on && matches!(operation, Operation::Fc1 | Operation::Fc2),
+                _ => false,
+            };
+        self.step = Step { position, layer, operation, goes_on };
         is_first
     }
 
@@ -280,7 +289,8 @@ impl EventLog {
         end
     }
 
-    /// A product on the GPU with `weights` bytes, between two synchronisations that Q, K and V, or FC1 and FC2, share.
+    /// A product on the GPU with `weights` bytes, between two synchronisations that Q, K and V, or FC1 and FC2 of all experts,
+    /// share.
     pub fn gpu(
         &mut self,
         (what, begin): (&'static str, u64),
@@ -289,7 +299,7 @@ impl EventLog {
         neurons: &[u32],
     ) -> u64 {
         let goes_on = matches!(self.step.operation, Operation::K | Operation::V | Operation::Fc2);
-        let sync_ns = if goes_on { 0.0 } else { 2e3 * self.system.bus().sync_us };
+        let sync_ns = if goes_on || self.step.goes_on { 0.0 } else { 2e3 * self.system.bus().sync_us };
         self.gpu_works((what, begin, Cause::Compute), (weights, sync_ns), batch, neurons)
     }
 
@@ -511,7 +521,7 @@ impl EventLog {
     }
 
     fn push(&mut self, place: Resource, what: &'static str, span: Span, shares: Shares) -> &mut Event {
-        let Step { position, layer, operation } = self.step;
+        let Step { position, layer, operation, .. } = self.step;
         let event = Event {
             position,
             layer,

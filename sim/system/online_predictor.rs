@@ -351,6 +351,12 @@ impl GemvBackend for PredictedSoftware {
 }
 
 /// The layer of a label such as `layers.2.fc1`.
+/// Number of the expert that a label names; 0 if it names none.
+pub(super) fn expert_of(label: &str) -> u32 {
+    let mut parts = label.split('.').skip_while(|part| *part != "experts");
+    parts.nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 pub(super) fn layer_of(label: &str) -> Result<u32> {
     let number = label.strip_prefix("layers.").and_then(|rest| rest.split('.').next()?.parse().ok());
     number.ok_or_else(|| fault!("cycle 0: '{label}' names no layer"))

@@ -21,6 +21,8 @@ use std::ops::Range;
 /// Some outputs of some vectors of a product.
 pub(super) struct Piece<'a> {
     op: &'a GemvOp<'a>,
+    /// Number of the product's first input in its block of neurons.
+    first: u32,
     pub outputs: Range<usize>,
     pub vectors: Range<usize>,
 }
@@ -34,7 +36,8 @@ impl Piece<'_> {
 
     /// Values of some inputs, `[vectors x neurons]`.
     pub fn values_of(&self, neurons: &[u32]) -> Vec<f16> {
-        let values = |b: usize| neurons.iter().map(move |&n| self.op.activation(b)[n as usize]);
+        let values =
+            |b: usize| neurons.iter().map(move |&n| self.op.activation(b)[(n - self.first) as usize]);
         self.vectors.clone().flat_map(values).collect()
     }
 
@@ -48,8 +51,11 @@ impl Piece<'_> {
         let places = self.vectors.clone().flat_map(|v| self.outputs.clone().map(move |o| (v, o)));
         let of = |(vector, output): (usize, usize)| {
             let (vector, weights) = (self.op.activation(vector), self.op.weight_row(output));
-            let weight = |n: u32| came(n).map_or(weights[n as usize], |w| w[output]);
-            sum(&mut neurons.iter().map(|&n| (weight(n), vector[n as usize])))
+            let product = |&n: &u32| {
+                let input = (n - self.first) as usize;
+                (came(n).map_or(weights[input], |w| w[output]), vector[input])
+            };
+            sum(&mut neurons.iter().map(product))
         };
         places.map(of).collect()
     }
@@ -98,8 +104,8 @@ struct Finish<'a> {
 }
 
 impl<P: NeuronMap> SystemBackend<P> {
-    /// Computes a product over `neurons`, each device its own; all other inputs are zero. It is cut into pieces if a
-    /// buffer cannot hold the sums of all outputs and vectors.
+    /// Computes a product over `neurons`, by their numbers in the block, each device its own; all other inputs are zero. It
+    /// is cut into pieces if a buffer cannot hold the sums of all outputs and vectors.
     pub(super) fn meet(
         &mut self,
         linear: &LinearOp<'_>,
@@ -107,7 +113,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         neurons: &[u32],
     ) -> Result<Vec<f16>> {
         let op = linear.product();
-        let block = kind.block(layer);
+        let (block, first_neuron) = (kind.block(layer), self.first_neuron(op));
         let mut parts = split(|neuron| self.residence.device((block, neuron)), neurons);
         // The host has not seen whether inputs that a core kept have a positive one.
         for (dimm, _) in (0..).zip(&self.cores).filter(|(_, core)| core.kept_outputs().is_some()) {
@@ -133,7 +139,8 @@ impl<P: NeuronMap> SystemBackend<P> {
             let vectors = first..first + count as usize;
             for (tile, cut) in tiling.tiles.iter().enumerate() {
                 let outputs = cut.first as usize..(cut.first + cut.cols) as usize;
-                pieces.push((tile, Piece { op, outputs, vectors: vectors.clone() }, Vec::new()));
+                let piece = Piece { op, first: first_neuron, outputs, vectors: vectors.clone() };
+                pieces.push((tile, piece, Vec::new()));
             }
             first = vectors.end;
         }
@@ -182,13 +189,14 @@ impl<P: NeuronMap> SystemBackend<P> {
         neurons: &[u32],
         selected: &[u32],
     ) -> Result<()> {
+        let first = self.first_neuron(op);
         let mut expected = self.residence.list(block, neurons);
         expected.sort_unstable();
         if self.reference.is_timing_only() || expected == selected {
             return Ok(());
         }
         let here = |neuron: u32| self.residence.device((block, neuron)) == Device::Dimm(dimm as u32);
-        let all = 0..op.cols() as u32;
+        let all = first..first + op.cols() as u32;
         let active = all.clone().map(|neuron| f16::from_f32(f32::from(u8::from(neurons.contains(&neuron)))));
         let slot = |neuron| self.residence.home((block, neuron)).slot;
         let said = |neuron: u32| here(neuron) && selected.contains(&slot(neuron));

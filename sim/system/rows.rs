@@ -15,8 +15,8 @@ use ndp_numerics::{ExactSum, f16};
 use std::collections::BTreeMap;
 
 impl<P: NeuronMap> SystemBackend<P> {
-    /// Outputs of some neurons, `[batch x rows]`, of FC1 or of the gated product; all others are +0. `exact` is the
-    /// reference. If devices predict which of the neurons are active, they have to find `predicted`.
+    /// Outputs of some neurons, by their numbers in the block, `[batch x rows]`, of FC1 or of the gated product; all others
+    /// are +0. `exact` is the reference. If devices predict which of the neurons are active, they have to find `predicted`.
     pub(super) fn by_neuron(
         &mut self,
         op: &LinearOp<'_>,
@@ -26,6 +26,8 @@ impl<P: NeuronMap> SystemBackend<P> {
     ) -> Result<Vec<f16>> {
         let product = op.product();
         let (rows, batch) = (product.rows(), product.batch());
+        let first = self.first_neuron(product);
+        let row_of = |neuron: u32| (neuron - first) as usize;
         let is_first = product.class() == GemvClass::Fc1;
         let matrix = if is_first { WeightMatrix::Fc1 } else { WeightMatrix::Up };
         let is_gated = self.shape.mlp_matrices() == 3;
@@ -59,7 +61,8 @@ impl<P: NeuronMap> SystemBackend<P> {
                 GpuNumerics::Exact => self.exact_on_gpu(op, (block, matrix), neurons, exact),
                 GpuNumerics::Fp32 => self.gpu.linear(op)?,
             };
-            for place in (0..batch).flat_map(|b| neurons.iter().map(move |row| b * rows + *row as usize)) {
+            for place in (0..batch).flat_map(|b| neurons.iter().map(move |neuron| b * rows + row_of(*neuron)))
+            {
                 of_gpu.push((place, own[place].to_bits()));
                 if self.gpu.numerics() != GpuNumerics::Exact {
                     expected[place] = own[place];
@@ -75,7 +78,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         }
         let job = |(dimm, neurons): (usize, &'_ Vec<u32>)| {
             let slots = self.residence.list(block, neurons);
-            let of_neurons = |bias: &[f16]| neurons.iter().map(|&row| bias[row as usize]).collect();
+            let of_neurons = |bias: &[f16]| neurons.iter().map(|&neuron| bias[row_of(neuron)]).collect();
             let bias: Option<Vec<f16>> = low_rank.map(LowRankLayer::bias).or(op.bias()).map(of_neurons);
             (dimm, (neurons.clone(), slots, bias))
         };
@@ -162,7 +165,10 @@ impl<P: NeuronMap> SystemBackend<P> {
                 self.event_log.figures.neurons(Some(dimm), computed.len());
             }
             for (b, values) in values.chunks(neurons.len()).enumerate() {
-                neurons.iter().zip(values).for_each(|(&row, &value)| bits[b * rows + row as usize] = value);
+                neurons
+                    .iter()
+                    .zip(values)
+                    .for_each(|(&neuron, &value)| bits[b * rows + row_of(neuron)] = value);
             }
         }
         self.event_log.critical(slowest);
@@ -207,22 +213,22 @@ impl<P: NeuronMap> SystemBackend<P> {
         let (product, mut values) = (op.product(), exact.to_vec());
         let mut raw = exact.to_vec();
         let mut any = false;
-        for &row in neurons {
-            let Some(weights) = self.residence.uploaded((block, row), matrix) else { continue };
+        let row_of = |neuron: u32| (neuron - self.first_neuron(product)) as usize;
+        for &neuron in neurons {
+            let Some(weights) = self.residence.uploaded((block, neuron), matrix) else { continue };
             any = true;
             for b in 0..product.batch() {
                 let mut sum = ExactSum::default();
                 let products = weights.iter().zip(product.activation(b));
                 products.for_each(|(w, x)| sum.mul_add(*w, *x));
-                raw[b * product.rows() + row as usize] = sum.round();
+                raw[b * product.rows() + row_of(neuron)] = sum.round();
             }
         }
         if any {
             op.complete(&mut raw);
-            for place in (0..product.batch()).flat_map(|b| neurons.iter().map(move |row| (b, *row))) {
-                let (b, row) = place;
-                if self.residence.uploaded((block, row), matrix).is_some() {
-                    let place = b * product.rows() + row as usize;
+            for (b, neuron) in (0..product.batch()).flat_map(|b| neurons.iter().map(move |n| (b, *n))) {
+                if self.residence.uploaded((block, neuron), matrix).is_some() {
+                    let place = b * product.rows() + row_of(neuron);
                     values[place] = raw[place];
                 }
             }

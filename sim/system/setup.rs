@@ -92,7 +92,8 @@ pub(super) fn llm_shape(model: &Model) -> Result<LlmShape> {
         tied_embeddings: config.has_tied_head(),
         rotary: config.rotary_base().is_some(),
     })?;
-    Ok(shape.with_weights(model.weights()))
+    let experts = [config.experts(), config.experts_per_token()].map(|count| count as u32);
+    Ok(shape.of_experts(experts)?.with_weights(model.weights()))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

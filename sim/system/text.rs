@@ -7,7 +7,7 @@ use super::backend::SystemBackend;
 use super::causes::Breakdown;
 use super::energy::{EnergyBreakdown, EnergyCosts, EnergyTally};
 use super::neuron_map::NeuronMap;
-use super::reference::active_ones;
+use super::reference::{active_ones, count_in};
 use ndp_config::{BlockKind, LlmShape};
 use ndp_files::Result;
 use ndp_model::decoder::MAX_BATCH;
@@ -133,7 +133,7 @@ impl<P: NeuronMap> TracedText<P> {
 
     /// Runs the layers for tokens that are computed together: of each text named by `of`, that number of them.
     fn layers(&mut self, of: &[(usize, usize)], tokens: &[Activity]) -> Result<()> {
-        let (hidden, ffn) = (self.model.hidden() as usize, self.model.ffn() as usize);
+        let hidden = self.model.hidden() as usize;
         let (query, kv) = (self.model.query_width() as usize, self.model.kv_width() as usize);
         let batch = tokens.len();
         let positions: Vec<usize> = of.iter().map(|(text, _)| self.held(*text)).collect();
@@ -156,18 +156,36 @@ impl<P: NeuronMap> TracedText<P> {
             let out = Finish::Residual(&residual);
             let context = vec![f16::ONE; batch * query];
             self.linear((layer, "out_proj", GemvClass::Proj), (hidden, query), &context, out)?;
-            let all = vec![f16::ONE; batch * hidden];
-            let activation = self.model.activation();
-            let finish = Finish::Activate(activation);
-            let mut active = self.linear((layer, "fc1", GemvClass::Fc1), (ffn, hidden), &all, finish)?;
-            if self.model.mlp_matrices() == 3 {
-                let gate = Finish::Gate { values: &active, shuts: !self.model.is_dense() };
-                active = self.linear((layer, "up", GemvClass::Up), (ffn, hidden), &all, gate)?;
+            for expert in 0..self.model.experts() {
+                self.expert(layer, expert, tokens, &residual)?;
             }
-            let out = Finish::Residual(&residual);
-            self.linear((layer, "fc2", GemvClass::Fc2), (hidden, ffn), &active, out)?;
         }
         Ok(())
+    }
+
+    /// The MLP, or an expert, for the tokens that use it. The host adds up the experts.
+    fn expert(&mut self, layer: u32, expert: u32, tokens: &[Activity], residual: &[f16]) -> Result<()> {
+        let (hidden, width) = (self.model.hidden() as usize, self.model.ffn());
+        let is_mixture = self.model.is_mixture();
+        let active = |token: &Activity| {
+            let bits = token.block(&self.shape, BlockKind::Mlp.block(layer));
+            count_in(bits, expert * width..(expert + 1) * width)
+        };
+        let users = tokens.iter().filter(|token| !is_mixture || active(token) > 0).count();
+        if users == 0 {
+            return Ok(());
+        }
+        let name = |part: &str| if is_mixture { format!("experts.{expert}.{part}") } else { part.to_owned() };
+        let (inner, all) = ((width as usize, hidden), vec![f16::ONE; users * hidden]);
+        let activation = self.model.activation();
+        let finish = Finish::Activate(activation);
+        let mut active = self.linear((layer, &name("fc1"), GemvClass::Fc1), inner, &all, finish)?;
+        if self.model.mlp_matrices() == 3 {
+            let gate = Finish::Gate { values: &active, activation };
+            active = self.linear((layer, &name("up"), GemvClass::Up), inner, &all, gate)?;
+        }
+        let out = if is_mixture { Finish::Plain } else { Finish::Residual(residual) };
+        self.linear((layer, &name("fc2"), GemvClass::Fc2), (hidden, width as usize), &active, out).map(drop)
     }
 
     fn linear(

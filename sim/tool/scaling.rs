@@ -206,6 +206,7 @@ fn one(
     let begin = Instant::now();
     let shape = step.shape();
     let (hidden, heads) = (step.hidden() as u32, shape.heads as u32);
+    let experts = shape.mixture.map_or([1, 1], |mixture| [mixture.experts, mixture.used]);
     let shape =
         LlmShape::opt_like("layer", 1, hidden, heads, step.ffn() as u32, 1)?.of_family(LlmFamily {
             kv_heads: shape.kv_heads as u32,
@@ -216,7 +217,7 @@ fn one(
             tied_embeddings: true,
             rotary: step.is_rotary(),
         })?;
-    let shape = shape.with_weights(step.layer().weights());
+    let shape = shape.of_experts(experts.map(|count| count as u32))?.with_weights(step.layer().weights());
     let system = SystemConfig::preset("small")?.with_dimms(dimms)?.with_gpu_percent(&shape, 0)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let activity = args.activity;

@@ -1,6 +1,7 @@
 //! Whole systems: texts, energy, the Python reference.
 
 pub mod energy;
+pub mod experts;
 pub mod flash;
 pub mod generate;
 pub mod golden_vectors;

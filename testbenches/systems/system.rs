@@ -521,8 +521,8 @@ fn text_and_logits_do_not_depend_on_the_policy() -> Outcome {
 }
 
 /// Rotated heads, shared keys, a gate, biases (of `up_proj` too), heads that are together wider than the hidden state,
-/// blocks in parallel, norms of queries and keys and after blocks, factors, windows, soft caps; SiLU, GELU, GELU with
-/// tanh, and ReLU.
+/// blocks in parallel, norms of queries and keys and after blocks, factors, windows, soft caps, experts; SiLU, GELU, GELU
+/// with tanh, and ReLU.
 #[test]
 fn checkpoints_give_the_logits_of_the_reference_on_several_dimms() -> Outcome {
     for (name, backend, (dimms, gpu_percent, linked)) in [
@@ -546,6 +546,10 @@ fn checkpoints_give_the_logits_of_the_reference_on_several_dimms() -> Outcome {
         ("qwen2-window", Backend::Cycles, (4, 0, true)),
         ("gemma2", Backend::Cycles, (4, 20, true)),
         ("gemma2", Backend::Rtl, (2, 30, false)),
+        ("mixtral", Backend::Rtl, (2, 20, true)),
+        ("mixtral", Backend::Cycles, (4, 0, false)),
+        ("qwen3-moe", Backend::Rtl, (2, 0, false)),
+        ("qwen3-moe", Backend::Cycles, (4, 20, true)),
     ] {
         let (mut model, tokens, dense) = checkpoint(name)?;
         // Without thresholds, then with them.

@@ -49,7 +49,9 @@ pub fn run(
         // Without a GPU, only the trace needs the profile.
         (true, None) => None,
         // All neurons are active in any text.
-        (false, None) if model.config.activation() != Activation::Relu => Some(Setup::dense(model)?),
+        (false, None) if model.config.activation() != Activation::Relu && model.config.experts() == 1 => {
+            Some(Setup::dense(model)?)
+        }
         _ => Some(Setup::profile(model, prompt, &other)?),
     };
     let setup = setup.map(|setup| Setup { placement, ..setup });

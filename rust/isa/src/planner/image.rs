@@ -128,10 +128,14 @@ impl ModelImage {
         let mut blocks = Vec::with_capacity(slots.len());
         for (block, &slots) in slots.iter().enumerate() {
             let mut matrices = Vec::new();
-            for &matrix in WeightMatrix::of(BlockKind::of_block(block), model) {
+            let kind = BlockKind::of_block(block);
+            for &matrix in WeightMatrix::of(kind, model) {
                 let Some(cols) = matrix.cols(model) else { continue };
                 let tiles = if matrix.is_summed() {
-                    let sizes = Sizes { rows: slots, cols, count: slots, batch, listed: true };
+                    // A product has the neurons of one expert.
+                    let most = if model.is_mixture() { model.ffn().min(slots) } else { slots };
+                    let count = if kind == BlockKind::Mlp { most } else { slots };
+                    let sizes = Sizes { rows: slots, cols, count, batch, listed: true };
                     Plan::tiling(config, &sizes)?.tiles
                 } else {
                     vec![ColumnTile { first: 0, cols }]
