@@ -112,7 +112,8 @@ pub fn sizes_of(model: &Model) -> Sizes {
         heads: size(config.num_attention_heads()),
         kv_heads: size(config.num_key_value_heads()),
         head_width: size(config.head_width()),
-        ffn: size(config.ffn_dim()),
+        // Plans count the experts of a token as one FFN.
+        ffn: size(config.ffn_dim() * config.experts_per_token()),
         ffn_matrices: if config.is_gated() { 3 } else { 2 },
         vocabulary: size(config.vocab_size()),
         windows: windows((0..config.num_hidden_layers()).map(|layer| config.window(layer).map(size))),
@@ -205,7 +206,6 @@ fn check_groups(arrangement: &Arrangement, prompts: usize) -> Result<()> {
 }
 
 fn check_texts(model: &Model, prompts: &[Prompt]) -> Result<()> {
-    model.config.check_experts("hosts of HBM-PIM")?;
     let most = model.config.max_position_embeddings();
     for prompt in prompts {
         in_range("tokens of a prompt", prompt.tokens.len(), 1, most)?;

@@ -1,6 +1,6 @@
 //! Parts of a decoder that most models of OPT, LLaMA, Mistral and Falcon lack.
 
-use ndp_files::{Result, ensure, refusal};
+use ndp_files::{Result, ensure};
 use ndp_numerics::{Decimal, SoftCap, f16, rne_rsqrt, rne_sqrt};
 
 use super::{Angles, DecoderConfig};
@@ -111,14 +111,6 @@ pub struct Extras {
 }
 
 impl DecoderConfig {
-    /// Fails for a model with experts, which `device` cannot compute.
-    pub fn check_experts(&self, device: &str) -> Result<()> {
-        match self.extras.mixture {
-            Some(_) => Err(refusal!("the model has experts: {device} run models without them")),
-            None => Ok(()),
-        }
-    }
-
     /// Fails for a model with ALiBi, whose scores hardware cannot compute.
     pub fn check_alibi(&self) -> Result<()> {
         ensure!(
