@@ -193,12 +193,14 @@ pub(crate) fn of_folder(dir: &Path) -> Result<Option<(PathBuf, String)>> {
         all.entry(number).or_insert_with(|| added(number, text, true));
     }
     let split = [if is_qwen { LINES[1] } else { WORDS }];
+    // Tokens that the vocabulary lacks would otherwise be numbered anew.
+    let mut vocab_json: Map<String, Json> =
+        numbers.iter().map(|(text, number)| (text.clone(), Json::from(*number))).collect();
+    for (number, token) in &all {
+        vocab_json.insert(token["content"].as_str().unwrap_or_default().to_owned(), (*number).into());
+    }
     let parts = ByteLevel {
-        vocab: numbers
-            .iter()
-            .map(|(text, number)| (text.clone(), Json::from(*number)))
-            .collect::<Map<_, _>>()
-            .into(),
+        vocab: vocab_json.into(),
         merges: lines.map(|(_, line)| line).collect(),
         splits: &split,
         added: all.into_values().collect(),
