@@ -312,7 +312,10 @@ impl<P: NeuronMap> SystemBackend<P> {
     /// trace may say that some are, for a model whose small activations count as zero; a predictor may leave some out.
     pub(super) fn is_dense(&self) -> bool {
         let has_threshold = self.thresholds.iter().any(Option::is_some);
-        self.shape.activation() != Activation::Relu && !has_threshold && self.all_active && self.live.is_none()
+        self.shape.activation() != Activation::Relu
+            && !has_threshold
+            && self.all_active
+            && self.live.is_none()
     }
 
     fn threshold(&self, layer: u32) -> Option<f16> {

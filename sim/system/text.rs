@@ -181,7 +181,7 @@ impl<P: NeuronMap> TracedText<P> {
         let finish = Finish::Activate(activation);
         let mut active = self.linear((layer, &name("fc1"), GemvClass::Fc1), inner, &all, finish)?;
         if self.model.mlp_matrices() == 3 {
-            let gate = Finish::Gate { values: &active, activation };
+            let gate = Finish::Gate { values: &active, shuts: !self.model.is_dense() };
             active = self.linear((layer, &name("up"), GemvClass::Up), inner, &all, gate)?;
         }
         let out = if is_mixture { Finish::Plain } else { Finish::Residual(residual) };

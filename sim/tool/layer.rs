@@ -220,7 +220,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> Result<Report
         "heads" "heads" {Count} Verbose: "attention heads" = shape.heads;
         "kv_heads" "key and value heads" {Count} Verbose: "heads with keys and values of their own" = shape.kv_heads;
         "gated" "gated" {Text} Verbose: "whether a third matrix of the feed-forward block multiplies the outputs of the activation"
-            = step.layer().up.is_some();
+            = step.layer().experts.iter().any(|of| of.up.is_some());
         "activation" "activation" {Text} Verbose: "function of the feed-forward block" = shape.activation;
         "ffn" "FFN" {Count} Verbose: "width of the feed-forward block" = step.ffn();
         "context" "context" {Count} Verbose: "tokens that attention sees, the new one included" = *context;

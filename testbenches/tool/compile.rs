@@ -29,8 +29,8 @@ fn weights(model: &Model, layer: usize, matrix: &str, neuron: usize) -> Result<V
         "q" => column(&layer.q_proj.weight),
         "k" => column(&layer.k_proj.weight),
         "v" => column(&layer.v_proj.weight),
-        "fc1" => layer.fc1.weight.row(neuron).iter().map(|weight| weight.to_bits()).collect(),
-        "fc2" => column(&layer.fc2.weight),
+        "fc1" => layer.experts[0].fc1.weight.row(neuron).iter().map(|weight| weight.to_bits()).collect(),
+        "fc2" => column(&layer.experts[0].fc2.weight),
         _ => return Err(format!("no matrix is called {matrix}").into()),
     })
 }

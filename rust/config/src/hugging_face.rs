@@ -213,7 +213,7 @@ pub(crate) fn shape(path: &str, text: &str) -> Result<LlmShape> {
     };
     let named = name(path);
     let shape = LlmShape::opt_like(&named, raw.num_hidden_layers, hidden, heads, ffn, raw.vocab_size)?;
-    shape.with_windows(window, full_every).with_capped_scores(is_capped).of_family(family)?;
+    let shape = shape.with_windows(window, full_every).with_capped_scores(is_capped).of_family(family)?;
     match (of.experts, raw.num_experts_per_tok) {
         (1, _) => Ok(shape),
         (_, Some(per_token)) => shape.of_experts([experts, per_token]),

@@ -201,7 +201,7 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
             out.add(backend, &inner, &attended)?
         }
         (Some(router), experts) => {
-            let mixed = mixed(backend, &name, (router, experts), shape, &a, sparsity)?;
+            let mixed = mixed(backend, &name, (router, experts), layer.threshold, shape, &a, sparsity)?;
             attended.iter().zip(mixed).map(|(h, y)| add(*h, y)).collect()
         }
         (None, blocks) => {
@@ -260,6 +260,7 @@ fn mixed<B: GemvBackend + ?Sized>(
     backend: &mut B,
     name: &dyn Fn(&str) -> String,
     (router, experts): (&Matrix, &[FeedForward]),
+    threshold: Option<f16>,
     shape: &LayerShape,
     a: &[f16],
     sparsity: &mut LayerSparsity,
@@ -284,7 +285,7 @@ fn mixed<B: GemvBackend + ?Sized>(
         let inputs: Vec<f16> =
             users.iter().flat_map(|(token, _)| &a[token * d..(token + 1) * d]).copied().collect();
         let of_expert = |part: &str| name(&format!("experts.{number}.{part}"));
-        let block = Block { shape, name: &of_expert, threshold: layer.threshold, of };
+        let block = Block { shape, name: &of_expert, threshold, of };
         let inner = block.neurons(backend, &inputs, sparsity)?;
         let y = linear(backend, &of_expert("fc2"), GemvClass::Fc2, &of.fc2, &inner, Finish::Plain)?;
         if shape.reports_overflow {

@@ -20,7 +20,7 @@ use ndp_numerics::f16;
 
 use crate::Model;
 use crate::loader::{self, Remarks, RoundedWeights};
-use crate::weights::Linear;
+use crate::weights::{FeedForward, Linear};
 use architecture::Architecture;
 use reader::{File, Tensor, shown};
 
@@ -112,24 +112,21 @@ fn keep_blocks(model: &mut Model, mut blocks: BTreeMap<String, (WeightFormat, Ve
             Some(mixture) if mixture.mixtral => ("block_sparse_moe.experts".to_owned(), ["w1", "w3"]),
             Some(_) => ("mlp.experts".to_owned(), ["gate_proj", "up_proj"]),
         };
-        let others = layer.experts.iter_mut().flat_map(|experts| &mut experts.others);
-        let others = others.map(|expert| (&mut expert.fc1, &mut expert.up));
-        let all = std::iter::once((&mut layer.fc1, &mut layer.up)).chain(others);
-        for (number, (gate, up)) in all.enumerate() {
+        for (number, expert) in layer.experts.iter_mut().enumerate() {
             let of = |part: &str| {
                 if mixture.is_some() { format!("{block}.{number}.{part}") } else { format!("{block}.{part}") }
             };
-            keep(&of(parts[0]), gate);
-            if let Some(up) = up {
+            keep(&of(parts[0]), &mut expert.fc1);
+            if let Some(up) = &mut expert.up {
                 keep(&of(parts[1]), up);
             }
         }
         // One tensor has the rows of both.
-        if let (Some((format, mut scales)), Some(up)) =
-            (blocks.remove(&name("mlp.gate_up_proj")), &mut layer.up)
+        if let (Some((format, mut scales)), [FeedForward { fc1, up: Some(up), .. }]) =
+            (blocks.remove(&name("mlp.gate_up_proj")), &mut layer.experts[..])
         {
             let half = scales.split_off(scales.len() / 2);
-            layer.fc1.weight.keep_blocks(format, scales);
+            fc1.weight.keep_blocks(format, scales);
             up.weight.keep_blocks(format, half);
         }
     }

@@ -372,8 +372,12 @@ fn blocks_of_8_and_4_bits_stay_in_dram() {
         assert!(error.unwrap().mean > 0.0);
         let [before, after] = [&model, &quantised].map(|model| &model.layers[0]);
         for (name, before, after) in [
-            ("blk.0.ffn_gate.weight", &before.fc1, &after.fc1),
-            ("blk.0.ffn_up.weight", before.up.as_ref().unwrap(), after.up.as_ref().unwrap()),
+            ("blk.0.ffn_gate.weight", &before.experts[0].fc1, &after.experts[0].fc1),
+            (
+                "blk.0.ffn_up.weight",
+                before.experts[0].up.as_ref().unwrap(),
+                after.experts[0].up.as_ref().unwrap(),
+            ),
         ] {
             let (row_of, stored) = after.weight.stored().unwrap();
             assert_eq!((row_of, stored.format), (RowOf::Output, format));
@@ -391,7 +395,7 @@ fn blocks_of_8_and_4_bits_stay_in_dram() {
         assert_ne!(before.q_proj.weight.data(), after.q_proj.weight.data());
         let other = if format == WeightFormat::Int8 { WeightFormat::Int4 } else { WeightFormat::Int8 };
         let (again, _) = model.clone().quantised(other).unwrap();
-        assert_ne!(again.layers[0].fc1.weight.data(), before.fc1.weight.data());
+        assert_ne!(again.layers[0].experts[0].fc1.weight.data(), before.experts[0].fc1.weight.data());
     }
 }
 
