@@ -1,16 +1,15 @@
 //! Experts on several DIMMs and a GPU: do the weights' format, and moves of their neurons, change any bit?
 
+use super::linked_system::Wanderers;
 use common::{Outcome, some};
 use ndp_config::{DesignConfig, SystemConfig, WeightFormat};
-use ndp_hermes::scheduler::Policy;
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate_tokens};
 use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::system::{
-    ActivitySource, LinkOptions, Load, OnlineScheduler, Setup, StaticPlaces, SystemBackend, SystemFigures,
-    SystemOptions, check_model,
+    ActivitySource, LinkOptions, Load, NeuronMap, StaticPlaces, SystemBackend, SystemFigures, SystemOptions,
+    check_model,
 };
-use ndp_traces::capture::{Capture, shape_of};
 use std::error::Error;
 use std::path::Path;
 
@@ -60,57 +59,35 @@ fn experts_of_every_weight_format_give_the_logits_of_the_software() -> Outcome {
     Ok(())
 }
 
-/// A text under a policy: the figures, and the neurons that moved to the GPU and between DIMMs.
-fn under(
-    policy: Policy,
-    (model, setup): (&Model, &Setup),
-    linked: bool,
-) -> Result<(SystemFigures, [u64; 2]), Box<dyn Error>> {
+/// The figures of a text whose neurons live there.
+fn with_places(places: impl NeuronMap, model: &Model, linked: bool) -> Result<SystemFigures, Box<dyn Error>> {
     let text = GenerateOptions::new(9, 0, 0);
-    let system = SystemConfig::preset("small")?.with_dimms(4)?.with_gpu_percent(&setup.shape, 20)?;
+    let system = SystemConfig::preset("small")?.with_dimms(4)?;
     let config = DesignConfig::preset("tiny")?;
-    let online: OnlineScheduler = setup.online(&config, &system, policy, (PROMPT.len(), 3))?;
-    let options = options(&system);
-    let mut backend = SystemBackend::open(&config, &unit(Backend::Cycles), &options, online.clone(), model)?;
+    let mut backend = SystemBackend::open(&config, &unit(Backend::Cycles), &options(&system), places, model)?;
     if linked {
         backend = backend.with_links(&LinkOptions::default())?;
     }
-    let mut failed = Vec::new();
-    let mut backend = Capture::new(backend, shape_of(&model.config), |activity| {
-        failed.extend(online.token(activity).err());
-        Ok(())
-    });
     let generation = generate_tokens(model, &mut backend, &PROMPT, &text, |_| {})?;
-    assert_eq!(generation.logits_digests, in_software(model, &text)?.logits_digests, "{policy:?}");
-    let figures = backend.into_inner().figures().clone();
-    assert_eq!(figures.mismatches, 0);
-    assert!(failed.is_empty(), "{failed:?}");
-    let records = online.records();
-    let uploads = records.iter().map(|record| record.uploads).sum();
-    Ok((figures, [uploads, records.iter().map(|record| record.migrations).sum()]))
+    assert_eq!(generation.logits_digests, in_software(model, &text)?.logits_digests);
+    backend.count_links()?;
+    assert_eq!((backend.figures().mismatches, backend.protocol_violations()), (0, 0));
+    Ok(backend.figures().clone())
 }
 
 #[test]
 fn experts_move_to_the_gpu_and_between_dimms_and_no_bit_changes() -> Outcome {
-    let profile = GenerateOptions::new(24, 70, 9);
     for &(name, linked) in some(&[("qwen3-moe", true), ("mixtral", false)]) {
         let model = golden(name)?;
-        let setup = Setup::profile(&model, &PROMPT, &profile)?;
-        let mixture = model.config.extras().mixture.ok_or("no experts")?;
-        // A token computes the neurons of its experts, and no others.
-        let used = mixture.used * model.config.ffn_dim() * model.config.num_hidden_layers();
-        for profiled in &setup.profile {
-            let shape = shape_of(&model.config);
-            let mlps = (1..shape.blocks().len()).step_by(2).map(|block| profiled.block(&shape, block));
-            assert_eq!(mlps.flatten().map(|word| word.count_ones() as usize).sum::<usize>(), used, "{name}");
+        let moving = with_places(Wanderers { dimms: 4, turn: 0 }, &model, linked)?;
+        let fixed = with_places(StaticPlaces::new(4, 10, 5), &model, linked)?;
+        if let Some(links) = &moving.links {
+            assert!(links.migrations > 10 && links.uploads > 10, "{name}: {links:?}");
         }
-        let (moving, moved) = under(Policy::Hermes, (&model, &setup), linked)?;
-        assert!(moved[0] > 0, "{name}: nothing was copied to the GPU");
-        let (fixed, none) = under(Policy::Random, (&model, &setup), linked)?;
-        assert_eq!(none, [0, 0]);
+        assert_eq!(moving.links.is_some(), linked);
         let neurons =
             |of: &SystemFigures| of.gpu_neurons + of.dimms.iter().map(|dimm| dimm.neurons).sum::<u64>();
-        assert_eq!(neurons(&moving), neurons(&fixed), "{name}: policies decide where, never which");
+        assert_eq!(neurons(&moving), neurons(&fixed), "{name}: places decide where, never which");
     }
     Ok(())
 }

@@ -69,9 +69,9 @@ fn open_as<P: NeuronMap>(
 
 /// One in twelve neurons moves to the next DIMM after each token, and one in ten is on the GPU, another one each time.
 #[derive(Clone)]
-struct Wanderers {
-    dimms: u32,
-    turn: u32,
+pub(super) struct Wanderers {
+    pub dimms: u32,
+    pub turn: u32,
 }
 
 impl NeuronMap for Wanderers {
