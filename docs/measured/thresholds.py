@@ -48,7 +48,7 @@ def main():
         for share, file in files.items():
             ndp("model", "calibrate", *model, "--text", FOUND_ON, "--tokens", 512, "--share", share, "--out", file)
         listed = ",".join(map(str, files.values()))
-        measured = ndp("model", "perplexity", *model, "--text", MEASURED_ON, "--tokens", 512, "--thresholds", listed)["formats"]
+        measured = ndp("model", "perplexity", *model, "--text", MEASURED_ON, "--tokens", 512, "--weights", "fp16", "--thresholds", listed)["formats"]
         for row in measured:
             share = next((share for share, file in files.items() if str(file) == row["thresholds"]), 100)
             found.append({"weights": row["weights"], "share": share} | {key: row[key] for key in ("active", "per_token", "change", "right")})
