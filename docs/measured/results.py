@@ -343,6 +343,16 @@ def thresholds_page():
                           "partition", "hermes", "predicted", "recall, %", "precision, %"], activity))
 
 
+def experts_page():
+    lines = [[a["model"], a["weights"], number(100 * a["active"], 1), *(number(a["tokens_per_second"][policy], 2) for policy in
+              ("random", "partition", "hermes")), number(a["to_the_gpu_bytes_per_token"] / 1e6, 2), number(a["moved_bytes_per_token"] / 1e6, 2)]
+             for a in FILES.result("experts")]
+    head = ["model", "weights", "active neurons, %", "random", "partition", "hermes", "to the GPU, MB a token", "between DIMMs, MB a token"]
+    return section("Mixtures of experts on four DIMMs", ["experts"],
+                   "Tokens/s after the prompt on 4 DIMMs of `hermes` with a GPU: neurons of experts at random, placed by frequency, and moved by Hermes."
+                   " The traces are synthetic, links count bytes, 2 of 24 tokens ran.\n", table(head, lines))
+
+
 def proofs_page():
     lines = [[f"`{p['name']}`", p["outcome"]["verdict"], p["method"], "; ".join(", ".join(f"`{x}`" for x in m["properties"]) for m in p["mutants"])]
              for p in rows("proofs", "proofs")]
@@ -352,7 +362,7 @@ def proofs_page():
 
 PAGES = [
     products_page, weights_page, text_page, scaling_page, causes_page, policies_page, merging_page, pim_page, large_page,
-    energy_page, figures_page, points_page, chat_page, thresholds_page, area_page, proofs_page,
+    energy_page, figures_page, points_page, chat_page, thresholds_page, experts_page, area_page, proofs_page,
 ]
 
 
