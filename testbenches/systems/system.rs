@@ -534,6 +534,7 @@ fn checkpoints_give_the_logits_of_the_reference_on_several_dimms() -> Outcome {
         ("falcon-new", Backend::Cycles, (4, 20, true)),
         ("falcon-mq", Backend::Cycles, (2, 20, false)),
         ("opt", Backend::Cycles, (4, 20, true)),
+        ("opt-350m", Backend::Cycles, (3, 20, true)),
         ("llama3-rope", Backend::Cycles, (3, 20, false)),
         ("qwen2", Backend::Cycles, (4, 20, true)),
         ("qwen3", Backend::Rtl, (2, 20, true)),
