@@ -322,7 +322,7 @@ impl<P: NeuronMap> SystemBackend<P> {
         self.thresholds.get(layer as usize).copied().flatten()
     }
 
-    /// What a core asks of the activations that FC2 takes; `None` if it takes all.
+    /// Condition that activations have to meet for FC2 to take them; `None` if it takes all.
     pub(super) fn condition(&self, layer: u32) -> Option<Condition> {
         let of_threshold = self.threshold(layer).map(Condition::magnitude);
         of_threshold.or_else(|| (!self.is_dense()).then_some(Condition::POSITIVE))

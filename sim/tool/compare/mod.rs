@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "output", "formula"])]
     trace: Option<PathBuf>,
     /// Share of MLP neurons that thresholds leave active (0.01..=0.5), for a model without ReLU: the synthetic trace has
-    /// what was measured of such a model, not what the papers report of ReLU [default: all are active]
+    /// the statistics of such a model, not those that the papers report of ReLU [default: all are active]
     #[arg(long, value_name = "SHARE", conflicts_with_all = ["trace", "formula"])]
     density: Option<f64>,
     /// With --trace: number of tokens of each prompt before the trace begins. Only attention sees them: their
