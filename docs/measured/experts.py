@@ -7,24 +7,15 @@ The traces are synthetic. Two of 24 tokens run on the machine, the others are in
 """
 
 import json
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-NDP = os.environ.get("NDP", str(ROOT / "target/release/ndp"))
+from chat import ndp
+
 MODELS = ["mixtral-8x7b", "qwen3-30b-a3b"]
 FORMATS = ["fp16", "int4"]
 TEXTS = ["--tokens", 48, "--prompt-tokens", 24, "--sequences", 3]
-
-
-def ndp(*words):
-    done = subprocess.run([NDP, *map(str, words), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(f"ndp {' '.join(map(str, words))}: {done.stderr}{done.stdout[-2000:]}")
-    return json.loads(done.stdout)
 
 
 def main():

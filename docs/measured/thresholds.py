@@ -8,14 +8,12 @@ takes about half an hour.
 """
 
 import json
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-NDP = os.environ.get("NDP", str(ROOT / "target/release/ndp"))
+from chat import ndp
+
 SHARES = [70, 50, 30]
 FOUND_ON = "/usr/share/common-licenses/Apache-2.0"
 MEASURED_ON = "/usr/share/common-licenses/GPL-3"
@@ -24,14 +22,6 @@ STORIES = ["Once upon a time there was a king", "The three laws of thermodynamic
 DIMMS = ["--dimms", 4]
 # Where a neuron lives, and whether it may move.
 POLICIES = ["random", "partition", "hermes"]
-
-
-def ndp(*words):
-    done = subprocess.run([NDP, *map(str, words), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(f"ndp {' '.join(map(str, words))}: {done.stderr}{done.stdout[-2000:]}")
-    print(f"ndp {' '.join(map(str, words))}", file=sys.stderr, flush=True)
-    return json.loads(done.stdout)
 
 
 def mlp_only(statistics, distance):

@@ -165,8 +165,8 @@ pub trait GemvBackend {
         Ok(y)
     }
 
-    /// The experts that the router has chosen for each token of the batch, before those of a layer are computed in the order of
-    /// their numbers.
+    /// The router has chosen these experts for each token of the batch. The layer then computes them in the order of their
+    /// numbers.
     fn route(&mut self, chosen: &[Vec<usize>]) -> Result<()> {
         let _ = chosen;
         Ok(())

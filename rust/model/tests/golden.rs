@@ -78,8 +78,8 @@ fn tokens_of(expected: &Value) -> Vec<u32> {
     numbers.map(|token| token.as_u64().unwrap() as u32).collect()
 }
 
-/// For each key of each checkpoint: where transformers computes other logits with another value, these are the model's
-/// too, within the bound of the checkpoint, or the key is refused by name.
+/// For each key of each checkpoint: if another value changes the logits of transformers, the model has these logits too,
+/// within the bound of the checkpoint, or refuses the key by name.
 #[test]
 fn other_values_of_keys_give_the_logits_of_transformers_or_are_refused() {
     let root = folder().join("checkpoints");

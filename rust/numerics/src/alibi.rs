@@ -53,7 +53,7 @@ fn power_of_two(a: usize, b: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Slopes of fewer heads are among those of 2^14, the most that a model can have.
+    /// 2^14 heads, the most that a model can have, include the slopes of fewer heads.
     #[test]
     fn no_slope_is_so_near_a_tie_that_its_error_matters() {
         let p = 1 << 14;

@@ -7,7 +7,7 @@ use super::{
 use ndp_files::Result;
 use ndp_numerics::{Decimal, RotaryScaling};
 
-/// Fields of LLaMA and all its relatives; `default_eps` is the family's.
+/// Fields of LLaMA and all its relatives; the family gives `default_eps`.
 pub(super) fn relative(fields: &mut Fields<'_>, default_eps: f64) -> Result<DecoderConfig> {
     let rotary = Rotary::take(fields)?;
     rotated(fields, default_eps, rotary)

@@ -42,7 +42,7 @@ pub(super) const KEYS: [&str; 10] = [
 /// them below and above which a wave is scaled, or not.
 const LLAMA3: (u64, [f64; 2]) = (8192, [1.0, 4.0]);
 
-/// The scaling, or `None`. `width` is a head's.
+/// The scaling, or `None`, for heads of `width` elements.
 pub(super) fn scaling(architecture: &Architecture, file: &File<'_>, width: u64) -> Result<Option<Json>> {
     let number = |key: &str| -> Result<Option<f64>> {
         let name = architecture.key(key);
